@@ -1,9 +1,9 @@
-"""Kafka's error codes and the exceptions made from them: one table, for broker and client alike.
+"""Defines Kafka's error codes and their exceptions, in one table for broker and client.
 
-Laws: a partition's or a resource's error travels as an int (`KafkaErrorCode` is one); an exception speaks for a whole
+The error of a partition or a resource is an int (`KafkaErrorCode` is one); an exception is the error of a whole
 request or connection. `retriable` = the same request may succeed later. `refresh` = retriable, after new metadata.
-`fatal` = the client object that got it cannot go on. Codes and names are those of Apache Kafka 4.3 (Errors.java); the
-flags follow the class each code has there (RetriableException, InvalidMetadataException) and KIP-1050.
+`fatal` = the client object that received it cannot continue. Codes and names are those of Apache Kafka 4.3
+(Errors.java); the flags follow the class of each code there (RetriableException, InvalidMetadataException) and KIP-1050.
 """
 
 from enum import IntEnum, IntFlag
@@ -52,7 +52,7 @@ def reason_of(error: int) -> str | None:
 
 
 class Trait(IntFlag):
-    """What a client may conclude from a code."""
+    """How a client reacts to a code."""
 
     NOTHING = 0
     RETRY = 1
@@ -223,7 +223,7 @@ class KafkaError(Exception):
     Attributes:
         code: Kafka's code, or None when no broker has reported the error.
         retriable: the same request may succeed later.
-        fatal: the object that raised it cannot go on.
+        fatal: the object that raised it cannot continue.
     """
 
     code: KafkaErrorCode | None = None
@@ -245,27 +245,27 @@ class BrokerResponseError(KafkaError):
 
 
 class RetriableError(KafkaError):
-    """Try again; nothing needs to change first."""
+    """The same request may succeed later."""
 
     retriable = True
 
 
 class InvalidMetadataError(RetriableError):
-    """Try again with new metadata: the request went to the wrong broker or named what is no more."""
+    """The request may succeed with new metadata: it was sent to the wrong broker or named a deleted resource."""
 
 
 class AuthorizationError(BrokerResponseError):
-    """The principal may not do this."""
+    """The principal is not authorized for this operation."""
 
 
 class AuthenticationError(KafkaError):
-    """The connection could not be authenticated."""
+    """The authentication of the connection failed."""
 
     fatal = True
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
-    """Something was not finished in time."""
+    """An operation timed out."""
 
 
 class BufferExhaustedError(KafkaError, BufferError):
@@ -273,16 +273,16 @@ class BufferExhaustedError(KafkaError, BufferError):
 
 
 class KafkaConnectionError(InvalidMetadataError, ConnectionError):
-    """A connection could not be made, or ended before its answers came."""
+    """A connection could not be opened, or was closed before its responses arrived."""
 
 
 class DecodeError(KafkaError, ValueError):
-    """Bytes from outside are not the message they claim to be: the sender's fault.
+    """Received bytes are not a valid message: an error of the sender.
 
     Attributes:
-        kind: which rule was broken; one of `DecodeError.KINDS`.
-        position: where, in bytes from the start of the decoded bytes.
-        field: path of the field being read, such as `topics[3].partitions[0].records`.
+        kind: the violated rule; one of `DecodeError.KINDS`.
+        position: in bytes from the start of the decoded bytes.
+        field: path of the field, such as `topics[3].partitions[0].records`.
     """
 
     KINDS = (
@@ -313,10 +313,10 @@ class DecodeError(KafkaError, ValueError):
 
 
 class EncodeError(KafkaError, ValueError):
-    """A message of ours holds a value that its version cannot carry: the caller's fault.
+    """A value does not fit into the version of its message: an error of the caller.
 
     Attributes:
-        field: path of the field that cannot be written.
+        field: path of the field.
     """
 
     def __init__(self, detail: str, field: str = "") -> None:
@@ -385,18 +385,18 @@ def is_known(code: int) -> bool:
 
 
 def error_class(code: int) -> type[BrokerResponseError]:
-    """The exception class of a code. Code 0 has none (ValueError); an unknown code is taken as UNKNOWN_SERVER_ERROR."""
+    """The exception class of a code. Code 0 has none (ValueError); an unknown code is UNKNOWN_SERVER_ERROR."""
     if code == 0:
         raise ValueError("code 0 is not an error")
     return _build(KafkaErrorCode(code) if is_known(code) else KafkaErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_for(code: int, message: str | None = None) -> BrokerResponseError:
-    """Make the exception for an error code that a broker answered.
+    """The exception for an error code of a broker.
 
     Args:
-        code: the code; one that Kafka 4.3 does not know becomes UnknownServerError and is named in the message.
-        message: the broker's own words, if it sent any.
+        code: the code; a code unknown to Kafka 4.3 is an UnknownServerError with the code in its message.
+        message: the error message of the broker, if any.
 
     Returns:
         The exception, not raised.
@@ -407,8 +407,7 @@ def error_for(code: int, message: str | None = None) -> BrokerResponseError:
 
 
 def shortened(message: str) -> str:
-    """A sentence for a client, cut in the middle where the client's own words in it are so long that the answer could
-    not hold it."""
+    """An error message for a client; a long one is shortened in the middle, so that it fits into the response."""
     if len(message) <= MESSAGE_CHARACTERS_MAX:
         return message
     half = MESSAGE_CHARACTERS_MAX // 2

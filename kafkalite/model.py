@@ -1,4 +1,4 @@
-"""Small frozen types that several rooms share. No behaviour beyond reading and writing themselves."""
+"""Small immutable types and constants that several packages share."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ class TopicPartition(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is bound, or how it is advertised.
+    """The address of a listener, bound or advertised.
 
     Arguments:
         listener: its name in capitals, such as `PLAINTEXT` or `INTERNAL`.
@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker as a client reaches it. `rack` is None when it has none."""
+    """The address of a broker for clients. `rack` None = no rack."""
 
     broker_id: int
     host: str
@@ -50,14 +50,14 @@ class Node(NamedTuple):
 
 
 def uuid_text(uuid: bytes) -> str:
-    """Answer a 16-byte UUID as Kafka prints it: 22 characters of base64url without padding (Uuid.java, toString)."""
+    """A 16-byte UUID as Kafka prints it: 22 characters of base64url without padding (Uuid.java, toString)."""
     if len(uuid) != 16:
         raise ValueError(f"a UUID has 16 bytes, not {len(uuid)}")
     return base64.urlsafe_b64encode(uuid).decode()[:UUID_TEXT_LENGTH]
 
 
 def uuid_from_text(text: str) -> bytes:
-    """Read what `uuid_text` writes; raises ValueError for anything else."""
+    """Parse the output of `uuid_text`. Raises ValueError for other text."""
     try:
         uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

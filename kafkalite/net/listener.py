@@ -1,9 +1,9 @@
-"""Listening addresses: binding, accepting within limits, idle connections, and the drain at the end.
+"""Binds listening addresses, accepts connections within limits, closes idle ones, and drains all at the end.
 
-Laws: at `max.connections` accepting waits until a connection goes; a host above its own limit is closed at once, and so
-is a connection that takes one of the last descriptors, which are kept for logs (`refuse_from`).
-Without descriptors a spare one is given up to take the waiting connection and close it, then accepting rests: the
-kernel reports a waiting connection again and again, and a loop that cannot take it would spin.
+1. At `max.connections` accepting pauses until a connection is closed. A connection of a host above its limit is closed
+   at once, and so is one that uses one of the last descriptors, which are reserved for logs (`refuse_from`).
+2. Without free descriptors a spare one is closed to accept the pending connection and close it, then accepting pauses
+   for REST_S: the kernel reports a pending connection until it is accepted, and the loop would spin.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("kafkalite.net")
 BACKLOG = 1024
 SYSTEMS_CHOICE = -1
-ACCEPTS_MAX = 64  # of one address in one pass
-REST_S = 1.0  # how long accepting rests without descriptors, unless one comes free
-HALF_CLOSED_S = 30.0  # how long answers may take to leave after the peer has closed its side
+ACCEPTS_MAX = 64  # of one address per pass
+REST_S = 1.0  # pause of accepting without descriptors, unless one is freed
+HALF_CLOSED_S = 30.0  # limit for sending responses after the peer has closed its side
 SWEEP_S_MAX = 30.0
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -46,14 +46,14 @@ class ListenerSocket:
 
 
 class SocketOptions(NamedTuple):
-    """Options of sockets: sizes of buffers in bytes (-1 = the system tunes them), and how many connections may wait."""
+    """Socket options: sizes of buffers in bytes (-1 = tuned by the system), and the backlog of connections."""
 
     send_buffer_bytes: int = SYSTEMS_CHOICE
     receive_buffer_bytes: int = SYSTEMS_CHOICE
     backlog: int = BACKLOG
 
     def set_buffers(self, listening: socket.socket) -> None:
-        """Connections inherit them; the window of TCP is agreed on while a connection is made, so not later."""
+        """Set the buffer sizes, which connections inherit; the TCP window scale is fixed in the handshake."""
         if self.send_buffer_bytes != SYSTEMS_CHOICE:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         if self.receive_buffer_bytes != SYSTEMS_CHOICE:
@@ -74,12 +74,12 @@ class Listener:
         refuse_from: int | None = None,
     ) -> None:
         """Args:
-        loop: the loop that will call us.
+        loop: the event loop.
         service: see docs/architecture.md.
-        limits: Kafka's defaults when None.
-        reactor: the driver; a Reactor when None, a TransportHub for TLS.
-        sockets: the system's own buffers when None.
-        refuse_from: a connection whose descriptor has this number or a higher one is closed at once; None: none is.
+        limits: None = Kafka's defaults.
+        reactor: the driver: None = a Reactor; a TransportHub for TLS.
+        sockets: None = the buffer sizes of the system.
+        refuse_from: connections with this descriptor or a higher one are closed at once; None = no limit.
         """
         self.limits = limits or Limits()
         self._refuse_from = sys.maxsize if refuse_from is None else refuse_from
@@ -87,7 +87,7 @@ class Listener:
         self.reactor = reactor if reactor is not None else Reactor(loop, service, self.limits)
         self.reactor.on_closed = self._closed
         self._loop = loop
-        self._doors: list[ListenerSocket] = []
+        self._listening: list[ListenerSocket] = []
         self._connections_max = self.limits.connections_max
         self._connections_per_ip_max = self.limits.connections_per_ip_max
         self._paused = self._full = self._exhausted = self._reported = False
@@ -103,12 +103,12 @@ class Listener:
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of every listening socket."""
-        return [listener_socket.socket.getsockname()[:2] for listener_socket in self._doors]
+        return [listener_socket.socket.getsockname()[:2] for listener_socket in self._listening]
 
     def bind(self, host: str, port: int, name: str = "PLAINTEXT") -> tuple[str, int]:
         """Listen on `host`:`port` (0 = a free port) under the listener's `name`.
 
-        Returns the address bound. Raises OSError naming the address when it cannot be had.
+        Returns the bound address. Raises OSError with the address if it is not available.
         """
         try:
             family, _, _, _, address = socket.getaddrinfo(
@@ -130,19 +130,19 @@ class Listener:
         return self.inherit(listening, name)
 
     def inherit(self, listening: socket.socket, name: str = "PLAINTEXT") -> tuple[str, int]:
-        """Accept from a socket that listens already (systemd's socket activation); it belongs to us from now on."""
+        """Accept from a listening socket (systemd's socket activation); the listener owns it from now on."""
         listening.setblocking(False)
         self._sockets.set_buffers(listening)
-        # Accepted sockets inherit it: no system call for each of them.
+        # Accepted sockets inherit it: saves a system call for each.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener_socket = ListenerSocket(listening, name, self._accept)
         self.reactor.watch(listening.fileno(), listener_socket, self._resting)
-        self._doors.append(listener_socket)
+        self._listening.append(listener_socket)
         host, port = listening.getsockname()[:2]
         return host, port
 
     def pause(self) -> None:
-        """Accept nothing until `resume()`; waiting clients stay in the kernel's queue."""
+        """Accept nothing until `resume()`; pending clients stay in the kernel's backlog."""
         self._paused = True
         self._mute()
 
@@ -152,25 +152,25 @@ class Listener:
         self._mute()
 
     def limit(self, connections_max: int, connections_per_ip_max: int) -> None:
-        """Use other limits from the next connection on; those that are there stay."""
+        """Set limits for new connections; existing ones stay open."""
         self._connections_max = connections_max
         self._connections_per_ip_max = connections_per_ip_max
         self._full = self.reactor.connections_count >= connections_max
         self._mute()
 
     def free_unused(self) -> None:
-        """Free the receive buffers that no connection needed since the call before."""
+        """Free the receive buffers that were unused since the previous call."""
         self.reactor.pool.free_unused()
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """Accept no more, let open answers leave for up to `grace_s` seconds, then close everything."""
+        """Stop accepting, send open responses for up to `grace_s` seconds, then close all connections."""
         for timer in (self._sweep, self._rest):
             if timer is not None:
                 timer.cancel()
-        for listener_socket in self._doors:
+        for listener_socket in self._listening:
             self.reactor.unwatch(listener_socket.socket.fileno())
             listener_socket.socket.close()
-        self._doors.clear()
+        self._listening.clear()
         self._drained = asyncio.Event()
         for connection in self.reactor.connections():
             connection.drain()
@@ -194,7 +194,7 @@ class Listener:
         return self._paused or self._full or self._exhausted
 
     def _mute(self) -> None:
-        for listener_socket in self._doors:
+        for listener_socket in self._listening:
             self.reactor.mute(listener_socket.socket.fileno(), self._resting)
 
     def _accept(self, listener_socket: ListenerSocket) -> None:

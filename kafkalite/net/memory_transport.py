@@ -1,7 +1,7 @@
-"""The driver for tests: connections without sockets, in the same passes and over the same pipeline.
+"""Connections in memory, without sockets, for tests and simulations; the same framing and passes as on sockets.
 
-The client half is a queue of bytes each way. Nothing happens by itself: `send` opens a pass, `pump` runs the passes
-that completions have asked for.
+The client half has a queue of bytes in each direction. Nothing runs by itself: `send` begins a pass, `pump` runs the
+passes scheduled by completed replies.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from kafkalite._speedups.net.framing import Connection, Hub, Limits, Service
 
 
 def standing_still() -> int:
-    """A clock for code that runs in virtual time, which does not move while code runs."""
+    """A clock for virtual time, which does not advance while code runs."""
     return 0
 
 
 class MemoryConnection(Connection):
-    """The broker's half. `window` is how many bytes the peer takes before it reads.
+    """The broker's half. `window`: bytes that the peer accepts before it reads.
 
-    `inbox` has the part of a socket's buffer in the kernel, so it does not count as memory for requests.
+    `inbox` replaces the socket buffer of the kernel, so it does not count as request memory.
     """
 
     def __init__(self, hub: MemoryHub, listener: str, peer: tuple[str, int], window: int | None) -> None:
@@ -27,7 +27,7 @@ class MemoryConnection(Connection):
         self.inbox = bytearray()
         self.sent = bytearray()
         self.window = window
-        self.finished = False  # the client has closed its sending side, behind what is in `inbox`
+        self.finished = False  # the end of the stream is behind `inbox`
 
     def transmit(self) -> None:
         self.advance(0)
@@ -55,7 +55,7 @@ class MemoryHub(Hub):
     def __init__(
         self, service: Service, limits: Limits | None = None, clock: Callable[[], int] = standing_still
     ) -> None:
-        """`clock` is the one of time budgets, in ns: where time does not pass, every pass does all there is to do."""
+        """`clock`: for time budgets, in ns; with a constant clock every pass completes all work."""
         super().__init__(service, limits, clock)
         self.wanted = False
 
@@ -63,7 +63,7 @@ class MemoryHub(Hub):
         self.wanted = True
 
     def pump(self) -> None:
-        """Run passes until none is asked for."""
+        """Run passes until none is scheduled."""
         while self.wanted:
             self.wanted = False
             self.run()
@@ -71,7 +71,7 @@ class MemoryHub(Hub):
     def connect(
         self, listener: str = "memory", peer: tuple[str, int] = ("memory", 1), window: int | None = None
     ) -> Client:
-        """A new connection; its client half is returned."""
+        """Open a connection and return its client half."""
         connection = MemoryConnection(self, listener, peer, window)
         self.accept_connection(connection)
         self.pump()
@@ -79,14 +79,14 @@ class MemoryHub(Hub):
 
 
 class Client:
-    """The client half: bytes to the service, bytes of its answers."""
+    """The client half: bytes to the service, bytes of its responses."""
 
     def __init__(self, hub: MemoryHub, connection: MemoryConnection) -> None:
         self.hub = hub
         self.connection = connection
 
     def send(self, data: bytes) -> None:
-        """One pass that begins with these bytes having arrived; what a stalled connection leaves comes later."""
+        """Deliver bytes and run a pass; a stalled connection processes the rest later."""
         self.connection.inbox += data
         self.hub.begin()
         self.connection.touch()
@@ -95,7 +95,7 @@ class Client:
         self.hub.pump()
 
     def received(self) -> bytes:
-        """Take what has arrived; this makes room for more."""
+        """Return the received bytes; the broker can then send more."""
         data = bytes(self.connection.sent)
         self.connection.sent.clear()
         self.hub.begin()
@@ -115,6 +115,6 @@ class Client:
         self.hub.pump()
 
     def close(self) -> None:
-        """The connection is gone, as by a reset."""
+        """Reset the connection."""
         self.connection.close("reset by the peer")
         self.hub.pump()

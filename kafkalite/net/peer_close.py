@@ -1,7 +1,7 @@
-"""Learn that a peer has closed its connection although nothing is read from it.
+"""Detects that a peer has closed its connection while nothing is read from it.
 
-A transport whose reading is paused reports neither the end of the stream nor a reset. An epoll instance of our own,
-which the loop sees as one readable descriptor, watches the sockets beside the loop.
+A transport with paused reading reports neither the end of the stream nor a reset. A private epoll instance watches
+these sockets; for the event loop it is one readable descriptor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeerCloseWatch:
-    """A watched socket, and the number of its descriptor as long as it was open."""
+    """A watched socket, and its descriptor while it was open."""
 
     socket: socket.socket
     fd: int
@@ -25,9 +25,9 @@ class PeerCloseWatch:
 class PeerCloseDetector:
     """Calls back once per watched socket, when its peer has closed or reset the connection.
 
-    A watch ends with its socket, whose number another socket may have from then on: the kernel then has forgotten the
-    watch, so only that of a socket that is still open is unregistered.
-    On systems without epoll nothing is watched: there a paused connection ends at its next write or by its idle timer.
+    A watch ends when its socket is closed: the kernel removes it, and another socket may get the same descriptor. So
+    only watches of open sockets are unregistered. Systems without epoll have no watches: there a paused connection is
+    closed by its next write or its idle timer.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,10 +41,10 @@ class PeerCloseDetector:
         """Watch a connected socket.
 
         Arguments:
-            connected: the socket, or asyncio's or uvloop's stand-in for it; its `fileno` is -1 from its end on.
-            callback: called once when the peer has closed; with True when it has reset the connection.
+            connected: the socket, or the object of asyncio or uvloop for it; its `fileno` is -1 once it is closed.
+            callback: called once when the peer has closed the connection; with True if it has reset it.
 
-        Returns what `forget` takes.
+        Returns: the watch, for `forget`.
         """
         watch = PeerCloseWatch(connected, connected.fileno(), callback)
         if self._epoll is not None:
@@ -53,7 +53,7 @@ class PeerCloseDetector:
         return watch
 
     def forget(self, watch: PeerCloseWatch) -> None:
-        """End a watch, whether its socket is still open or not."""
+        """End a watch; its socket may be closed already."""
         if self._epoll is None or self._watches.get(watch.fd) is not watch:
             return
         del self._watches[watch.fd]
@@ -61,7 +61,7 @@ class PeerCloseDetector:
             self._epoll.unregister(watch.fd)
 
     def close(self) -> None:
-        """Give the epoll descriptor back; a second call does nothing."""
+        """Close the epoll descriptor; a second call does nothing."""
         if self._epoll is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
@@ -70,6 +70,6 @@ class PeerCloseDetector:
     def _ready(self) -> None:
         if self._epoll is not None:
             for fd, events in self._epoll.poll(0):
-                watch = self._watches.get(fd)  # a callback may have ended others
+                watch = self._watches.get(fd)  # a callback may have ended other watches
                 if watch is not None:
                     watch.callback(bool(events & (select.EPOLLERR | select.EPOLLHUP)))

@@ -1,11 +1,13 @@
-"""The driver over asyncio's transports: TLS, and loops without epoll. Slower; same pipeline, same passes.
+"""Serves connections over asyncio transports: for TLS and for event loops without epoll; slower than `epoll`.
 
-Laws: it offers the listener what `_speedups.connection.Reactor` offers. It needs a loop that fills a buffer at once
-after asking for it (uvloop and selector loops do), as all connections receive into one memory. What a transport was
-given counts as sent; above its high-water mark nothing more is given, and the pipeline stalls by its own bounds. Files
-are read piece by piece here, as sendfile does not exist under TLS. Bytes that arrive while nothing may be received wait
-in `inbox`, count as memory for requests, and pause reading: one receive of OVERFLOW_BYTES at most. Not counted are the
-encrypted bytes that the event loop holds for a paused TLS connection: 256 KiB and one read, its own bound.
+1. It has the interface of `_speedups.net.epoll.Reactor`. It needs a loop that fills a buffer directly after requesting
+   it (uvloop and selector loops do), because all connections receive into the same memory.
+2. Bytes passed to a transport count as sent. Above its high-water mark it receives no more of them, and the bounds of
+   the framing stall the connection.
+3. Files are read in parts, as TLS has no sendfile.
+4. Bytes that arrive while nothing may be received are kept in `inbox`, count as request memory, and pause reading: at
+   most one receive of OVERFLOW_BYTES. The encrypted bytes that the event loop holds for a paused TLS connection are not
+   counted: 256 KiB and one read, its own bound.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
 LOGGER = logging.getLogger("kafkalite.net")
-REGION_BYTES_MAX = 256 * 1024  # of a file read at once
+REGION_BYTES_MAX = 256 * 1024  # of a file per read
 WRITE_HIGH = 256 * 1024
 OVERFLOW_BYTES = 64 * 1024
 DISCARDS_MAX = 16
-LINGER_S = 30.0  # how long a closed connection may take to deliver what was written
+LINGER_S = 30.0  # limit for sending written bytes of a closed connection
 
 
 class TransportConnection(Connection):
-    """A connection whose bytes go through an asyncio transport."""
+    """A connection over an asyncio transport."""
 
     def __init__(
         self, hub: TransportHub, transport: asyncio.Transport, listener: str, *addresses: tuple[str, int]
@@ -47,7 +49,7 @@ class TransportConnection(Connection):
         self.inbox = bytearray()
         self.writable = True
         self.reading = True
-        self.finished = False  # the peer's last byte is in `inbox`
+        self.finished = False  # the end of the stream is behind `inbox`
         self.active_at = hub.loop.time()
 
     def transmit(self) -> None:
@@ -71,21 +73,21 @@ class TransportConnection(Connection):
         while offset < end and self.writable and not self.closed:
             data = region.file.pread(min(REGION_BYTES_MAX, end - offset), offset)
             if not data:
-                self.close("a file is shorter than the answer promised")
+                self.close("a file is shorter than the response")
                 return
             self.transport.write(data)
             offset += len(data)
             self.advance(len(data))
 
     def store(self, data: memoryview) -> None:
-        """Keep bytes that arrived although nothing may be received, and pause reading unless it may go on by now."""
+        """Keep bytes that arrived while nothing may be received, and pause reading unless it is allowed again."""
         self.inbox += data
         self.charge(len(data))
         self.touch()
         self.update_interest()
 
     def _feed_inbox(self) -> None:
-        self.charge(-len(self.inbox))  # or they would count twice while they are fed
+        self.charge(-len(self.inbox))  # else they would count twice while they are fed
         if not self.stalled:
             taken = self.feed(self.inbox)
             del self.inbox[:taken]
@@ -122,18 +124,18 @@ class TransportConnection(Connection):
         cast(TransportHub, self.hub).forget(self, linger)
 
     def _discard_unread(self) -> None:
-        # Closing with bytes unread resets the connection and may destroy answers that are still under way.
+        # Closing with unread bytes resets the connection and may destroy responses in flight.
         fd = self.socket.fileno()
         try:
             for _ in range(DISCARDS_MAX):
                 if not os.read(fd, OVERFLOW_BYTES):
                     return
-        except OSError as error:  # nothing is there, or the peer is gone: both end it
+        except OSError as error:  # no bytes, or a closed peer
             LOGGER.debug("%s:%d: %s", self.peer_host, self.peer_port, error)
 
 
 class TransportProtocol(asyncio.BufferedProtocol):
-    """What asyncio calls; every call is a pass."""
+    """The asyncio protocol; each call runs a pass."""
 
     def __init__(self, hub: TransportHub, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self._hub = hub
@@ -152,7 +154,7 @@ class TransportProtocol(asyncio.BufferedProtocol):
         assert self.connection is not None
         self._overflow = None
         if self.connection.stalled:
-            # TLS may still hand over what it had decrypted when reading was paused.
+            # TLS may still deliver bytes that it decrypted before reading was paused.
             self._overflow = memoryview(bytearray(OVERFLOW_BYTES))
             return self._overflow
         return self.connection.get_buffer()
@@ -200,7 +202,7 @@ class TransportProtocol(asyncio.BufferedProtocol):
 
 
 class TransportHub(Hub):
-    """All connections of one service that come through transports."""
+    """All connections of one service over asyncio transports."""
 
     def __init__(
         self,
@@ -210,7 +212,7 @@ class TransportHub(Hub):
         *,
         ssl: ssl_module.SSLContext | None = None,
     ) -> None:
-        """Args as `Reactor`; ssl: a server context, then every connection speaks TLS."""
+        """Arguments as `Reactor`; ssl: a server context for TLS, None = plaintext."""
         super().__init__(service, limits)
         self.loop = loop
         self.on_closed: Callable[[], object] | None = None
@@ -220,7 +222,7 @@ class TransportHub(Hub):
         self._shaking: set[asyncio.Task[None]] = set()
         self._hangups = PeerCloseDetector(loop)
         self.several_passes = True
-        self._doors: dict[int, Callable[[], None]] = {}
+        self._listening: dict[int, Callable[[], None]] = {}
 
     @property
     def connections_count(self) -> int:
@@ -256,7 +258,7 @@ class TransportHub(Hub):
     def _shaken(
         self, connected: socket.socket, protocol: TransportProtocol, host: str, task: asyncio.Task[None]
     ) -> None:
-        # Not within the task: one that is cancelled before its first step runs none of its lines.
+        # Not in the task: a task cancelled before its first step runs none of its lines.
         self._shaking.discard(task)
         if protocol.connection is None:
             connected.close()
@@ -267,7 +269,7 @@ class TransportHub(Hub):
             self.on_closed()
 
     def adopted(self, protocol: TransportProtocol) -> None:
-        """A protocol has its transport, and with TLS the handshake behind it."""
+        """A protocol has its transport; with TLS, after the handshake."""
         assert protocol.connection is not None
         connection = protocol.connection
         self._open[connection] = protocol
@@ -275,7 +277,7 @@ class TransportHub(Hub):
         self.accept_connection(connection)
 
     def forget(self, connection: TransportConnection, linger: asyncio.TimerHandle) -> None:
-        """A connection is closed; its transport may still deliver until `linger` ends it."""
+        """A connection is closed; its transport may send until `linger` aborts it."""
         self._open.pop(connection).linger = linger
         if connection.watch is not None:
             self._hangups.forget(connection.watch)
@@ -290,24 +292,24 @@ class TransportHub(Hub):
             del self._hosts[host]
 
     def watch(self, fd: int, listener_socket: Callable[[], None], muted: bool = False) -> None:
-        self._doors[fd] = listener_socket
+        self._listening[fd] = listener_socket
         self.mute(fd, muted)
 
     def mute(self, fd: int, muted: bool) -> None:
         if muted:
             self.loop.remove_reader(fd)
         else:
-            self.loop.add_reader(fd, self._on_readable, self._doors[fd])
+            self.loop.add_reader(fd, self._on_readable, self._listening[fd])
 
     def _on_readable(self, listener_socket: Callable[[], None]) -> None:
         try:
             listener_socket()
-        except Exception as error:  # a reader that raises would be called again for ever
+        except Exception as error:  # the loop would call a reader that raises again without end
             self.fault("accept", error)
 
     def unwatch(self, fd: int) -> None:
         self.loop.remove_reader(fd)
-        del self._doors[fd]
+        del self._listening[fd]
 
     def connections_of(self, host: str) -> int:
         return self._hosts.get(host, 0)
@@ -329,5 +331,5 @@ class TransportHub(Hub):
             connection.close(reason)
 
     def dispose(self) -> None:
-        """Give back what the loop does not give up by itself."""
+        """Release the resources that the event loop does not release."""
         self._hangups.close()

@@ -1,18 +1,17 @@
-"""How a Kafka message is declared: a typed class, once for all its versions.
+"""Declares Kafka messages as typed classes, each once for all its versions.
 
 ```python
 class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
     group_id: string
     group_instance_id: string | None = field(since=3, default=None)
 ```
-Laws:
-1. One object serves every version. A version that lacks a field neither sends nor reads it; reading sets its default.
+1. One class serves all versions. A version without a field neither sends nor reads it; decoding sets its default.
 2. `| None` makes a field nullable from its first version on, or from `nullable_since`.
-3. A tagged struct is `| None` and None means "not sent". Where `nullable_since` makes it nullable, None is sent as
-   null, and what is not sent is a struct of defaults.
-4. As in Kafka's own classes every field has a default at run time; type checkers ask for those not written down here.
-5. A declaration is compiled per version on first use, into a `Layout` that both engines walk: `_speedups.codec` and its
-   readable twin `protocol.codec`.
+3. A tagged struct is `| None`, and None = not sent. If `nullable_since` makes it nullable, None is sent as null, and a
+   struct of defaults is not sent.
+4. As in Kafka's own classes every field has a default at run time; type checkers require fields without a declared one.
+5. A declaration is compiled per version on first use into a `Layout`, used by `_speedups.codec` and its pure twin in
+   `tests/oracles`.
 
 The schema language of Kafka is described in its `common/message/README.md`.
 """
@@ -33,10 +32,10 @@ UNTAGGED = -1
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A type of the wire. `element` is the type of an array's elements, `struct` the class of a struct."""
+    """A wire type. `element`: type of the elements of an array; `struct`: class of a struct."""
 
     kind: str
-    size_min: int  # bytes that the smallest value takes in a version that is not flexible
+    size_min: int  # bytes of the smallest value in versions that are not flexible
     element: "Wire | None" = None
     struct: "type[Struct] | None" = None
 
@@ -50,7 +49,7 @@ uint32 = Annotated[int, Wire("uint32", 4)]
 int64 = Annotated[int, Wire("int64", 8)]
 float64 = Annotated[float, Wire("float64", 8)]
 uuid = Annotated[bytes, Wire("uuid", 16)]
-"""16 bytes; ZERO_UUID stands for "none"."""
+"""16 bytes; ZERO_UUID = none."""
 string = Annotated[str, Wire("string", 2)]
 binary = Annotated[bytes, Wire("binary", 4)]
 record_bytes = Annotated[Any, Wire("records", 4)]
@@ -72,13 +71,13 @@ LENGTH_PREFIXED = frozenset({"string", "binary", "records", "array"})
 
 @dataclass(slots=True)
 class Field:
-    """One field of a declaration: where it is sent, and what it is when it is not.
+    """One field of a declaration: its versions and its default.
 
     Attributes:
         since, until: first and last version that have it.
         nullable_since: first version in which it may be null; NEVER if in none.
         tag: number of the tagged field, UNTAGGED if it is not one; `tagged_since` is its first version as a tagged one.
-        default: its value when absent; a list stands for a new empty list.
+        default: its value when absent; a list = a new empty list.
     """
 
     name: str
@@ -108,7 +107,7 @@ def field(
     default: Any = _ABSENT,
     factory: Callable[[], Any] | None = None,
 ) -> Any:
-    """Say in which versions a field exists, and its default; see `Field`. `factory=list` is the default of an array."""
+    """Declare the versions and the default of a field; see `Field`. `factory=list`: an empty array by default."""
     nullable = -1 if nullable_since is None else nullable_since
     first_tagged = since if tagged_since is None else tagged_since
     value = factory() if factory is not None else default
@@ -117,7 +116,7 @@ def field(
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field as one version has it."""
+    """A field in one version."""
 
     name: str
     wire: Wire
@@ -125,12 +124,12 @@ class Slot:
     tag: int
     default: Any
     struct: "Layout | None"  # of the struct, or of an array's elements
-    element_size_min: int  # the fewest bytes an array's element takes; longer arrays than fit are refused by it
+    element_size_min: int  # smallest size of an element in bytes: bounds the length of arrays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """A struct as one version has it: fields in order, tagged fields by ascending tag, and those that are not there."""
+    """A struct in one version: fields in order, tagged fields by ascending tag, and absent fields."""
 
     cls: type["Struct"]
     flexible: bool
@@ -153,7 +152,7 @@ def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse(annotation: Any) -> tuple[Wire, bool]:
-    """Turn a type annotation into its wire type, and whether it may be None."""
+    """The wire type of an annotation, and whether it may be None."""
     origin = get_origin(annotation)
     if origin is Union or origin is types.UnionType:
         inner = [part for part in get_args(annotation) if part is not types.NoneType]
@@ -188,7 +187,7 @@ def _declare(name: str, annotation: Any, value: Any) -> Field:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class StructMeta(type):
-    """Collects the fields of a declaration and gives the class one slot for each."""
+    """Collects the fields of a declaration and adds a slot for each."""
 
     __fields__: tuple[Field, ...]
 
@@ -205,7 +204,7 @@ class StructMeta(type):
 
 
 class Struct(StructBase, metaclass=StructMeta):
-    """A group of fields inside a message. Compared by value; nothing else than its fields can be set."""
+    """A group of fields in a message. Compared by value; it has no attributes but its fields."""
 
     __fields__: ClassVar[tuple[Field, ...]]
 
@@ -234,7 +233,7 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client sends. `api_key` is its number; the header has version 2 in flexible versions, else version 1."""
+    """A request. `api_key` is its key; its header has version 2 in flexible versions, else version 1."""
 
     api_key: ClassVar[int] = -1
 
@@ -245,7 +244,7 @@ class Request(Message):
 
 
 class Response(Message):
-    """What a broker answers. Its header has version 1 from `header_flexible` on: `flexible`, but for ApiVersions."""
+    """A response. Its header has version 1 from `header_flexible` on, which is `flexible` except for ApiVersions."""
 
     api_key: ClassVar[int] = -1
     header_flexible: ClassVar[int] = NEVER
@@ -257,7 +256,7 @@ class Response(Message):
 
 
 def response_class(request: type[Request]) -> type[Response]:
-    """Return the class of the response to a request: it is declared beside the request, in one module."""
+    """The class of the response to a request; both are declared in one module."""
     name = request.__name__.removesuffix("Request") + "Response"
     response: type[Response] = getattr(sys.modules[request.__module__], name)
     return response
@@ -267,7 +266,7 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def compile_layout(cls: type[Struct], version: int, flexible: bool) -> Layout:
-    """Lay out one struct as `version` of the message around it has it, with the structs inside."""
+    """Compile a struct and its inner structs for a version of the message around it."""
     present = [each for each in cls.__fields__ if each.since <= version <= each.until]
     tagged = sorted((each for each in present if flexible and version >= each.tagged_since), key=lambda each: each.tag)
     fields = [each for each in present if each not in tagged]

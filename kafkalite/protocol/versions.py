@@ -1,7 +1,7 @@
-"""Which messages there are, and in which versions: derived from the classes, which are the one truth.
+"""Lists all requests and responses with their versions, as the message classes declare them.
 
-The ranges of Kafka's keys are those of Apache Kafka 4.3, without versions that it calls unstable; keys from
-`EXTENSIONS_FROM` on are kafkalite's own. What a broker advertises is another matter and stands in its dispatch table.
+The ranges of Kafka's keys are those of Apache Kafka 4.3, without its unstable versions; keys from `EXTENSIONS_FROM` on
+are kafkalite's own. The advertised versions are in the dispatch table of the server.
 """
 
 import importlib
@@ -28,6 +28,6 @@ RESPONSES: dict[int, type[Response]] = {cls.api_key: cls for cls in Response.__s
 
 
 def version_range(key: int) -> tuple[int, int] | None:
-    """First and last version of an API key that can be decoded and encoded; None if it has no message here."""
+    """First and last version of an API key that can be decoded and encoded; None for an unknown key."""
     request = REQUESTS.get(key)
     return None if request is None else request.versions

@@ -1,12 +1,13 @@
-"""Compression types of record batches, each with a bound on what comes out.
+"""Compresses and decompresses the records of batches, with a bound on the decompressed size.
 
 1. Ids are Kafka's: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd (CompressionType.java).
-2. Output never grows past `size_max`: decompression goes in steps, and stops at the first byte too many. Lengths that
-   the compressed bytes claim are checked before anything is reserved for them.
-3. Bad bytes raise `BatchError` with INVALID_RECORD, too many MESSAGE_TOO_LARGE: never what the library below raises.
+2. The output is at most `size_max` bytes: decompression runs in steps and stops at the first byte above. Lengths in the
+   compressed bytes are checked before memory is allocated for them.
+3. Invalid bytes raise `BatchError` with INVALID_RECORD, too large output MESSAGE_TOO_LARGE; errors of the libraries are
+   not raised.
 4. Snappy is written in xerial framing, which every client reads, and read in both framings (franz-go writes raw).
-5. No step keeps the interpreter's lock for more than about a millisecond: decompression runs in a job, beside the loop.
-6. The libraries are loaded with the first batch that needs them: a broker starts without.
+5. No step holds the GIL for more than about a millisecond: decompression runs in a job, beside the event loop.
+6. A library is imported with the first batch that needs it, not at the start of a broker.
 """
 
 import struct
@@ -26,11 +27,11 @@ Data = bytes | bytearray | memoryview
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 LEVEL_DEFAULTS = {GZIP: -1, LZ4: 9, ZSTD: 3}  # TopicConfig.java: compression.<name>.level
 
-STEP_BYTES = 1 << 20  # decompressed at once at most, so that an input which explodes is noticed early
+STEP_BYTES = 1 << 20  # largest step, so that a small input with a huge output is detected early
 STEP_BYTES_MIN = 1 << 15
-STEP_RATIO = 8  # most records compress less than this, and come out in one step
-FRAMES_MAX = 64  # concatenated in one batch; each costs a copy of what follows it
-ZSTD_WINDOW_LOG_MAX = 27  # 128 MiB: what level 22 asks for; touched only as output comes, which is bounded itself
+STEP_RATIO = 8  # most records compress less than this and need one step
+FRAMES_MAX = 64  # concatenated in one batch; each costs a copy of the rest
+ZSTD_WINDOW_LOG_MAX = 27  # 128 MiB, as for level 22; only the bounded output touches this memory
 SNAPPY_RATIO_MAX = 22  # a copy of 64 bytes takes 3
 LZ4_LEVEL_FAST, LZ4_LEVEL_SLOW_MIN, LZ4_LEVEL_MAX = 9, 3, 12
 
@@ -41,7 +42,7 @@ INT32 = struct.Struct(">i")
 
 
 class Stream(Protocol):
-    """A decompressor of one frame: lz4's and zstd's look like this, zlib's is made to."""
+    """A decompressor of one frame, as in lz4 and zstd; `Inflate` adapts zlib."""
 
     @property
     def eof(self) -> bool: ...
@@ -51,7 +52,7 @@ class Stream(Protocol):
 
 
 class Framed(NamedTuple):
-    """A codec of frames: its name, what makes a decompressor, and what that raises on bad bytes."""
+    """A codec of frames: its name, the factory of its decompressor, and the error that this raises on invalid bytes."""
 
     name: str
     new_stream: Callable[[], Stream]
@@ -59,7 +60,7 @@ class Framed(NamedTuple):
 
 
 class Inflate:
-    """zlib's decompressor of one gzip member, keeping what it has not consumed as the others do."""
+    """zlib's decompressor of one gzip member; keeps unconsumed input as the others do."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
@@ -77,9 +78,13 @@ class Inflate:
 
 
 def decompress(codec: int, data: Data, size_max: int) -> bytes:
-    """Decompress a batch's records.
+    """Decompress the records of a batch.
 
-    Arguments: codec id; compressed bytes; the largest number of bytes that may come out.
+    Arguments:
+        codec: its id.
+        data: the compressed bytes.
+        size_max: largest allowed output in bytes.
+
     Raises: BatchError (MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE).
     """
     if codec == SNAPPY:
@@ -95,7 +100,7 @@ def decompress(codec: int, data: Data, size_max: int) -> bytes:
 
 @cache
 def framed_codec(codec: int) -> Framed | None:
-    """The codec of frames with this id."""
+    """The codec of frames with an id."""
     if codec == GZIP:
         return Framed("gzip", Inflate, zlib.error)
     if codec == LZ4:
@@ -113,7 +118,7 @@ def framed_codec(codec: int) -> Framed | None:
 
 
 def _decompress_frames(name: str, new_stream: Callable[[], Stream], data: Data, size_max: int) -> bytes:
-    """Frame after frame until the data ends, in steps, counting what comes out."""
+    """Decompress all frames in steps, and check the size of the output."""
     pieces: list[bytes] = []
     room = size_max
     step = min(STEP_BYTES, max(STEP_BYTES_MIN, STEP_RATIO * len(data)))
@@ -146,7 +151,7 @@ def _decompress_snappy(data: Data, size_max: int) -> bytes:
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The snappy blocks of xerial framing; streams may follow each other, each with its header."""
+    """The snappy blocks of xerial framing; several streams may be concatenated, each with its header."""
     position = 0
     while position < len(data):
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
@@ -165,10 +170,10 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _decompress_block(block: Data, room: int, size_max: int) -> memoryview:
-    """One raw snappy block. The length it claims is believed only if snappy could produce it from so few bytes.
+    """Decompress one raw snappy block. Its claimed length is checked against the largest ratio of snappy.
 
-    By cramjam, which python-snappy is built on: it says the claimed length, and its result is not copied once more
-    with the interpreter's lock held (3.2 instead of 4.1 us for 32 KiB).
+    Uses cramjam, the base of python-snappy: it returns the claimed length, and its result is not copied again under
+    the GIL (3.2 instead of 4.1 us for 32 KiB).
     """
     import cramjam
 
@@ -178,15 +183,19 @@ def _decompress_block(block: Data, room: int, size_max: int) -> memoryview:
             raise malformed("snappy", f"{len(block)} bytes claim to hold {claimed}")
         if claimed > room:
             raise too_large(size_max)
-        return memoryview(cramjam.snappy.decompress_raw(block))  # seen where it is: `gathered` copies it
+        return memoryview(cramjam.snappy.decompress_raw(block))  # without a copy: `gathered` copies it
     except cramjam.DecompressionError as error:
         raise malformed("snappy", error) from error
 
 
 def compress(codec: int, data: Data, level: int | None = None) -> bytes:
-    """Compress a batch's records.
+    """Compress the records of a batch.
 
-    Arguments: codec id; plain bytes; level as in Kafka's `compression.<name>.level`, None for its default.
+    Arguments:
+        codec: its id.
+        data: the records.
+        level: as in Kafka's `compression.<name>.level`, None = its default.
+
     Raises: BatchError (UNSUPPORTED_COMPRESSION_TYPE).
     """
     if codec == GZIP:
@@ -211,7 +220,7 @@ def _compress_snappy(data: memoryview) -> bytes:
 
 
 def _compress_lz4(data: Data, level: int) -> bytes:
-    """Kafka's level 9 is the fast compressor, every other its slow one (Lz4Compression.java); liblz4 ends at 12."""
+    """Kafka's level 9 is the fast compressor, all others the slow one (Lz4Compression.java); liblz4 ends at 12."""
     import lz4.frame
 
     compressed: bytes = lz4.frame.compress(

@@ -1,7 +1,7 @@
-"""Control batches: one record that ends a transaction of a producer in a partition.
+"""Builds and reads control batches: one record that ends a transaction of a producer in a partition.
 
 Key: int16 version 0, int16 type. Value of a transaction marker: int16 version 0, int32 coordinator epoch. Types 2 to 6
-belong to KRaft and are read as themselves. Sources: ControlRecordType.java, EndTransactionMarker.java.
+belong to KRaft and are returned unchanged. Sources: ControlRecordType.java, EndTransactionMarker.java.
 """
 
 import struct
@@ -31,10 +31,12 @@ class Marker(NamedTuple):
 
 
 def build_marker(marker: Marker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
-    """The control batch for one partition.
+    """The control batch of one partition: as in Kafka without sequence, with transactional and control bits.
 
-    Arguments: what to write; whose transaction it ends; milliseconds since 1970.
-    Kafka writes it without a sequence number, transactional and control bits set.
+    Arguments:
+        marker: the type of the record.
+        producer_id, producer_epoch: the producer whose transaction ends.
+        timestamp: in ms.
     """
     builder = Builder()
     key, value = KEY.pack(VERSION, marker.type), MARKER.pack(VERSION, marker.coordinator_epoch)
@@ -45,7 +47,7 @@ def build_marker(marker: Marker, producer_id: int, producer_epoch: int, timestam
 
 
 def control_type(record: Record) -> int:
-    """The type of a control record, whatever it is. Raises: BatchError when the key is malformed."""
+    """The type of a control record. Raises: BatchError if the key is malformed."""
     if record.key is None or len(record.key) < KEY.size:
         raise BatchError(KafkaErrorCode.INVALID_RECORD, "a control record's key needs a version and a type")
     version, kind = KEY.unpack_from(record.key)
@@ -55,10 +57,10 @@ def control_type(record: Record) -> int:
 
 
 def read_marker(record: Record) -> Marker | None:
-    """The marker in a record of a control batch; None when it is a control record of another type.
+    """The marker in a record of a control batch; None for other types.
 
     Later versions may have more fields after these (EndTransactionMarker.deserializeValue).
-    Raises: BatchError when key or value are malformed.
+    Raises: BatchError if key or value are malformed.
     """
     kind = control_type(record)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):

@@ -1,8 +1,8 @@
-"""Messages of magic 0 and 1, as logs from before Kafka 0.11 hold them: read, never written.
+"""Reads messages of magic 0 and 1, the formats before Kafka 0.11; they are never written.
 
 An entry is: int64 offset, int32 size, uint32 CRC-32 of all that follows, int8 magic, int8 attributes, int64 timestamp
-(magic 1 only), int32 key size (-1 is null), key, int32 value size, value. A compressed entry's value is a whole set of
-entries; its own offset is that of the last of them, and in magic 1 theirs are relative. Sources: LegacyRecord.java,
+(magic 1 only), int32 key size (-1 is null), key, int32 value size, value. The value of a compressed entry is a set of
+entries; its offset is that of the last of them, and in magic 1 their offsets are relative. Sources: LegacyRecord.java,
 AbstractLegacyRecordBatch.java.
 """
 
@@ -37,10 +37,14 @@ class LegacyRecord(NamedTuple):
 
 
 class LegacyEntry:
-    """One entry of a message set: a message, or a wrapper around compressed ones.
+    """One entry of a message set: a message, or a wrapper of compressed ones.
 
-    Arguments: the bytes; where the entry begins; how many bytes it may decompress to.
-    Raises: BatchError when no whole entry of magic 0 or 1 begins there, and while reading when it is malformed.
+    Arguments:
+        buffer: the bytes.
+        position: of the entry.
+        decompressed_max: largest allowed decompressed size in bytes.
+
+    Raises: BatchError if no whole entry of magic 0 or 1 begins there, and while reading if it is malformed.
     """
 
     def __init__(self, buffer: Data, position: int = 0, decompressed_max: int = DECOMPRESSED_MAX) -> None:
@@ -122,7 +126,7 @@ class LegacyEntry:
 
 
 def entries(buffer: Data, decompressed_max: int = DECOMPRESSED_MAX) -> Iterator[LegacyEntry]:
-    """The whole entries in `buffer`, one after another; one cut off at the end is left out. Raises: BatchError."""
+    """The whole entries in `buffer`, without a truncated one at its end. Raises: BatchError."""
     view = memoryview(buffer)
     position = 0
     while len(view) - position >= LENGTH_OVERHEAD:
@@ -145,7 +149,7 @@ def with_right_lz4_checksum(frame: bytes) -> bytes:
 
 
 def xxh32_short(data: bytes) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes, which is all that a frame descriptor has."""
+    """xxHash32 with seed 0 of fewer than 16 bytes, enough for a frame descriptor."""
     p1, p2, p3, p4, p5 = XXH_PRIMES
     value = p5 + len(data) & UINT32
     whole = len(data) & ~3

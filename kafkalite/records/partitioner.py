@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: murmur2, as the Java clients have it, so that all clients agree (Utils.murmur2)."""
+"""Selects the partition of a key by murmur2, as the Java clients do (Utils.murmur2)."""
 
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995

@@ -34,6 +34,6 @@ cpdef bytes response_header(cls, int version, int correlation_id)
 cdef int start_reading(Reader *r, Py_buffer *buffer, object source, Py_ssize_t elements_max) except -1
 cdef Py_ssize_t array_size(Reader *r, const Op *op, bint flexible) except -2
 cdef object read_value(Reader *r, const Op *op, int code, bint flexible, bint nullable)
-cdef int end_struct(Reader *r, CompiledLayout plan, object owner, int level) except -1
+cdef int end_struct(Reader *r, CompiledLayout layout, object owner, int level) except -1
 cdef int end_message(Reader *r, cls, int version, bint exact) except -1
-cdef CompiledLayout plan_for(cls, int version)
+cdef CompiledLayout layout_for(cls, int version)

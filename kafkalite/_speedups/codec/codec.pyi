@@ -36,7 +36,7 @@ class RequestHeader:
     """The header of a request.
 
     Attributes:
-        body: what follows the header, a slice of the frame.
+        body: the bytes behind the header, a slice of the frame.
     """
 
     @property
@@ -50,27 +50,27 @@ class RequestHeader:
     @property
     def body(self) -> memoryview: ...
     def release(self) -> None:
-        """Drop the body: a request that is answered later must not keep the memory of its frame; None from then on."""
+        """Set the body to None: a delayed request must not keep its frame in memory."""
 
 def read_request_header(frame: Buffer) -> RequestHeader:
-    """Read the header of a request: version 2 (with tags) where key and version demand it, else version 1.
+    """Read the header of a request: version 2 (with tags) for flexible versions, else version 1.
 
     Args:
-        frame: a request without the size in front.
+        frame: a request without its size.
 
     Raises:
-        DecodeError: the bytes are no header. An unknown key is no error; its header is read as version 1.
+        DecodeError: the bytes are not a header. The header of an unknown key is read as version 1.
     """
 
 def read_response_header(cls: type[StructBase], version: int, frame: Buffer) -> tuple[int, memoryview]:
-    """Read the header of an answer of class `cls`; give its correlation id and what follows.
+    """Read the header of a response of class `cls`. Returns its correlation id and the bytes behind it.
 
     Raises:
-        DecodeError: the bytes are no header.
+        DecodeError: the bytes are not a header.
     """
 
 def response_header(cls: type[StructBase], version: int, correlation_id: int) -> bytes:
-    """Make the header of an answer of class `cls`, whose body has this version."""
+    """Encode the header of a response of class `cls` in a version."""
 
 def decode(cls: type[_Decoded], version: int, body: Buffer, exact: bool = True, elements_max: int = -1) -> _Decoded:
     """Decode a whole message.
@@ -79,15 +79,16 @@ def decode(cls: type[_Decoded], version: int, body: Buffer, exact: bool = True, 
         cls: the message class.
         version: its version.
         body: the message without header. Fields of records become memoryview slices of it, writable if it is.
-        exact: refuse bytes after the message. Kafka ignores them in requests, and librdkafka sends some (Metadata v13).
-        elements_max: elements that all arrays of the message may hold together; -1 = as `set_elements_max` says.
+        exact: whether bytes behind the message are an error. Kafka ignores them in requests; librdkafka sends some
+            (Metadata v13).
+        elements_max: limit of the elements of all arrays together; -1 = that of `set_elements_max`.
 
     Raises:
-        DecodeError: the bytes are no such message, or there is no such version.
+        DecodeError: the bytes are not such a message, or the version is unknown.
     """
 
 def register_request(api_key: int, flexible: int) -> None:
-    """Tell from which version on the header of a request has version 2."""
+    """Register the first flexible version of a request: from it on its header has version 2."""
 
 def set_elements_max(count: int) -> None:
-    """Set how many array elements one message may hold in all (default 4 million); more are refused on decoding."""
+    """Set the limit of array elements in one message (default 4 million); more are an error when decoding."""

@@ -1,14 +1,13 @@
-"""The message codec: reading messages and headers. Writing is in encoder.pyx, and exported from here too.
+"""Decodes Kafka messages and headers; exports the functions of encoder.pyx as well.
 
-Laws:
-1. Every byte is read through `need`, `need_uvarint` and `need_size`; these alone refuse, with a DecodeError that names
-   the rule, the position and the field. A length is compared with the bytes left before anything is made for it.
-2. `records` are memoryview slices of the input; every other value is a copy, so that an input may be reused.
-3. Unknown tagged fields are skipped; all tagged fields count as elements. Trailing bytes are refused unless the caller
-   asks otherwise.
-4. An error leaves nothing behind: objects under construction are owned by a Python variable at every step.
+1. Every byte is read through `need`, `need_uvarint` and `need_size`, which raise a DecodeError with the rule, the
+   position and the field. A length is compared with the bytes left before memory is allocated for it.
+2. `records` are memoryview slices of the input; all other values are copies, so that the input may be reused.
+3. Unknown tagged fields are skipped; all tagged fields count as elements. Bytes behind the message are an error unless
+   the caller allows them.
+4. An error leaks nothing: a Python variable owns each object under construction.
 
-`tests/oracles/codec.py` is the same in plain Python, and the oracle of the tests.
+The pure twin is `tests/oracles/codec.py`.
 """
 
 cimport cython
@@ -41,13 +40,20 @@ from kafkalite._speedups.codec.layouts cimport (
     enter,
     kind_name,
     path_of,
-    plan_of,
+    compiled_layout,
     put,
 )
 from kafkalite._speedups.wire.strings cimport STRING_MAX
 from kafkalite._speedups.wire.wire cimport load_u16, load_u32, load_u64, store_u32, take, take_uvarint
 
-from kafkalite._speedups.codec.encoder import Encoded, encode, encode_elements, encode_parts, encode_request, encode_request_parts
+from kafkalite._speedups.codec.encoder import (
+    Encoded,
+    encode,
+    encode_elements,
+    encode_parts,
+    encode_request,
+    encode_request_parts,
+)
 from kafkalite._speedups.codec.layouts import StructBase
 from kafkalite.errors import DecodeError
 
@@ -86,11 +92,11 @@ cdef extern from "Python.h":
 cdef enum:
     HEADER_TAGS_MAX = 1000                     # of a request; Apache Kafka 4.3 defines one
 
-cdef Py_ssize_t elements_limit = 4_000_000     # of a message whose reader names none
+cdef Py_ssize_t elements_limit = 4_000_000     # of a message, if the caller sets no limit
 
 
 def set_elements_max(Py_ssize_t count):
-    """Set how many array elements one message may hold in all (default 4 million); more are refused on decoding."""
+    """Set how many array elements one message may hold in all (default 4 million); more are an error when decoding."""
     global elements_limit
     elements_limit = count
 
@@ -130,7 +136,7 @@ cdef inline uint32_t need_uvarint(Reader *r) except? 0xffffffff:
 
 
 cdef Py_ssize_t need_size(Reader *r, int code, bint flexible, bint nullable) except -2:
-    """Read a length; -1 stands for null, which is refused where it may not be."""
+    """Read a length; -1 = null. Fails for a null that is not allowed."""
     cdef int64_t n
     if flexible:
         n = <int64_t> need_uvarint(r) - 1
@@ -171,7 +177,7 @@ cdef object read_string(Reader *r, Py_ssize_t n):
 
 
 cdef Py_ssize_t array_size(Reader *r, const Op *op, bint flexible) except -2:
-    """Read the number of elements of an array, which count from then on; -1 stands for null."""
+    """Read the number of elements of an array and count them; -1 = null."""
     cdef Py_ssize_t n = need_size(r, ARRAY, flexible, op.nullable)
     if n < 0:
         return n
@@ -221,7 +227,7 @@ cdef object read_value(Reader *r, const Op *op, int code, bint flexible, bint nu
                 return None
             if presence != 1:
                 fail(r, "presence", f"a nullable struct begins with {presence}, not with -1 or 1")
-        return read_struct(r, <CompiledLayout> op.plan)
+        return read_struct(r, <CompiledLayout> op.layout)
     elif code == RECORDS:
         n = need_size(r, code, flexible, nullable)
         return None if n < 0 else read_records(r, n)
@@ -247,42 +253,42 @@ cdef inline int put_default(object owner, const Op *op) except -1:
     if PyList_CheckExact(value):
         value = PyList_New(0)
     elif op.nullable and op.code == STRUCT:
-        value = (<CompiledLayout> op.plan).cls()
+        value = (<CompiledLayout> op.layout).cls()
     return put(owner, op.offset, value)
 
 
-cdef object read_struct(Reader *r, CompiledLayout plan):
-    cdef object owner = PyType_GenericAlloc(<PyTypeObject *> plan.cls, 0)
-    cdef int level = enter(&r.path, plan)
+cdef object read_struct(Reader *r, CompiledLayout layout):
+    cdef object owner = PyType_GenericAlloc(<PyTypeObject *> layout.cls, 0)
+    cdef int level = enter(&r.path, layout)
     cdef int i
     cdef Op *op
-    for i in range(plan.count):
-        op = &plan.ops[i]
+    for i in range(layout.count):
+        op = &layout.ops[i]
         r.path.at[level] = i
-        put(owner, op.offset, read_value(r, op, op.code, plan.flexible, op.nullable))
-    end_struct(r, plan, owner, level)
+        put(owner, op.offset, read_value(r, op, op.code, layout.flexible, op.nullable))
+    end_struct(r, layout, owner, level)
     return owner
 
 
-cdef int end_struct(Reader *r, CompiledLayout plan, object owner, int level) except -1:
-    """Read what follows the fields of a struct, and go back to the struct around it."""
+cdef int end_struct(Reader *r, CompiledLayout layout, object owner, int level) except -1:
+    """Read the tag section of a struct, and return to the struct around it."""
     cdef int i
-    for i in range(plan.absent_count):
-        put_default(owner, &plan.absent[i])
-    if plan.flexible:
-        for i in range(plan.tagged_count):
-            put_default(owner, &plan.tagged[i])
+    for i in range(layout.absent_count):
+        put_default(owner, &layout.absent[i])
+    if layout.flexible:
+        for i in range(layout.tagged_count):
+            put_default(owner, &layout.tagged[i])
         r.path.at[level] = IN_TAGS
         if r.span.left > 0 and r.span.at[0] == 0:
             take(&r.span, 1)
         else:
-            read_tags(r, plan, owner, level)
+            read_tags(r, layout, owner, level)
     r.path.depth = level
     return 0
 
 
-cdef int read_tags(Reader *r, CompiledLayout plan, object owner, int level) except -1:
-    """Read a tag section; tags that the plan does not know are skipped. In a header plan and owner are None."""
+cdef int read_tags(Reader *r, CompiledLayout layout, object owner, int level) except -1:
+    """Read a tag section; unknown tags are skipped. In a header, layout and owner are None."""
     cdef uint32_t count = need_uvarint(r)
     cdef int64_t previous = -1
     cdef uint32_t tag, size
@@ -299,27 +305,27 @@ cdef int read_tags(Reader *r, CompiledLayout plan, object owner, int level) exce
         size = need_uvarint(r)
         if size > r.span.left:
             fail(r, "truncated", f"tag {tag} has {size} bytes, {r.span.left} are left")
-        i = tag_index(plan, tag)
+        i = tag_index(layout, tag)
         if i < 0:
             need(r, size)
         else:
             r.path.at[level] = -1 - i
-            read_tagged(r, &plan.tagged[i], owner, size)
+            read_tagged(r, &layout.tagged[i], owner, size)
             r.path.at[level] = IN_TAGS
     return 0
 
 
-cdef int tag_index(CompiledLayout plan, uint32_t tag) noexcept:
+cdef int tag_index(CompiledLayout layout, uint32_t tag) noexcept:
     cdef int i
-    if plan is not None:
-        for i in range(plan.tagged_count):
-            if <uint32_t> plan.tagged[i].tag == tag:
+    if layout is not None:
+        for i in range(layout.tagged_count):
+            if <uint32_t> layout.tagged[i].tag == tag:
                 return i
     return -1
 
 
 cdef int read_tagged(Reader *r, const Op *op, object owner, Py_ssize_t size) except -1:
-    """Read one known tagged field out of exactly `size` bytes, which are there."""
+    """Read one known tagged field of exactly `size` bytes; the caller has checked them."""
     cdef Py_ssize_t after = r.span.left - size
     r.span.left = size
     if op.code == STRUCT and op.nullable:
@@ -333,13 +339,13 @@ cdef int read_tagged(Reader *r, const Op *op, object owner, Py_ssize_t size) exc
 
 
 cdef object read_tagged_struct(Reader *r, const Op *op):
-    """A tagged struct that may be null: its presence is a varint here, and 0 stands for null."""
+    """A nullable tagged struct: its presence is a varint, 0 = null."""
     cdef uint32_t presence = need_uvarint(r)
     if presence == 0:
         return None
     if presence != 1:
         fail(r, "presence", f"a nullable tagged struct begins with {presence}, not with 0 or 1")
-    return read_struct(r, <CompiledLayout> op.plan)
+    return read_struct(r, <CompiledLayout> op.layout)
 
 
 cdef int start_reading(Reader *r, Py_buffer *buffer, object source, Py_ssize_t elements_max) except -1:
@@ -354,12 +360,12 @@ cdef int start_reading(Reader *r, Py_buffer *buffer, object source, Py_ssize_t e
     return 0
 
 
-cdef CompiledLayout plan_for(cls, int version):
-    """The plan of a message in a version, which must be one of its own."""
-    cdef CompiledLayout plan = plan_of(cls, version)
-    if plan is None:
+cdef CompiledLayout layout_for(cls, int version):
+    """The layout of a message in a version. Raises DecodeError for an unknown version."""
+    cdef CompiledLayout layout = compiled_layout(cls, version)
+    if layout is None:
         raise DecodeError("version", f"{cls.__name__} has no version {version}")
-    return plan
+    return layout
 
 
 cdef int end_message(Reader *r, cls, int version, bint exact) except -1:
@@ -372,10 +378,10 @@ cpdef object decode(cls, int version, body, bint exact=True, Py_ssize_t elements
     """Decode a whole message; see codec.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
-    cdef CompiledLayout plan = plan_for(cls, version)
+    cdef CompiledLayout layout = layout_for(cls, version)
     start_reading(&r, &buffer, body, elements_max)
     try:
-        message = read_struct(&r, plan)
+        message = read_struct(&r, layout)
         end_message(&r, cls, version, exact)
         return message
     finally:
@@ -389,7 +395,7 @@ cdef dict flexible_since = {}     # API key -> first flexible version of the req
 
 
 def register_request(int api_key, int flexible):
-    """Tell from which version on a request's header has version 2."""
+    """Register the first flexible version of a request: from it on its header has version 2."""
     flexible_since[api_key] = flexible
 
 
@@ -400,12 +406,12 @@ cdef class RequestHeader:
     """The header of a request, and its body as a memoryview slice of the frame."""
 
     cpdef release(self):
-        """Drop the body, which keeps the memory of the whole frame. See codec.pyi."""
+        """Drop the body, which keeps the whole frame in memory. See codec.pyi."""
         self.body = None
 
 
 cpdef RequestHeader read_request_header(frame):
-    """Read header version 1 or 2, as key and version demand; see codec.pyi."""
+    """Read header version 1 or 2, according to key and version; see codec.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
     cdef RequestHeader header = RequestHeader.__new__(RequestHeader)

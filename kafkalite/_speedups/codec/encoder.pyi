@@ -4,56 +4,56 @@ from kafkalite._speedups.codec.layouts import StructBase
 
 @final
 class Encoded:
-    """Elements of an array, encoded before the message around them. An array may consist of such pieces only.
+    """Encoded elements of an array, for a message that is encoded later. An array that has such objects has no others.
 
     Attributes:
-        count: of the elements.
+        count: number of elements.
     """
 
     @property
     def count(self) -> int: ...
 
 def encode(message: StructBase, version: int, header: bytes = b"") -> bytes:
-    """Encode a whole message into one piece.
+    """Encode a message into one bytes object.
 
     Args:
         message: an object of a message class.
         version: its version.
-        header: bytes to put in front.
+        header: bytes in front of the message.
 
     Raises:
-        EncodeError: a value does not fit this version, or there is no such version.
+        EncodeError: a value does not fit into this version, or the version is unknown.
         OSError: a file region could not be read.
     """
 
 def encode_parts(message: StructBase, version: int, header: bytes = b"") -> list[Any]:
-    """Encode a whole message into pieces: `bytes`, and the file regions that its records hold, in order.
+    """Encode a message into parts: `bytes`, and the file regions of its records, in order.
 
-    Args and errors as `encode`, but for OSError: regions are handed on unread. A `bytes` object of 16 KiB and more in a
-    field of records becomes a piece of its own; other bytes-like objects are copied.
+    Args and errors as `encode`, without OSError: regions are not read. A `bytes` object of 16 KiB or more in a records
+    field becomes a part of its own; other bytes-like objects are copied.
     """
 
 def encode_elements(elements: list[Any], message: type[StructBase], version: int) -> Encoded:
-    """Encode some elements of an array, so that a large response is encoded piece by piece.
+    """Encode some elements of an array, so that a large response is encoded in slices.
 
     Args:
         elements: structs of one class, at least one; each may hold `Encoded` pieces itself.
         message: the class of the message around the array.
-        version: of the message. A message of another version refuses the result.
+        version: of the message. Encoding the result in a message of another version fails.
 
     Raises:
-        EncodeError: a value does not fit this version, or the message has no array of such structs.
+        EncodeError: a value does not fit into this version, or the message has no array of such structs.
     """
 
 def encode_request(message: StructBase, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Encode a request with its header of version 1 or 2, without the size in front.
+    """Encode a request with its header of version 1 or 2, without its size.
 
     Raises:
         EncodeError: as `encode`; or the client id does not fit.
     """
 
 def encode_request_parts(message: StructBase, version: int, correlation_id: int, client_id: str | None) -> list[Any]:
-    """Encode a request with its header as `encode_request`, into pieces as `encode_parts`.
+    """Encode a request with its header as `encode_request`, into parts as `encode_parts`.
 
     Raises:
         EncodeError: as `encode`; or the client id does not fit.

@@ -1,12 +1,11 @@
-"""The message codec: writing messages.
+"""Encodes Kafka messages.
 
-Laws:
-1. A value is checked before it is written: type, range, length, null. What does not fit is an EncodeError with a path.
-2. Small messages are built on the stack; larger ones in one growing piece of memory, freed on every way out.
-3. A tagged field that equals its default is left out, as Kafka does.
-4. In `encode_parts` file regions are handed on, not read. A region is anything that has `length` and `read()` and is
-   not bytes-like; this module knows nothing else of the disk.
-5. An array of structs may come as `Encoded` pieces instead: elements that were encoded earlier, for the same version.
+1. Each value is checked before it is written: type, range, length, null. An invalid value raises an EncodeError with
+   the path of its field.
+2. Small messages are built on the stack, larger ones in one growing allocation, which every exit frees.
+3. A tagged field with its default value is omitted, as in Kafka.
+4. `encode_parts` does not read file regions. A region is an object with `length` and `read()` that is not bytes-like.
+5. An array of structs may consist of `Encoded` objects: elements that were encoded earlier, for the same version.
 """
 
 cimport cython
@@ -39,7 +38,7 @@ from kafkalite._speedups.codec.layouts cimport (
     enter,
     kind_name,
     path_of,
-    plan_of,
+    compiled_layout,
     slot_at,
 )
 from kafkalite._speedups.wire.strings cimport STRING_MAX
@@ -62,17 +61,17 @@ cdef extern from "Python.h":
     double PyFloat_AsDouble(object o) except? -1.0
 
 cdef enum:
-    STACK_ROOM = 1024             # most answers fit; larger ones move to the heap
-    PART_MIN = 16384              # bytes from which a record batch becomes a part of its own instead of a copy
-    SIZE_MAX_ = 2147483646        # of anything but a string: lengths are 32 bits, and one is added in flexible versions
+    STACK_BYTES = 1024             # larger messages move to the heap
+    PART_MIN = 16384              # a smaller record batch is copied, a larger one is a part of its own
+    SIZE_MAX_ = 2147483646        # of values other than strings: a 32-bit length, plus one in flexible versions
 
 
 cdef struct Writer:
     uint8_t *data
     Py_ssize_t size, room
     uint8_t *heap                 # NULL while `data` is on the stack
-    PyObject *parts               # list to put regions and large batches into; NULL when one piece is wanted
-    bint tagged                   # inside a tagged field, which must be one piece
+    PyObject *parts               # list of regions and large batches; NULL = one bytes object
+    bint tagged                   # in a tagged field, which is one bytes object
     MessagePath path
 
 
@@ -93,7 +92,7 @@ cdef int grow(Writer *w, Py_ssize_t n) except -1:
 
 
 cdef inline uint8_t *reserve(Writer *w, Py_ssize_t n) except NULL:
-    """Room for `n` bytes, which count as written."""
+    """Address of the next `n` bytes, which count as written."""
     if w.room - w.size < n:
         grow(w, n)
     w.size += n
@@ -111,7 +110,7 @@ cdef int write_uvarint(Writer *w, uint64_t value) except -1:
 
 
 cdef int write_size(Writer *w, int code, bint flexible, int64_t n) except -1:
-    """Write a length; -1 stands for null."""
+    """Write a length; -1 = null."""
     if n > SIZE_MAX_ or (code == STRING and n > STRING_MAX):
         fail(w, f"{n} bytes or elements are too many for a {kind_name(code)}")
     if flexible:
@@ -223,16 +222,18 @@ cdef int write_string(Writer *w, object value, bint flexible) except -1:
 
 @cython.final
 cdef class Encoded:
-    """Elements of an array, encoded before the message around them; see encoder.pyi."""
+    """Encoded elements of an array; see encoder.pyi."""
     cdef readonly Py_ssize_t count
-    cdef CompiledLayout plan
+    cdef CompiledLayout layout
     cdef list parts
 
 
 cdef int write_encoded(Writer *w, const Op *op, list pieces, bint flexible) except -1:
     cdef Py_ssize_t count = 0
     for piece in pieces:
-        if type(piece) is not Encoded or op.plan == NULL or (<Encoded> piece).plan is not <CompiledLayout> op.plan:
+        if type(piece) is not Encoded or op.layout == NULL or (
+            (<Encoded> piece).layout is not <CompiledLayout> op.layout
+        ):
             fail(w, "encoded elements of another struct or version stand in an array")
         count += (<Encoded> piece).count
     write_size(w, ARRAY, flexible, count)
@@ -274,7 +275,7 @@ cdef int write_value(Writer *w, const Op *op, int code, object value, bint flexi
     elif code == ARRAY:
         write_array(w, op, value, flexible)
     elif code == STRUCT:
-        write_struct(w, <CompiledLayout> op.plan, value)
+        write_struct(w, <CompiledLayout> op.layout, value)
     elif code == RECORDS:
         write_records(w, value, flexible)
     elif code == INT8:
@@ -321,54 +322,54 @@ cdef object get(Writer *w, object owner, const Op *op):
     return <object> value
 
 
-cdef int write_struct(Writer *w, CompiledLayout plan, object owner) except -1:
+cdef int write_struct(Writer *w, CompiledLayout layout, object owner) except -1:
     cdef int i, level
     cdef Op *op
-    if type(owner) is not plan.cls:
-        fail(w, f"a {type(owner).__qualname__} stands where a {plan.cls.__qualname__} is expected")
-    level = enter(&w.path, plan)
-    for i in range(plan.count):
-        op = &plan.ops[i]
+    if type(owner) is not layout.cls:
+        fail(w, f"a {type(owner).__qualname__} stands where a {layout.cls.__qualname__} is expected")
+    level = enter(&w.path, layout)
+    for i in range(layout.count):
+        op = &layout.ops[i]
         w.path.at[level] = i
-        write_field(w, op, get(w, owner, op), plan.flexible)
-    if plan.flexible:
-        if plan.tagged_count == 0:
+        write_field(w, op, get(w, owner, op), layout.flexible)
+    if layout.flexible:
+        if layout.tagged_count == 0:
             reserve(w, 1)[0] = 0
         else:
-            write_tags(w, plan, owner, level)
+            write_tags(w, layout, owner, level)
     w.path.depth = level
     return 0
 
 
 cdef bint is_default(const Op *op, object value) except -1:
     if op.code == STRUCT and op.nullable:
-        return value is not None and value == (<CompiledLayout> op.plan).cls()
+        return value is not None and value == (<CompiledLayout> op.layout).cls()
     if value is <object> op.fallback:
         return True
     if op.code == STRUCT:
-        return value is not None and value == (<CompiledLayout> op.plan).cls()
+        return value is not None and value == (<CompiledLayout> op.layout).cls()
     return type(value) is not type(None) and value == <object> op.fallback
 
 
-cdef int write_tags(Writer *w, CompiledLayout plan, object owner, int level) except -1:
+cdef int write_tags(Writer *w, CompiledLayout layout, object owner, int level) except -1:
     cdef uint64_t sent = 0        # one bit per tagged field
     cdef int i, count = 0
-    for i in range(plan.tagged_count):
+    for i in range(layout.tagged_count):
         w.path.at[level] = -1 - i
-        if not is_default(&plan.tagged[i], get(w, owner, &plan.tagged[i])):
+        if not is_default(&layout.tagged[i], get(w, owner, &layout.tagged[i])):
             sent |= <uint64_t> 1 << i
             count += 1
     write_uvarint(w, count)
     if count:
-        for i in range(plan.tagged_count):
+        for i in range(layout.tagged_count):
             if sent >> i & 1:
                 w.path.at[level] = -1 - i
-                write_tagged(w, &plan.tagged[i], get(w, owner, &plan.tagged[i]))
+                write_tagged(w, &layout.tagged[i], get(w, owner, &layout.tagged[i]))
     return 0
 
 
 cdef int write_tagged(Writer *w, const Op *op, object value) except -1:
-    """Write tag, size and value; the size is known only afterwards, and nearly always takes one byte."""
+    """Write tag, size and value. The size is known after the value; mostly it takes one byte."""
     cdef bint outer = w.tagged
     cdef Py_ssize_t start, n
     cdef int size
@@ -390,17 +391,17 @@ cdef int write_tagged(Writer *w, const Op *op, object value) except -1:
 
 
 cdef object write_message(Writer *w, object message, int version, bytes header):
-    cdef CompiledLayout plan = plan_of(type(message), version)
-    if plan is None:
+    cdef CompiledLayout layout = compiled_layout(type(message), version)
+    if layout is None:
         raise EncodeError(f"{type(message).__name__} has no version {version}")
     memcpy(reserve(w, PyBytes_GET_SIZE(header)), PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
-    write_struct(w, plan, message)
+    write_struct(w, layout, message)
     return None
 
 
 cdef int start_writing(Writer *w, uint8_t *room) except -1:
     w.data = room
-    w.room = STACK_ROOM
+    w.room = STACK_BYTES
     w.size = 0
     w.heap = NULL
     w.parts = NULL
@@ -410,9 +411,9 @@ cdef int start_writing(Writer *w, uint8_t *room) except -1:
 
 
 def encode(message, int version, bytes header=b""):
-    """Encode a whole message into one piece; see codec.pyi."""
+    """Encode a message into one bytes object; see encoder.pyi."""
     cdef Writer w
-    cdef uint8_t room[STACK_ROOM]
+    cdef uint8_t room[STACK_BYTES]
     start_writing(&w, room)
     try:
         write_message(&w, message, version, header)
@@ -422,9 +423,9 @@ def encode(message, int version, bytes header=b""):
 
 
 def encode_parts(message, int version, bytes header=b""):
-    """Encode a whole message into pieces; see codec.pyi."""
+    """Encode a message into parts; see encoder.pyi."""
     cdef Writer w
-    cdef uint8_t room[STACK_ROOM]
+    cdef uint8_t room[STACK_BYTES]
     cdef list parts = []
     start_writing(&w, room)
     w.parts = <PyObject *> parts
@@ -437,12 +438,12 @@ def encode_parts(message, int version, bytes header=b""):
         free(w.heap)
 
 
-cdef CompiledLayout plan_inside(CompiledLayout plan, cls):
-    """The plan of a struct inside a message; None where it has none of this class."""
+cdef CompiledLayout plan_inside(CompiledLayout layout, cls):
+    """The layout of a struct class in a message; None if the message has no such struct."""
     cdef int i
-    for i in range(plan.count):
-        if plan.ops[i].plan != NULL:
-            inner = <CompiledLayout> plan.ops[i].plan
+    for i in range(layout.count):
+        if layout.ops[i].layout != NULL:
+            inner = <CompiledLayout> layout.ops[i].layout
             if (<CompiledLayout> inner).cls is not cls:
                 inner = plan_inside(<CompiledLayout> inner, cls)
             if inner is not None:
@@ -453,11 +454,11 @@ cdef CompiledLayout plan_inside(CompiledLayout plan, cls):
 def encode_elements(list elements, message, int version):
     """Encode elements of an array of a message; see encoder.pyi."""
     cdef Writer w
-    cdef uint8_t room[STACK_ROOM]
-    cdef CompiledLayout outer = plan_of(message, version)
+    cdef uint8_t room[STACK_BYTES]
+    cdef CompiledLayout outer = compiled_layout(message, version)
     cdef Encoded encoded = Encoded.__new__(Encoded)
-    encoded.plan = None if outer is None or not elements else plan_inside(outer, type(elements[0]))
-    if encoded.plan is None:
+    encoded.layout = None if outer is None or not elements else plan_inside(outer, type(elements[0]))
+    if encoded.layout is None:
         raise EncodeError(f"{message.__name__} v{version} has no array of such elements, or there are none")
     encoded.count = len(elements)
     encoded.parts = []
@@ -465,7 +466,7 @@ def encode_elements(list elements, message, int version):
     w.parts = <PyObject *> encoded.parts
     try:
         for element in elements:
-            write_struct(&w, encoded.plan, element)
+            write_struct(&w, encoded.layout, element)
         if w.size:
             encoded.parts.append(PyBytes_FromStringAndSize(<char *> w.data, w.size))
         return encoded
@@ -490,10 +491,10 @@ cdef bytes request_header(cls, int version, int correlation_id, client_id):
 
 
 def encode_request(message, int version, int correlation_id, client_id):
-    """Encode a request with its header; see codec.pyi."""
+    """Encode a request with its header; see encoder.pyi."""
     return encode(message, version, request_header(type(message), version, correlation_id, client_id))
 
 
 def encode_request_parts(message, int version, int correlation_id, client_id):
-    """Encode a request with its header into pieces; see codec.pyi."""
+    """Encode a request with its header into parts; see encoder.pyi."""
     return encode_parts(message, version, request_header(type(message), version, correlation_id, client_id))

@@ -11,21 +11,21 @@ class IncrementalDecoder(Generic[_Decoded]):
 
     Args:
         cls, version, exact, elements_max: as those of `codec.decode`.
-        body: the message without header; it must not change until the message is whole.
+        body: the message without header; it must not change until the message is complete.
 
     Attributes:
-        message: the message once it is whole, before that None.
+        message: the decoded message; None until it is complete.
 
     Raises:
-        DecodeError: there is no such version.
+        DecodeError: the version is unknown.
     """
 
     def __init__(self, cls: type[_Decoded], version: int, body: Buffer, exact: bool, elements_max: int) -> None: ...
     @property
     def message(self) -> _Decoded | None: ...
     def advance(self, steps: int) -> bool:
-        """Take up to `steps` steps, fewer where they read more than 64 KiB; return whether the message is whole.
+        """Take up to `steps` steps, fewer if they read more than 64 KiB. Returns whether the message is complete.
 
         Raises:
-            DecodeError: the bytes are no such message.
+            DecodeError: the bytes are not such a message.
         """

@@ -1,4 +1,4 @@
-"""Plans of message classes, shared by the decoder and the encoder; see plans.pyx."""
+"""Compiled layouts of message classes, used by decoder and encoder; see layouts.pyx."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -22,7 +22,7 @@ cdef enum:
 
     DEPTH_MAX = 8                 # structs inside structs; Kafka's own messages need 4
     TAGS_MAX = 64                 # tagged fields of one struct; Kafka's own messages need 5
-    IN_TAGS = 1 << 20             # the tag section itself, where a field's index would stand
+    IN_TAGS = 1 << 20             # the tag section itself, instead of the index of a field
 
 
 cdef struct Op:
@@ -31,15 +31,15 @@ cdef struct Op:
     bint nullable
     int tag
     Py_ssize_t offset             # of the slot in the object
-    Py_ssize_t element_min        # of an array: bytes that one element takes at least
-    PyObject *plan                # of a struct, or of an array of structs; owned by Plan.keep
-    PyObject *fallback            # default; owned by Plan.keep
+    Py_ssize_t element_min        # of an array: smallest size of an element in bytes
+    PyObject *layout              # of a struct, or of an array of structs; owned by CompiledLayout.keep
+    PyObject *fallback            # default; owned by CompiledLayout.keep
 
 
 cdef struct MessagePath:
-    # Where a walk is, for the path in an error. All pointers are borrowed.
+    # The current field, for the path in an error. All pointers are borrowed.
     int depth
-    PyObject *plan[DEPTH_MAX]
+    PyObject *layout[DEPTH_MAX]
     int at[DEPTH_MAX]                # index of the field, -1 - index for a tagged one, IN_TAGS
     Py_ssize_t element[DEPTH_MAX]    # index in the array, -1 if in none
 
@@ -62,7 +62,7 @@ cdef class StructBase:
     pass
 
 
-cdef CompiledLayout plan_of(cls, int version)
+cdef CompiledLayout compiled_layout(cls, int version)
 cdef str path_of(const MessagePath *path)
 cdef str kind_name(int code)
 
@@ -80,10 +80,10 @@ cdef inline int put(object owner, Py_ssize_t offset, object value) noexcept:
     return 0
 
 
-cdef inline int enter(MessagePath *path, CompiledLayout plan) noexcept:
-    """Go into a struct; answer its level. Plans are never nested deeper than DEPTH_MAX."""
+cdef inline int enter(MessagePath *path, CompiledLayout layout) noexcept:
+    """Enter a struct; return its level. Layouts are not nested deeper than DEPTH_MAX."""
     cdef int level = path.depth
-    path.plan[level] = <PyObject *> plan
+    path.layout[level] = <PyObject *> layout
     path.at[level] = 0
     path.element[level] = -1
     path.depth = level + 1

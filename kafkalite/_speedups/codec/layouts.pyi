@@ -1,11 +1,11 @@
 from typing import Any
 
 class StructBase:
-    """What every struct inherits: construction from keywords with defaults, comparison by value, copying."""
+    """Base class of all structs: construction from keywords with defaults, comparison by value, copying."""
 
     def __init__(self, **values: object) -> None: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 def rebuild(cls: type[StructBase], values: list[Any]) -> StructBase:
-    """Make a struct from all its values in order; for copying and pickling."""
+    """Build a struct from all its values in order; for copying and pickling."""

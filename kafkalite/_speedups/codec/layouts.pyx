@@ -1,9 +1,8 @@
-"""Plans: a message class in one version as C arrays, and the base class of all structs.
+"""Compiles message classes into C arrays, one per version, and defines the base class of all structs.
 
-Laws:
-1. A plan is compiled on first use from the `Layout` of `protocol/schema.py` and kept for the life of the process.
-2. Slots are reached by the offset of their member descriptor, which is only taken from a real slot of the very class;
-   the walkers check `type(x) is plan.cls` before they touch one.
+1. A layout is compiled on first use from the `Layout` of `protocol/schema.py` and kept until the process ends.
+2. Slots are accessed by the offset of their member descriptor, taken from a slot of exactly this class. Decoder and
+   encoder check `type(x) is layout.cls` before they access one.
 """
 
 cimport cython
@@ -42,7 +41,7 @@ cdef Py_ssize_t offset_of(cls, name) except -1:
 
 @cython.final
 cdef class CompiledLayout:
-    """One struct in one version: what to read and write, in order."""
+    """The fields of one struct in one version, in wire order."""
 
     def __cinit__(self, layout, int depth=0):
         if depth >= DEPTH_MAX:
@@ -94,45 +93,45 @@ cdef class CompiledLayout:
                 if slot.wire.element is not None:
                     ops[i].element = KINDS[slot.wire.element.kind]
                 if slot.struct is not None:
-                    plan = CompiledLayout(slot.struct, depth + 1)
-                    self.keep.append(plan)
-                    ops[i].plan = <PyObject *> plan
+                    layout = CompiledLayout(slot.struct, depth + 1)
+                    self.keep.append(layout)
+                    ops[i].layout = <PyObject *> layout
         except BaseException:
             free(ops)
             raise
         return ops
 
 
-cdef dict plans = {}          # message class -> list of Plan or None, indexed by version
+cdef dict layouts = {}          # message class -> list of CompiledLayout or None, indexed by version
 
 
-cdef CompiledLayout plan_of(cls, int version):
-    """The plan of a message in a version; None if it has no such version."""
-    cdef PyObject *found = PyDict_GetItem(plans, cls)
+cdef CompiledLayout compiled_layout(cls, int version):
+    """The layout of a message in a version; None if it has no such version."""
+    cdef PyObject *found = PyDict_GetItem(layouts, cls)
     cdef list by_version
     if found != NULL:
         by_version = <list> found
         if 0 <= version < PyList_GET_SIZE(by_version) and by_version[version] is not None:
             return <CompiledLayout> by_version[version]
-    layout = cls.__layout__(version)
-    if layout is None:
+    declared = cls.__layout__(version)
+    if declared is None:
         return None
-    by_version = plans.setdefault(cls, [None] * (cls.versions[1] + 1))
-    plan = CompiledLayout(layout)
-    by_version[version] = plan
-    return plan
+    by_version = layouts.setdefault(cls, [None] * (cls.versions[1] + 1))
+    layout = CompiledLayout(declared)
+    by_version[version] = layout
+    return layout
 
 
 cdef str path_of(const MessagePath *path):
-    """The path of the field that is being walked, such as `topics[3].partitions[0].records`."""
+    """The path of the current field, such as `topics[3].partitions[0].records`."""
     cdef int i
     cdef list steps = []
     for i in range(path.depth):
-        plan = <CompiledLayout> path.plan[i]
+        layout = <CompiledLayout> path.layout[i]
         if path.at[i] == IN_TAGS:
             steps.append("tags")
             continue
-        step = plan.names[path.at[i]] if path.at[i] >= 0 else plan.tagged_names[-1 - path.at[i]]
+        step = layout.names[path.at[i]] if path.at[i] >= 0 else layout.tagged_names[-1 - path.at[i]]
         steps.append(f"{step}[{path.element[i]}]" if path.element[i] >= 0 else step)
     return ".".join(steps)
 
@@ -150,7 +149,7 @@ cdef list shape_of(cls):
 
 
 cdef class StructBase:
-    """What every struct inherits: construction from keywords with defaults, and comparison by value."""
+    """Base class of all structs: construction from keywords with defaults, comparison by value."""
 
     def __init__(self, **values):
         cdef Py_ssize_t used = 0
@@ -182,5 +181,5 @@ cdef class StructBase:
 
 
 def rebuild(cls, list values):
-    """Make a struct from all its values in order; for copying and pickling."""
+    """Build a struct from all its values in order; for copying and pickling."""
     return cls(**{each[0]: value for each, value in zip(shape_of(cls), values, strict=True)})

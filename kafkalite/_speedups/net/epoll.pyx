@@ -1,15 +1,15 @@
-"""The socket loop of plain connections on Linux: one epoll of our own behind ONE add_reader.
+"""Receives and sends on plaintext connections on Linux, with a private epoll descriptor behind one add_reader.
 
-Sockets are received from, parsed, answered and closed in passes (see `_speedups.framing`). The event loop, uvloop or
-asyncio's own, sees a single readable descriptor. The GIL is kept around the non-blocking system calls: giving it up
-costs more than they do when another thread computes. Laws, each of them a trap met once:
+Connections are received, parsed, answered and closed in passes (`loop`). The event loop, uvloop or asyncio's own, sees
+one readable descriptor. The GIL is kept around the non-blocking system calls: releasing it beside a busy thread costs
+more than they do. Rules:
 
-- EPOLL_CTL_DEL comes before close, every descriptor is CLOEXEC, and an event names its connection by number and
-  generation, never by address: an event of a closed one finds nothing.
-- Writing is tried at once; EPOLLOUT is asked for only after EAGAIN. Nothing is received into zero bytes.
-- EPOLLERR and EPOLLHUP close a connection whatever was asked for. EPOLLRDHUP is asked for in any state until it came
-  once: a connection that is not read learns that its peer is gone, too.
-- A callback of the event loop that raises would be called again for ever: each connection has its own try.
+1. EPOLL_CTL_DEL precedes close, and every descriptor is CLOEXEC. An event identifies its connection by descriptor and
+   token, not by address: events of a closed connection are ignored.
+2. Sending is tried at once; EPOLLOUT is requested only after EAGAIN. Nothing is received into zero bytes.
+3. EPOLLERR and EPOLLHUP close a connection in any state. EPOLLRDHUP is requested until it was reported once: so a
+   connection that is not read also detects the end of its peer.
+4. Each connection has its own `try`: the event loop would call a callback that raises again without end.
 """
 
 import os
@@ -64,8 +64,8 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     SIZE_BYTES = 4
     SCRATCH_BYTES = 128 * 1024   # sizes, small parts and small regions of one send
-    GATHER_MAX = 100 * 1024      # a region that fits with what is before it is copied, a larger one goes by sendfile
-    COPY_MAX = 4 * 1024          # bytes up to this size are copied, larger ones are sent from where they lie
+    GATHER_MAX = 100 * 1024      # a region that fits behind the gathered bytes is copied, else sent by sendfile
+    COPY_MAX = 4 * 1024          # smaller parts are copied, larger ones are sent from their own memory
     PARTS_MAX = 256              # iovec entries of one send
     EVENTS_MAX = 64              # a slice of ready sockets
     SLICES_MAX = 8               # slices of one pass
@@ -85,8 +85,8 @@ cdef class SocketConnection(Connection):
         return self.fd
 
     cdef Py_ssize_t receive(self) except -1:
-        """Receive while the room gets filled; answer how many bytes came."""
-        cdef Py_ssize_t room, total = 0
+        """Receive as long as the buffer gets filled. Returns the number of received bytes."""
+        cdef Py_ssize_t capacity, total = 0
         cdef ssize_t n
         cdef uint8_t *target
         cdef int _i
@@ -94,14 +94,14 @@ cdef class SocketConnection(Connection):
             if not self.wants_bytes():
                 if self.may_receive():
                     self.hub.deny(self)
-                self.hub.note(self)  # whose end stops these events
+                self.hub.note(self)  # at its end these events are disabled
                 break
-            target = self.target(&room)
-            n = recv(self.fd, target, room, MSG_DONTWAIT)
+            target = self.target(&capacity)
+            n = recv(self.fd, target, capacity, MSG_DONTWAIT)
             if n > 0:
                 total += n
                 self.received(n)
-                if n < room:
+                if n < capacity:
                     break
             elif n == 0:
                 self.eof()
@@ -135,7 +135,7 @@ cdef class SocketConnection(Connection):
                 wanted = reactor.file_left
                 n = sendfile(self.fd, reactor.file_fd, &reactor.file_at, wanted)
                 if n == 0:
-                    self.shut("a file is shorter than the answer promised")
+                    self.shut("a file is shorter than the response")
                     return
             if n < 0:
                 if c_errno == EAGAIN:
@@ -155,7 +155,7 @@ cdef class SocketConnection(Connection):
         cdef uint32_t wanted = 0
         if self.closed:
             return
-        # Without memory a connection is asked for bytes until some wait: only then it stands in line for memory.
+        # Without memory EPOLLIN stays enabled until bytes arrive: only then the connection waits for memory.
         if self.may_receive() and not self.denied:
             wanted |= EPOLLIN
         if not self.hung_up:
@@ -171,7 +171,7 @@ cdef class SocketConnection(Connection):
 
 
 cdef class Reactor(Hub):
-    """All plain connections of one event loop: the epoll descriptor and the memory they share."""
+    """All plaintext connections of one event loop: the epoll descriptor and the shared memory."""
     cdef object loop
     cdef int epfd
     cdef uint32_t tokens
@@ -183,9 +183,9 @@ cdef class Reactor(Hub):
     cdef int file_fd
     cdef off_t file_at
     cdef Py_ssize_t file_left
-    cdef bint region_follows     # right behind what was gathered
+    cdef bint region_follows     # directly behind the gathered bytes
     cdef epoll_event events[EVENTS_MAX]
-    cdef int events_at, events_count   # those of the last epoll_wait that time did not allow to handle yet
+    cdef int events_at, events_count   # unhandled events of the last epoll_wait
     cdef double now
     cdef readonly Py_ssize_t connections_count
     cdef public object on_closed  # called after each closing
@@ -215,7 +215,7 @@ cdef class Reactor(Hub):
         self.loop.call_soon(self.complete)
 
     def complete(self):
-        """A pass without ready sockets."""
+        """Run a pass without ready sockets."""
         self.now = self.loop.time()
         self.run()
 
@@ -229,7 +229,7 @@ cdef class Reactor(Hub):
         return 0
 
     def ready(self):
-        """Sockets are ready: one pass over a bounded number of them."""
+        """Run a pass over a bounded number of ready sockets."""
         cdef int _slice
         cdef Py_ssize_t received = 0
         self.now = self.loop.time()
@@ -247,10 +247,10 @@ cdef class Reactor(Hub):
             self.end()
 
     cdef Py_ssize_t handle_events(self) except -1:
-        """Handle the events of the last epoll_wait, in order, as far as the time of this pass reaches.
+        """Handle the events of the last epoll_wait, in order, within the time of this pass.
 
-        The rest comes first in the next pass, which begins at once, as epoll still reports these sockets: to forget it
-        would serve those at the end of epoll's list less often.
+        The next pass begins at once, as epoll still reports these sockets, and handles the rest first. Otherwise the
+        sockets at the end of epoll's list would be served less often.
         """
         cdef Py_ssize_t received = 0
         cdef epoll_event *event
@@ -292,9 +292,9 @@ cdef class Reactor(Hub):
         return received
 
     cdef int gather(self, SocketConnection connection) except -2:
-        """Collect what may leave in one send; 0, or -1 when a file was too short (the connection is shut).
+        """Gather the bytes of one send. Returns 0, or -1 if a file is too short (the connection is shut).
 
-        When the next byte is that of a large region, nothing is collected and file_fd, file_at, file_left name it.
+        If the next byte is in a large region, nothing is gathered and file_fd, file_at and file_left describe it.
         """
         cdef Reply reply = connection.head
         cdef Py_ssize_t skip = connection.head_sent
@@ -389,7 +389,7 @@ cdef class Reactor(Hub):
             if done <= 0:
                 if done < 0 and c_errno == EINTR:
                     continue
-                connection.shut("a file is shorter than the answer promised" if done == 0
+                connection.shut("a file is shorter than the response" if done == 0
                                 else f"reading a file failed: {os.strerror(c_errno)}")
                 return False
             self.add_scratch(done)
@@ -415,7 +415,7 @@ cdef class Reactor(Hub):
             self.by_host[connection.peer_host] = count
         else:
             del self.by_host[connection.peer_host]
-        # Closing with bytes unread resets the connection and may destroy answers that are still under way.
+        # Closing with unread bytes resets the connection and may destroy responses in flight.
         for _ in range(RECEIVES_MAX):
             if recv(fd, self.scratch, SCRATCH_BYTES, MSG_DONTWAIT) <= 0:
                 break
@@ -429,7 +429,13 @@ cdef class Reactor(Hub):
         return 0
 
     def adopt(self, int fd, str listener, peer, local):
-        """Serve the connected, non-blocking descriptor `fd`, which from now on belongs to the reactor."""
+        """Serve a connected, non-blocking descriptor; the reactor owns it from now on.
+
+        Arguments:
+            fd: the descriptor.
+            listener: name of the listener.
+            peer, local: (host, port) each.
+        """
         cdef SocketConnection connection = SocketConnection(self, listener, peer, local)
         self.tokens += 1
         connection.fd = fd
@@ -447,21 +453,21 @@ cdef class Reactor(Hub):
         self.accept_connection(connection)
 
     def watch(self, int fd, listener_socket, bint muted=False):
-        """Call `listener_socket()` when the listening descriptor `fd` is readable; `muted` begins without."""
+        """Call `listener_socket()` when the listening descriptor `fd` is readable, unless `muted`."""
         self.by_fd[fd] = listener_socket
         self.control(EPOLL_CTL_ADD, fd, 0 if muted else EPOLLIN, 0)
 
     def mute(self, int fd, bint muted):
-        """Stop or go on calling the door of `fd`."""
+        """Stop or continue the calls for the listening descriptor `fd`."""
         self.control(EPOLL_CTL_MOD, fd, 0 if muted else EPOLLIN, 0)
 
     def unwatch(self, int fd):
-        """Forget the listening descriptor `fd`; the caller closes it afterwards."""
+        """Remove the listening descriptor `fd`; the caller closes it afterwards."""
         del self.by_fd[fd]
         self.control(EPOLL_CTL_DEL, fd, 0, 0)
 
     def connections_of(self, str host):
-        """How many connections `host` has."""
+        """Number of connections of `host`."""
         return self.by_host.get(host, 0)
 
     def connections(self):
@@ -469,12 +475,12 @@ cdef class Reactor(Hub):
         return [entry for entry in self.by_fd.values() if type(entry) is SocketConnection]
 
     def abort(self, str reason):
-        """Close every connection at once."""
+        """Close all connections."""
         for connection in self.connections():
             connection.close(reason)
 
     def close_idle(self, double idle_s, double half_closed_s):
-        """Close what is `overdue`."""
+        """Close overdue connections; limits in seconds as in `overdue`."""
         cdef SocketConnection connection
         self.now = self.loop.time()
         for entry in list(self.by_fd.values()):
@@ -485,7 +491,7 @@ cdef class Reactor(Hub):
                     connection.shut(reason)
 
     def dispose(self):
-        """Give the epoll descriptor back. All connections must be gone."""
+        """Close the epoll descriptor. All connections must be closed."""
         if self.connections_count:
             raise RuntimeError(f"{self.connections_count} connections are still open")
         if self.epfd >= 0:

@@ -1,4 +1,4 @@
-"""The pipeline of one connection; see framing.pyx for the laws."""
+"""Framing of one connection; framing.pyx has the rules."""
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -26,8 +26,8 @@ cdef class Frames(RespondingConnection):
     cdef bint wants_bytes(self) noexcept
     cdef int recount(self) except -1
     cdef Py_ssize_t quota(self) noexcept
-    cdef uint8_t *target(self, Py_ssize_t *room) except NULL
-    cdef uint8_t *target_kept(self, Py_ssize_t *room) except NULL
+    cdef uint8_t *target(self, Py_ssize_t *capacity) except NULL
+    cdef uint8_t *target_kept(self, Py_ssize_t *capacity) except NULL
     cdef int received(self, Py_ssize_t n) except -1
     cdef Py_ssize_t parse(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1
     cdef bint answered_quickly(self, Reply reply, const uint8_t *frame, Py_ssize_t size) except -1

@@ -7,7 +7,7 @@ from kafkalite._speedups.net.responses import Reply as Reply
 from kafkalite._speedups.net.responses import RespondingConnection
 
 class FrameInterceptor:
-    """Answers some requests before they are dispatched; its subclasses do so in C. See the .pyx."""
+    """Answers some requests before they are dispatched; subclasses are written in Cython. See the .pyx."""
 
 class Frames(RespondingConnection):
     open_replies: int

@@ -1,24 +1,25 @@
-"""The sans-I/O half of a connection: bytes in, frames out, responses back in the order of arrival.
+"""Splits received bytes into request frames and queues the responses in the order of the requests, without I/O.
 
-No socket and no event loop are known here. Three drivers use this module (`_speedups.connection`, `net.transport`,
-`net.memory`); the oracle of the tests is the same in plain Python. Laws:
+Three drivers use this module: `net/epoll`, `net.transport` and `net.memory_transport`; its pure twin is in
+`tests/oracles`. Rules:
 
-- A frame handed to the service is valid until the service's `flush()` returns. Its memory is never freed under a
-  view that somebody kept, but it is written over: who keeps a frame copies it.
-- A connection owns memory only for bytes it could not parse yet, and that memory grows with the bytes that arrived.
-- Replies leave in the order of their requests, however they are completed.
-- Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is parsed or received. Before a
-  connection is authenticated one request at a time is served, and none behind one that is served in slices: its
-  answer would be built beside the first one's, which leaves before it. Memory for requests is shared
-  (`_speedups.shares`).
-- A connection whose time is used up keeps what it has received, and goes on in a later loop iteration (`loop`).
-- A service that raises costs the connection it raised for, never the loop.
-- When the peer has closed its side, requests that were received are answered as long as nothing delays them. The
-  first answer that is missing at the end of a pass ends the connection, whatever it waits for (records, other members
-  of a group, a job), as the peer has most likely closed both sides. Two requests are waited for: one that pins its
-  frame (Produce, until it is written) and has not set `on_gone`, as its memory is in use until then, and one that is
-  served in slices (`Reply.in_progress`). Apache Kafka (Selector.close) answers no request after it read the end of
-  the stream. A connection whose peer has closed its side does not wait for memory, so that its end is received.
+1. A frame passed to the service is valid until the service's `flush()` returns. Its memory is not freed while a view of
+   it exists, but it is overwritten: code that keeps a frame copies it.
+2. A connection owns memory only for bytes that it could not parse yet; this memory grows with the received bytes.
+3. Responses are sent in the order of their requests, in whatever order they are completed.
+4. Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is received or parsed. Before
+   authentication one request at a time is served. Behind a request that is served in slices no other one is parsed:
+   its response would be built beside the first one, which is sent before it. `request_memory` has the rules for the
+   memory of requests.
+5. A connection that has used up its time budget keeps its received bytes and continues in a later loop iteration
+   (`loop`).
+6. An exception of the service closes the connection that it was raised for.
+7. After the peer has closed its side, received requests are still answered unless they are delayed. The first missing
+   response at the end of a pass closes the connection, whatever the request waits for (records, other group members, a
+   job), because the peer has most likely closed both sides. Exceptions are a request that pins its frame and has not
+   set `on_gone` (Produce until it is written: its memory is in use), and one that is served in slices
+   (`Reply.in_progress`). Apache Kafka (Selector.close) answers no request after the end of the stream. Such a
+   connection does not wait for memory, so that the end of its stream is received.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -38,46 +39,46 @@ from kafkalite._speedups.net import loop, responses
 globals().update(Hub=loop.Hub, Limits=loop.Limits, Service=loop.Service, Reply=responses.Reply)
 
 cdef enum:
-    MERGE_MAX = 4 * 1024       # a tail up to this size goes back into the arena, to be received onto
-    QUICK_LOOKS = 16           # quick requests between two looks at the clock
+    MERGE_MAX = 4 * 1024       # a tail up to this size is copied back into the arena
+    QUICK_LOOKS = 16           # intercepted requests between two readings of the clock
 
 
 cdef class FrameInterceptor:
-    """Answers requests of a few keys before they are dispatched, where a look at the frame is all that it takes."""
+    """Answers simple requests of a few API keys before they are dispatched."""
 
     cdef bytes answer(self, Connection connection, const uint8_t *frame, Py_ssize_t size):
-        """The answer without its size; None = the request goes the way of all others, and nothing has happened."""
+        """The response without its size; None = the request is dispatched, and nothing has changed."""
         return None
 
 
 cdef class Frames(RespondingConnection):
-    """The pipeline of one connection: where to receive, what was received, what is to be sent."""
+    """The receive buffer, the open requests and the unsent responses of one connection."""
 
     @property
     def stalled(self):
-        """Nothing is to be received: too much is unsent or unanswered, or the connection ends."""
+        """Whether nothing may be received: a bound is exceeded, memory is missing, or the connection is closing."""
         return not self.wants_bytes()
 
     @property
     def receiving(self):
-        """Whether a driver is to wait for bytes of the peer. Without memory for them it does so until some came."""
+        """Whether a driver waits for readable bytes; without memory for them it does so until some have arrived."""
         return self.may_receive() and not self.denied
 
     def wait_for_memory(self):
-        """Bytes have come: where only memory is missing, have this connection visited once there is some."""
+        """Bytes have arrived: if only memory is missing, visit this connection again when memory is free."""
         if self.may_receive() and not self.wants_bytes() and not self.denied:
             self.hub.deny(self)
 
     @property
     def kept_bytes(self):
-        """Bytes of memory this connection owns for what it could not parse yet."""
+        """Bytes of memory that this connection owns for unparsed bytes."""
         return self.kept.size if self.kept is not None else 0
 
     cdef bint is_stalled(self) noexcept:
         cdef Limits limits = self.hub.limits
         if self.unsent > limits.unsent_bytes_max or self.open_replies >= limits.open_replies_max:
             return True
-        # A service may keep a copy of each request it has not answered: with none open, any size loop.
+        # The service may keep a copy of each open request; without open requests, a request of any size is received.
         if self.requests_bytes >= limits.requests_bytes_max or self.paused:
             return True
         return self.pending > 0 and not (<Connection> self).authenticated
@@ -88,7 +89,7 @@ cdef class Frames(RespondingConnection):
         return not self.is_stalled()
 
     cdef bint wants_bytes(self) noexcept:
-        # What a peer that is gone has left in the socket is bounded by its buffer.
+        # After the peer has closed its side, the socket buffer bounds the remaining bytes.
         return self.may_receive() and (self.hung_up or self.hub.memory.allows(self))
 
     cdef Py_ssize_t missing_bytes(self) noexcept:
@@ -100,7 +101,7 @@ cdef class Frames(RespondingConnection):
         return SIZE_BYTES + <Py_ssize_t> load_u32(self.kept.data + self.kept_from) - have
 
     cdef int recount(self) except -1:
-        """Tell the shared memory what this connection holds."""
+        """Update the bytes of this connection in the shared request memory."""
         cdef Py_ssize_t held = self.pinned_bytes
         if self.kept is not None:
             held += self.kept_to
@@ -108,8 +109,8 @@ cdef class Frames(RespondingConnection):
             self.hub.memory.change(self, held)
         return 0
 
-    cdef uint8_t *target(self, Py_ssize_t *room) except NULL:
-        """Where to receive next. To be called only while `wants_bytes()`."""
+    cdef uint8_t *target(self, Py_ssize_t *capacity) except NULL:
+        """Address and capacity of the next receive. Called only while `wants_bytes()`."""
         cdef Hub hub = self.hub
         cdef Py_ssize_t have
         if hub.retired_bytes >= RETIRED_MAX or ARENA_BYTES - hub.arena_at < ARENA_LOW:
@@ -119,18 +120,18 @@ cdef class Frames(RespondingConnection):
         if self.kept is not None:
             have = self.kept_to - self.kept_from
             if have > MERGE_MAX:
-                return self.target_kept(room)
-            # A short tail moves in front of what comes next, so that one receive can fill the arena.
+                return self.target_kept(capacity)
+            # A short tail is copied in front of the next bytes, so that one receive can fill the arena.
             memcpy(hub.arena.data + hub.arena_at, self.kept.data + self.kept_from, have)
             self.copied = have
-        room[0] = min(ARENA_BYTES - hub.arena_at - self.copied, self.quota())
+        capacity[0] = min(ARENA_BYTES - hub.arena_at - self.copied, self.quota())
         return hub.arena.data + hub.arena_at + self.copied
 
     cdef Py_ssize_t quota(self) noexcept:
         return ARENA_BYTES if self.hung_up else self.hub.memory.quota(self)
 
-    cdef uint8_t *target_kept(self, Py_ssize_t *room) except NULL:
-        # The kept bytes begin with one unfinished frame: received onto up to its end, in memory that doubles.
+    cdef uint8_t *target_kept(self, Py_ssize_t *capacity) except NULL:
+        # The kept bytes begin with an incomplete frame: the rest is received behind them, in memory that doubles.
         cdef Py_ssize_t have = self.kept_to - self.kept_from
         cdef Py_ssize_t whole = SIZE_BYTES + <Py_ssize_t> load_u32(self.kept.data + self.kept_from)
         cdef Chunk larger
@@ -141,14 +142,14 @@ cdef class Frames(RespondingConnection):
             self.kept = larger
             self.kept_from = 0
             self.kept_to = have
-        room[0] = min(min(whole - have, self.kept.size - self.kept_to), self.quota())
-        if room[0] <= 0:
-            raise RuntimeError("a whole frame waits: nothing is to be received")
+        capacity[0] = min(min(whole - have, self.kept.size - self.kept_to), self.quota())
+        if capacity[0] <= 0:
+            raise RuntimeError("a whole frame is not parsed yet: nothing may be received")
         self.in_kept = True
         return self.kept.data + self.kept_to
 
     cdef int received(self, Py_ssize_t n) except -1:
-        """`n` bytes lie where `target()` said. Hands every whole frame to the service."""
+        """`n` bytes were received at `target()`. Passes every whole frame to the service."""
         cdef Hub hub = self.hub
         cdef Py_ssize_t start, end, at
         cdef Chunk chunk
@@ -227,7 +228,7 @@ cdef class Frames(RespondingConnection):
                     self.pinned_bytes += size
             start += SIZE_BYTES + size
             if self.reason is not None:
-                return end  # Reply.close: what follows that request is not served
+                return end  # Reply.close: later requests are not served
         return start
 
     cdef bint answered_quickly(self, Reply reply, const uint8_t *frame, Py_ssize_t size) except -1:
@@ -245,7 +246,7 @@ cdef class Frames(RespondingConnection):
         return True
 
     cdef int keep(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1:
-        # What follows a long tail is received behind it, so that it gets room for as much again.
+        # The next bytes are received behind a long tail, so that its memory has twice its size.
         cdef Py_ssize_t have = end - start
         cdef Py_ssize_t size = have
         if have > MERGE_MAX and not self.held:
@@ -265,7 +266,7 @@ cdef class Frames(RespondingConnection):
         return 0
 
     cdef int resume(self) except -1:
-        """Parse on from what was kept while the connection was stalled or its time was used up."""
+        """Continue with the bytes kept while the connection was stalled or out of time."""
         cdef Chunk chunk = self.kept
         cdef Py_ssize_t at
         self.recount()
@@ -290,7 +291,7 @@ cdef class Frames(RespondingConnection):
         return 0
 
     cdef int end_where_delayed(self) except -1:
-        """Close the connection when its next answer is delayed, and nothing else is left to be received."""
+        """Close the connection if its next response is delayed and nothing else can be received (rule 7)."""
         cdef Reply reply = self.head
         if reply is None or reply.answered or reply.in_work or (reply.pins and reply.gone is None):
             return 0
@@ -308,7 +309,7 @@ cdef class Frames(RespondingConnection):
         return 0
 
     cdef int skip_empty(self) except -1:
-        # Take completed responses that send nothing off the head.
+        # Remove completed responses without bytes from the head of the queue.
         cdef Reply reply = self.head
         while reply is not None and reply.answered and reply.size == 0:
             if reply.closes:
@@ -325,10 +326,10 @@ cdef class Frames(RespondingConnection):
         return 0
 
     cpdef advance(self, Py_ssize_t n):
-        """`n` bytes of `outgoing()` have left."""
+        """`n` bytes of `outgoing()` were sent."""
         cdef Reply reply
         if n < 0 or n > self.unsent:
-            raise ValueError(f"{n} bytes cannot have left, {self.unsent} wait")
+            raise ValueError(f"{n} bytes cannot have been sent, {self.unsent} are unsent")
         self.hub.bytes_out += n
         self.unsent -= n
         self.head_sent += n
@@ -345,14 +346,14 @@ cdef class Frames(RespondingConnection):
             self.skip_empty()
 
     def get_buffer(self):
-        """Where to receive next, as a writable memoryview; ValueError while stalled."""
-        cdef Py_ssize_t room
+        """A writable memoryview for the next receive. Raises ValueError while stalled."""
+        cdef Py_ssize_t capacity
         cdef uint8_t *at
         if not self.wants_bytes():
             raise ValueError("a stalled connection receives nothing")
-        at = self.target(&room)
+        at = self.target(&capacity)
         chunk = self.kept if self.in_kept else self.hub.arena
-        return chunk.view(at - chunk.data, room)
+        return chunk.view(at - chunk.data, capacity)
 
     def buffer_updated(self, Py_ssize_t n):
         """`n` bytes were received into `get_buffer()`."""
@@ -361,15 +362,15 @@ cdef class Frames(RespondingConnection):
         self.received(n)
 
     def feed(self, data):
-        """Take bytes as if received, until stalled; answers how many were taken. Belongs into a pass."""
+        """Process bytes as if received, until stalled. Called within a pass. Returns the number of processed bytes."""
         cdef Py_buffer view
-        cdef Py_ssize_t room, taken = 0, n
+        cdef Py_ssize_t capacity, taken = 0, n
         cdef uint8_t *at
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             while taken < view.len and self.wants_bytes():
-                at = self.target(&room)
-                n = min(room, view.len - taken)
+                at = self.target(&capacity)
+                n = min(capacity, view.len - taken)
                 memcpy(at, <const uint8_t *> view.buf + taken, n)
                 self.received(n)
                 taken += n
@@ -378,15 +379,15 @@ cdef class Frames(RespondingConnection):
         return taken
 
     def charge(self, Py_ssize_t more):
-        """Count `more` bytes as held by this connection: a driver has received them, and feeds them later.
+        """Add `more` bytes to the memory of this connection: a driver has received them and feeds them later.
 
-        Negative: it feeds them now. Ends with the connection.
+        Negative when it feeds them. Closing the connection resets the sum.
         """
         self.pinned_bytes += more
         self.recount()
 
     def outgoing(self):
-        """What may leave now, in order: a list of bytes and FileRegions (not advanced over)."""
+        """What may be sent now, in order: a list of bytes and FileRegions. `advance` removes sent bytes."""
         cdef list runs = []
         cdef Reply reply = self.head
         cdef Py_ssize_t skip = self.head_sent
@@ -408,23 +409,23 @@ cdef class Frames(RespondingConnection):
         return runs
 
     def touch(self):
-        """Have a pass visit this connection: its peer takes bytes again, or it was authenticated."""
+        """Visit this connection in a pass: its socket is writable again, or it was authenticated."""
         self.hub.note(self)
 
     cpdef eof(self):
-        """The peer has sent its last byte, which was received. The connection closes once what can be answered is."""
+        """The end of the stream was received. The connection closes after the responses of rule 7."""
         self.hung_up = True
         self.drain()
 
     cpdef hang_up(self):
-        """The peer sends no more; bytes from before may wait in the socket."""
+        """The peer has closed its side; the socket may still have unread bytes."""
         if not self.hung_up:
             self.hung_up = True
-            self.hub.memory.withdraw(self)  # or the rest would not be received, nor the end of the stream
+            self.hub.memory.withdraw(self)  # else neither the rest nor the end of the stream would be received
             self.hub.note(self)
 
     cpdef drain(self):
-        """Receive no more; close the connection after the last answer."""
+        """Stop receiving; close the connection after the last response."""
         self.ended = True
         if not self.held:
             self.release_kept()
@@ -434,17 +435,19 @@ cdef class Frames(RespondingConnection):
             self.hub.note(self)
 
     cpdef str overdue(self, double now, double idle_s, double half_closed_s, bint blocked):
-        """Why this connection is to be closed for what it did not do, or None.
+        """The reason to close this connection for missing progress, or None.
 
-        now: seconds of the clock of `active_at`. idle_s: allowed without progress while nothing of ours is awaited,
-        negative for any time. half_closed_s: the same after the peer has closed its side. blocked: the peer takes no
-        bytes although some wait.
+        Arguments:
+            now: seconds of the clock of `active_at`.
+            idle_s: limit in seconds without progress while no response is pending; negative = no limit.
+            half_closed_s: limit in seconds after the peer has closed its side.
+            blocked: whether the socket accepts no bytes although some are unsent.
         """
         cdef double quiet = now - self.active_at
         if self.hung_up and quiet > half_closed_s:
             return "half closed for too long"
         if self.denied:
-            self.active_at = now  # it waits for memory, not we for it
+            self.active_at = now  # it waits for memory, so it is not idle
         elif quiet > idle_s >= 0 and (self.pending == 0 or blocked or self.missing_bytes()):
             return "idle for too long"
         return self.hub.memory.why_to_end(self, now)
@@ -474,7 +477,7 @@ cdef class Frames(RespondingConnection):
 
 
 cdef class Connection(Frames):
-    """A pipeline with its two addresses and the server's own state. Drivers subclass it."""
+    """A connection with its two addresses and the state of the server. Drivers subclass it."""
 
     def __init__(self, Hub hub not None, str listener="", peer=("", 0), local=("", 0)):
         self.hub = hub

@@ -12,11 +12,12 @@ class Heartbeats(FrameInterceptor):
         classic: Callable[[str, str, str | None, int], bool] | None,
         consumer: Callable[[str, str, str | None, int, str | None, str], int | None] | None,
     ) -> None:
-        """Begin to answer heartbeats that change nothing; before, and with None, all are left to the dispatcher.
+        """Answer heartbeats that change nothing by these callbacks; without them all are dispatched.
 
         Arguments:
-            classic: told group, member id, instance id and generation of a Heartbeat; whether it changes nothing.
-            consumer: told group, member id, instance id, member epoch, the client's name and its host of a
-                ConsumerGroupHeartbeat without news; the heartbeat interval to answer with (ms), or None where the
-                heartbeat changes something.
+            classic: called with group, member id, instance id and generation of a Heartbeat; returns whether the
+                heartbeat changes nothing.
+            consumer: called with group, member id, instance id, member epoch, client id and client host of a
+                ConsumerGroupHeartbeat without changes; returns the heartbeat interval of the response in ms, or None
+                if the heartbeat changes something.
         """

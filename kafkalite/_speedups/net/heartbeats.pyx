@@ -1,12 +1,11 @@
-"""Heartbeats that change nothing, answered before they are dispatched.
+"""Answers heartbeats that only extend a session before they are dispatched.
 
-Nearly all heartbeats say that a member of a settled group is alive, alone on a sleeping machine: each wakes the broker,
-and what it then runs through is cold. So the way is short: the frame is read here, whoever keeps the groups is asked,
-and the answer is written here. Laws:
+Most heartbeats change nothing and wake an idle broker, whose caches are cold. This fast path reads the frame, calls the
+group coordinator and writes the response. Rules:
 
-- A heartbeat is answered here only where the way of all others would give the same answer and change nothing else: no
-  record, no timer, no other state than when the member was heard. Whoever is asked judges that.
-- What is not as it nearly always is (news in the heartbeat, tags, anything broken) is left to the dispatcher.
+1. A heartbeat is answered here only if the dispatcher would return the same response and change nothing but the time of
+   the member's last heartbeat: no record, no timer. The registered callbacks decide this.
+2. Uncommon heartbeats (changes, tagged fields, malformed bytes) are left to the dispatcher.
 
 Sources: HeartbeatRequest.json, ConsumerGroupHeartbeatRequest.json and their responses, of Apache Kafka 4.3.
 """
@@ -31,13 +30,13 @@ cdef enum:
     CONSUMER_VERSION_MAX = 1
     CONSUMER_PATTERN_SINCE = 1
     CORRELATION_AT = 4           # in a frame: key, version, correlation id
-    NO_TIMEOUT = -1              # in a heartbeat without news
+    NO_TIMEOUT = -1              # in a heartbeat without changes
     CLASSIC_ANSWER_MAX = 12
     CONSUMER_ANSWER_FIXED = 22   # all but the member id and its length
 
 
 cdef inline bint starts_empty(Span *span) noexcept:
-    """Take an empty section of tags, a null array or a null string: all of them are the byte 0."""
+    """Take an empty tag section, a null array or a null string: each is the byte 0."""
     return take_uvarint(span, 5) == 0 and span.left >= 0
 
 
@@ -46,7 +45,7 @@ cdef class Heartbeats(FrameInterceptor):
     cdef object classic, consumer
 
     def register_callbacks(self, *, classic, consumer):
-        """Begin to answer. See heartbeats.pyi."""
+        """Register the callbacks. See heartbeats.pyi."""
         self.classic = classic
         self.consumer = consumer
         self.takes[CLASSIC_KEY] = classic is not None
@@ -77,7 +76,7 @@ cdef class Heartbeats(FrameInterceptor):
         instance.at = NULL
         if version < 0 or version > CLASSIC_VERSION_MAX:
             return None
-        decoded(take_text(span, False))  # the client's name, which the dispatcher refuses where it is no text
+        decoded(take_text(span, False))  # the client id: the dispatcher rejects invalid UTF-8
         if flexible and not starts_empty(span):
             return None
         group = take_text(span, flexible)
@@ -103,7 +102,7 @@ cdef class Heartbeats(FrameInterceptor):
         member = take_text(span, True)
         epoch = take_i32(span)
         instance = take_text(span, True)
-        if not says_nothing_new(span, version) or group.at == NULL or member.at == NULL:
+        if not has_no_changes(span, version) or group.at == NULL or member.at == NULL:
             return None
         interval_ms = self.consumer(
             decoded(group), decoded(member), decoded(instance), epoch, decoded(client), connection.peer_host
@@ -113,7 +112,7 @@ cdef class Heartbeats(FrameInterceptor):
         return consumer_answer(frame, member, epoch, interval_ms)
 
 
-cdef bint says_nothing_new(Span *span, int16_t version) noexcept:
+cdef bint has_no_changes(Span *span, int16_t version) noexcept:
     """Rack, rebalance timeout, topics, pattern, assignor and partitions are those of before; then the frame ends."""
     if not starts_empty(span) or take_i32(span) != NO_TIMEOUT or not starts_empty(span):
         return False

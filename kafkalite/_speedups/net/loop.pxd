@@ -1,16 +1,16 @@
-"""What the connections of one service share; see passes.pyx for the laws."""
+"""Passes of a service; loop.pyx has the rules."""
 
 from libc.stdint cimport uint8_t
 
 from kafkalite._speedups.net.request_memory cimport RequestMemoryHolder, RequestMemory
 
 cdef enum:
-    FRAME_BYTES_MIN = 8        # api key, version, correlation id: nothing shorter can be a request
+    FRAME_BYTES_MIN = 8        # API key, version, correlation id: the shortest request
     ARENA_BYTES = 256 * 1024
-    ARENA_LOW = 32 * 1024      # with less room than this the arena starts again from its beginning
-    RETIRED_MAX = 256 * 1024   # so many bytes of single frames wait for the end of a pass
+    ARENA_LOW = 32 * 1024      # with less free memory the arena is reused from its start
+    RETIRED_MAX = 256 * 1024   # bytes of single frames that are kept until the end of a pass
     SHELVES = 40
-    KEYS_MAX = 128             # API keys that a Quick and `Service.pinning` can name
+    KEYS_MAX = 128             # API keys below this one can be intercepted or pinning
 
 
 cdef class Limits:
@@ -45,7 +45,7 @@ cdef class Hub:
     cdef readonly Limits limits
     cdef readonly Pool pool
     cdef object on_request, on_flush
-    cdef object quick          # a framing.Quick, or None
+    cdef object quick          # a framing.FrameInterceptor, or None
     cdef Chunk arena
     cdef Py_ssize_t arena_at, retired_bytes
     cdef list retired, active, deferred, closing, orphans
@@ -53,7 +53,7 @@ cdef class Hub:
     cdef long long now_ns, deadline_ns, began_ns, spent_ns, share_ns
     cdef public bint several_passes
     cdef unsigned long long runs
-    cdef uint8_t[KEYS_MAX + 1] pinning   # the last one is that of all larger keys
+    cdef uint8_t[KEYS_MAX + 1] pinning   # the last entry is for all larger keys
     cdef readonly bint in_pass
     cdef bint scheduled
     cdef readonly unsigned long long requests, passes, flushes, bytes_in, bytes_out
@@ -79,7 +79,7 @@ cdef class ConnectionBase(RequestMemoryHolder):
     cdef readonly Hub hub
     cdef readonly bint closed
     cdef uint8_t listed, finalized, known
-    cdef uint8_t held           # received requests wait for time, or until the connection is not stalled
+    cdef uint8_t held           # received requests are unparsed: the connection is stalled or out of time
     cdef readonly str reason
     cdef int resume(self) except -1
     cdef int drop_replies(self) except -1

@@ -1,21 +1,19 @@
-"""What the connections of one service share: limits, memory, and the order of things in a pass.
+"""Runs the passes of a service: receive and parse, flush the service, send, close; and limits their time and memory.
 
-A pass begins with ready sockets, a finished job or a timer. At its end, in this order: the service writes what is
-queued and completes replies; each connection touched sends once; where that made room it parses on; what is closed is
-given up. Laws: memory handed out in a pass is used again only after the service's `flush`; closed connections live to
-the end of the pass; an exception of the service costs its connection, never the loop.
+A pass begins with ready sockets, a finished job or a timer. It ends in this order: the service writes queued records
+and completes replies; each visited connection sends once and, if it can, continues to parse; closed connections are
+released. Memory passed to the service is reused after its `flush` only. An exception of the service closes its
+connection. Time budgets bound how long a connection delays the others. Rules:
 
-Time is budgeted, so that no connection delays the others for more than a few milliseconds. Rules:
+1. A connection parses for at most `connection_budget_ns`, then continues in a later loop iteration; its requests keep
+   their order. Each visit serves at least one request. If many connections have requests, each parses for an equal part
+   of `pass_budget_ns` (at least SHARE_MIN_NS), so that few iterations visit all of them.
+2. All connections together receive and parse for at most `pass_budget_ns`, then send and continue to parse for at most
+   as long. Connections that were not reached are visited first in the next iteration. Connections that only send come
+   before those with a backlog of requests, except one of these: so backlogs never starve.
+3. The clock is read after each dispatched request and after every QUICK_LOOKS (framing) intercepted ones.
 
-1. A connection parses for at most `connection_budget_ns`, then goes on in a later loop iteration; its requests keep
-   their order. At least one request is served per visit. Where many connections have requests, each parses for an
-   equal part of `pass_budget_ns` (not below SHARE_MIN_NS), so that all are visited in few iterations.
-2. All connections together receive and parse for at most `pass_budget_ns`, and send and parse on for as long again.
-   What was not reached is visited in the next iteration, before others. Connections that only send come before
-   those with a backlog of requests, but for one of these, which therefore never starve.
-3. The clock is read after each request that was dispatched and after every QUICK_LOOKS (framing) quick ones.
-
-Memory for requests is shared by the rules of `_speedups.shares`.
+`request_memory` has the rules for the memory of requests.
 """
 
 import logging
@@ -37,13 +35,13 @@ FAULT_INTERVAL_S = 60.0
 
 cdef enum:
     SHELF_MIN = 8              # the smallest chunk has 256 bytes
-    REPEATS_MAX = 16            # how often one pass goes on because sending let connections parse on
-    LOOKS = 8                  # connections that are sent to between two looks at the clock
-    SHARE_MIN_NS = 100_000     # a connection parses for as long per visit, however many there are
+    REPEATS_MAX = 16            # sends of a pass after which parsing continues
+    LOOKS = 8                  # connections that send between two readings of the clock
+    SHARE_MIN_NS = 100_000     # a connection parses for as long per visit, with any number of connections
 
 
 cdef class Limits:
-    """What a listener allows; every bound has Kafka's name in its comment."""
+    """Bounds of the connections of a listener."""
 
     def __init__(
         self, *, Py_ssize_t request_bytes_max=104857600, Py_ssize_t unsent_bytes_max=1 << 20,
@@ -53,16 +51,19 @@ cdef class Limits:
         Py_ssize_t all_requests_bytes_max=PY_SSIZE_T_MAX, Py_ssize_t guaranteed_bytes=64 << 10,
         long long connection_budget_ns=2_000_000, long long pass_budget_ns=5_000_000,
     ):
-        """Keyword arguments, all optional.
-
-        request_bytes_max: socket.request.max.bytes. unsent_bytes_max, open_replies_max: where reading stops.
-        connections_max, connections_per_ip_max, connections_per_ip_overrides (host -> count): max.connections etc.
-        idle_ms_max: connections.max.idle.ms, negative for never. authenticate: connections begin unauthenticated.
-        memory_kept_max: bytes of buffers kept for reuse. requests_bytes_max: bytes of the requests of one connection
-        that are not answered yet, from which on reading stops; so one more request of any size may be among them.
-        all_requests_bytes_max: queued.max.request.bytes, memory of requests of all connections; guaranteed_bytes: how
-        much of it each connection may hold whatever the others hold (`_speedups.shares`).
-        connection_budget_ns, pass_budget_ns: how long requests are parsed in one visit, and in one phase of a pass.
+        """Arguments:
+            request_bytes_max: `socket.request.max.bytes`.
+            unsent_bytes_max, open_replies_max: bounds of one connection at which reading stops.
+            connections_max, connections_per_ip_max: `max.connections`, `max.connections.per.ip`.
+            connections_per_ip_overrides: host -> limit, `max.connections.per.ip.overrides`.
+            idle_ms_max: `connections.max.idle.ms`, negative = no limit.
+            authenticate: whether new connections are unauthenticated.
+            memory_kept_max: bytes of receive buffers that are kept for reuse.
+            requests_bytes_max: bytes of unanswered requests of one connection at which reading stops; the last of these
+                requests may have any size.
+            all_requests_bytes_max: `queued.max.request.bytes`, request memory of all connections.
+            guaranteed_bytes: part of it that each connection may use in any case (`request_memory`).
+            connection_budget_ns, pass_budget_ns: time limits of parsing in one visit, and in one phase of a pass.
         """
         if request_bytes_max < FRAME_BYTES_MIN or request_bytes_max > 0x7fffffff:
             raise ValueError(f"request_bytes_max is {request_bytes_max}, allowed is {FRAME_BYTES_MIN} to 2147483647")
@@ -87,28 +88,28 @@ cdef class Limits:
 
 
 class Service(Protocol):
-    """What the server gives to every driver.
+    """The callbacks of a server, called by every driver.
 
-    `pinning`, which may be missing, names the API keys below KEYS_MAX whose handlers use the frame until the request is
-    answered; of the others the frame is free when `request` returns. Without it every frame counts until its answer.
+    The optional attribute `pinning` is the set of API keys below KEYS_MAX whose handlers use the frame until the
+    request is answered; frames of other keys are free when `request` returns. Without it every frame is pinned.
     """
 
     def connected(self, connection):
-        """A new connection; False refuses it (then `disconnected` is not called)."""
+        """A new connection. False rejects it; then `disconnected` is not called."""
 
     def request(self, reply, frame):
-        """One whole frame, without its size: writable, valid until `flush` returns."""
+        """Process one whole frame without its size; it is writable, and valid until `flush` returns."""
 
     def flush(self):
-        """A pass ends, or the buffers are about to be used again: write what is queued, complete replies."""
+        """Write queued records and complete replies: a pass ends, or its buffers are reused."""
 
     def disconnected(self, connection):
-        """The connection is gone; called once."""
+        """The connection is closed; called once."""
 
 
 @cython.final
 cdef class Chunk:
-    """Memory that frames are received into. It is freed when its last view goes, never before."""
+    """Memory that receives frames; it is freed with its last view."""
 
     def __cinit__(self, Py_ssize_t size):
         self.data = <uint8_t *> malloc(size)
@@ -132,7 +133,7 @@ cdef class Chunk:
 
 @cython.final
 cdef class Pool:
-    """Chunks by power of two, kept for reuse up to `kept_max` bytes in all, until nobody needs them."""
+    """Chunks of powers of two, kept for reuse up to `kept_max` bytes until `free_unused`."""
 
     def __cinit__(self, Py_ssize_t kept_max):
         self.shelves = [[] for _ in range(SHELVES)]
@@ -163,7 +164,7 @@ cdef class Pool:
         return 0
 
     def free_unused(self):
-        """Free the chunks that no connection needed since the call before: the fewest that were kept in between."""
+        """Free the chunks that were unused since the previous call."""
         cdef int shelf
         cdef list chunks
         for shelf in range(SHELVES):
@@ -174,17 +175,17 @@ cdef class Pool:
 
 
 cdef class ConnectionBase(RequestMemoryHolder):
-    """What a pass visits: the part of a connection that its hub knows."""
+    """The part of a connection that its hub uses."""
 
     cdef int memory_freed(self) except -1:
         return self.hub.note(self)
 
     cdef int resume(self) except -1:
-        """Parse on from what was kept while the connection was stalled."""
+        """Continue with the bytes kept while the connection was stalled."""
         return 0
 
     cdef int drop_replies(self) except -1:
-        """Tell the replies that are still open that their connection is gone."""
+        """Call `on_gone` of the open replies: the connection is closed."""
         return 0
 
     cdef int shut(self, str reason) except -1:
@@ -198,31 +199,29 @@ cdef class ConnectionBase(RequestMemoryHolder):
         return 0
 
     cpdef transmit(self):
-        """Send what `outgoing()` holds, as far as the peer takes it. A driver's part."""
+        """Send `outgoing()` as far as the socket accepts it. Implemented by drivers."""
         raise NotImplementedError("a driver sends")
 
     cpdef update_interest(self):
-        """Called at the end of a pass: stop or go on receiving, as `stalled` says. A driver's part."""
+        """Start or stop receiving according to `stalled`, at the end of a pass. Implemented by drivers."""
 
     cpdef gone(self):
-        """Give up what the driver holds for this connection. Called once."""
+        """Release the resources of the driver for this connection. Called once."""
 
     cpdef close(self, str reason):
-        """Close at once, at the end of the running pass; answers not sent yet are dropped."""
+        """Close at the end of the running pass; unsent responses are dropped."""
         self.shut(reason)
 
 
 cdef class Hub:
-    """The passes of one service: shared receive memory, the connections touched, the order at the end of a pass.
+    """The passes of one service: receive memory, visited connections, and the end of a pass.
 
-    `several_passes`: this driver begins several passes per loop iteration; they share the budget of one, which `run`
-    renews.
-
-    A driver subclasses it and overrides `wake()`, which has `run()` called soon, from the loop.
+    A driver subclasses it and overrides `wake()`, which schedules a call of `run()` in the event loop. A driver that
+    begins several passes per loop iteration sets `several_passes`; they share one budget, which `run` resets.
     """
 
     def __init__(self, service, Limits limits=None, clock=None):
-        """`clock` returns nanoseconds of a monotonic clock; the system's when None."""
+        """`clock` returns nanoseconds of a monotonic clock; None = the system's."""
         self.service = service
         self.clock = clock
         self.limits = limits if limits is not None else Limits()
@@ -243,10 +242,10 @@ cdef class Hub:
         self.faults = {}
 
     cpdef wake(self):
-        raise NotImplementedError("a driver says how a pass is scheduled")
+        raise NotImplementedError("a driver schedules passes")
 
     cpdef begin(self):
-        """Open a pass: what completes from now on is sent at its end."""
+        """Begin a pass: replies completed from now on are sent at its end."""
         self.in_pass = True
         self.look()
         self.began_ns = self.now_ns
@@ -254,7 +253,7 @@ cdef class Hub:
         self.share_ns = self.limits.connection_budget_ns
 
     cdef int share(self, Py_ssize_t count) noexcept:
-        """Divide the time of the running pass by so many connections with requests."""
+        """Divide the time of the running pass by `count` connections with requests."""
         cdef long long equal_ns = max(self.limits.pass_budget_ns // max(count, 1), SHARE_MIN_NS)
         self.share_ns = min(self.limits.connection_budget_ns, equal_ns)
         return 0
@@ -277,7 +276,7 @@ cdef class Hub:
         return 0
 
     def run(self):
-        """A pass without ready sockets: completions, closings that came from outside, and what was deferred."""
+        """Run a pass without ready sockets: completed replies, closed and deferred connections."""
         self.scheduled = False
         self.runs += 1
         self.spent_ns = 0
@@ -287,7 +286,7 @@ cdef class Hub:
         self.end()
 
     cdef int order_visits(self) except -1:
-        """Put what was deferred in front, connections with a backlog of requests behind the others, all but one."""
+        """Visit deferred connections first, and all but one connection with a backlog of requests last (rule 2)."""
         cdef list visits = self.deferred + self.active
         cdef list sending = [], backlogs = []
         cdef ConnectionBase connection
@@ -299,7 +298,7 @@ cdef class Hub:
         return 0
 
     cpdef end(self):
-        """Close the pass: flush the service, send once per connection, parse on where that made room, close."""
+        """End the pass: flush the service, send once per connection, continue to parse, close connections."""
         cdef int repeats = 0
         self.passes += 1
         self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
@@ -325,7 +324,7 @@ cdef class Hub:
             self.schedule()
 
     def accept_connection(self, ConnectionBase connection not None):
-        """Ask the service whether it takes a new connection; one that it refuses is closed."""
+        """Pass a new connection to the service; a rejected one is closed."""
         try:
             connection.known = self.service.connected(connection)
         except Exception as error:
@@ -334,7 +333,7 @@ cdef class Hub:
             connection.shut("refused")
 
     def schedule(self):
-        """Have a pass run soon, once."""
+        """Schedule one pass."""
         if not self.scheduled:
             self.scheduled = True
             self.wake()
@@ -344,7 +343,7 @@ cdef class Hub:
         try:
             self.on_flush()
         except Exception as error:
-            # Nobody can say whose requests were lost: all connections of the pass learn it by being closed.
+            # It is unknown which requests were lost: close all connections of the pass.
             self.fault("flush", error)
             for connection in self.active + self.deferred:
                 (<ConnectionBase> connection).shut("internal error")
@@ -395,7 +394,7 @@ cdef class Hub:
         return 0
 
     cdef int deny(self, ConnectionBase connection) except -1:
-        """Bytes of a connection wait in its socket until there is memory for them."""
+        """A connection has unread bytes in its socket and no memory for them."""
         if self.memory.deny(connection):
             self.log_limited(
                 "memory",
@@ -433,7 +432,7 @@ cdef class Hub:
         return 0
 
     cpdef fault(self, str site, error):
-        """Log an exception nobody foresaw, with its traceback once per place and minute."""
+        """Log an unexpected exception, with its traceback, at most once per location and minute."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -442,12 +441,12 @@ cdef class Hub:
             LOG.error("%s raised in %s", type(error).__name__, site, exc_info=error)
 
     def log_limited(self, str site, str text):
-        """Warn, once per site and minute."""
+        """Log a warning, at most once per site and minute."""
         if self.may_log(site):
             LOG.warning("%s", text)
 
     def may_log(self, key):
-        """Whether this place was silent for the last minute; if so it speaks now."""
+        """Whether `key` was not logged in the last minute; it counts as logged now."""
         now = time.monotonic()
         if now - self.faults.get(key, -FAULT_INTERVAL_S) < FAULT_INTERVAL_S:
             return False

@@ -1,4 +1,4 @@
-"""The memory for requests and how connections share it; see shares.pyx for the rules."""
+"""The memory for requests; request_memory.pyx has the rules."""
 
 from libc.stdint cimport uint32_t
 
@@ -6,7 +6,7 @@ from libc.stdint cimport uint32_t
 cdef class RequestMemoryHolder:
     cdef readonly Py_ssize_t held_bytes
     cdef readonly bint denied
-    # Small types: a broker may hold 100,000 idle connections. The counts of bytes wrap, only their difference is used.
+    # Small types, for 100,000 idle connections. The byte counts wrap around; only their difference is used.
     cdef uint32_t received_bytes, progress_bytes
     cdef uint32_t progress_at  # in seconds
     cdef bint may_receive(self) noexcept

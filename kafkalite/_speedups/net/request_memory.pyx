@@ -1,18 +1,19 @@
-"""How connections share the memory for requests (`queued.max.request.bytes`).
+"""Shares the memory for requests (`queued.max.request.bytes`) between connections.
 
-A connection *holds* the bytes of requests whose frame is still needed and of the frame that has arrived in part. It is
-*denied* when bytes wait in its socket that this memory does not allow to be received. Rules:
+A connection *holds* the bytes of requests whose frame is in use and of its incomplete frame. It is *denied* while its
+socket has unread bytes that may not be received. Rules:
 
-1. A connection may receive while it holds less than `guaranteed` bytes, or less than is free (`limit` minus all that is
-   held). So N connections that hold all they can hold about limit / (N + 1) each, and one more finds as much free.
+1. A connection may receive while it holds less than `guaranteed` bytes, or less than the free bytes (`limit` minus all
+   held bytes). So N connections with unlimited input hold about limit / (N + 1) each, and as much is free for one more.
    This is the dynamic threshold of Choudhury and Hahne (1998) for switches that share a buffer.
-2. Unfinished frames must not wait for each other: one connection, the *preferred* one, may receive until its frame is
-   whole. It is the denied one whose frame misses the fewest bytes.
-3. While connections are denied, one ends whose unfinished frame exceeds `guaranteed` and has received less than
-   PROGRESS_BYTES in STALLED_S, and one that was preferred for PREFERRED_S.
+2. Incomplete frames must not wait for each other: the *preferred* connection may receive until its frame is complete.
+   It is the denied connection whose frame misses the fewest bytes.
+3. While connections are denied, a connection is closed if its incomplete frame exceeds `guaranteed` and has received
+   less than PROGRESS_BYTES in STALLED_S, or if it was preferred for PREFERRED_S.
 4. All connections together hold at most limit + one frame + `guaranteed` and one receive per connection.
 
-Apache Kafka (SimpleMemoryPool) reserves a frame whole before it reads it: unfinished frames then stop all others.
+Apache Kafka (SimpleMemoryPool) reserves memory for a whole frame before it reads it: incomplete frames can then block
+all connections.
 """
 
 from libc.stdint cimport uint32_t
@@ -20,22 +21,22 @@ from libc.stdint cimport uint32_t
 cdef enum:
     PROGRESS_BYTES = 16 * 1024
     STALLED_S = 10
-    PREFERRED_S = 30           # Kafka's clients wait as long for an answer (request.timeout.ms)
+    PREFERRED_S = 30           # as request.timeout.ms of Kafka's clients
 
 
 cdef class RequestMemoryHolder:
-    """A connection as the shared memory sees it."""
+    """A connection, as far as request memory is concerned."""
 
     cdef bint may_receive(self) noexcept:
-        """Whether nothing but memory keeps this connection from receiving."""
+        """Whether the connection may receive if memory is free."""
         return False
 
     cdef Py_ssize_t missing_bytes(self) noexcept:
-        """Bytes that the unfinished frame misses; 0 without an unfinished frame."""
+        """Missing bytes of the incomplete frame; 0 without one."""
         return 0
 
     cdef int memory_freed(self) except -1:
-        """Called when a denied connection may receive again."""
+        """A denied connection may receive again."""
         return 0
 
 
@@ -62,14 +63,14 @@ cdef class RequestMemory:
         return holder is self.preferred
 
     cdef Py_ssize_t quota(self, RequestMemoryHolder holder) noexcept:
-        """How many bytes the next receive of a connection that `allows` may bring."""
+        """Limit in bytes of the next receive of an allowed connection."""
         cdef Py_ssize_t free = self.limit - self.held_bytes
         if holder is self.preferred:
             return holder.missing_bytes() or self.guaranteed
         return max(free, self.guaranteed - holder.held_bytes)
 
     cdef int change(self, RequestMemoryHolder holder, Py_ssize_t held_bytes) except -1:
-        """`holder` holds this many bytes now."""
+        """Set the bytes that `holder` holds."""
         self.held_bytes += held_bytes - holder.held_bytes
         holder.held_bytes = held_bytes
         if holder is self.preferred and holder.missing_bytes() == 0:
@@ -77,7 +78,7 @@ cdef class RequestMemory:
         return 0
 
     cdef bint deny(self, RequestMemoryHolder holder) except -1:
-        """Bytes wait that may not be received yet; True when this is the first connection that waits."""
+        """Mark a connection as denied. Returns whether no other connection was denied."""
         cdef bint first = not self.denied
         holder.denied = True
         self.denied.add(holder)
@@ -85,14 +86,14 @@ cdef class RequestMemory:
         return first
 
     cdef int withdraw(self, RequestMemoryHolder holder) except -1:
-        """The connection does not wait for memory any more."""
+        """The connection is no longer denied."""
         if holder.denied:
             holder.denied = False
             self.denied.discard(holder)
         return 0
 
     cdef int forget(self, RequestMemoryHolder holder) except -1:
-        """The connection is gone."""
+        """The connection is closed."""
         self.change(holder, 0)
         self.withdraw(holder)
         if holder is self.preferred:
@@ -100,7 +101,7 @@ cdef class RequestMemory:
         return 0
 
     cdef int share_out(self, double now) except -1:
-        """Let denied connections receive as far as memory is free; `now` in seconds of any monotonic clock."""
+        """Allow denied connections to receive as far as memory is free; `now` in seconds of a monotonic clock."""
         cdef RequestMemoryHolder holder, nearest = None
         if self.preferred is not None and not self.preferred.may_receive():
             self.preferred = None
@@ -125,7 +126,7 @@ cdef class RequestMemory:
         return 0
 
     cdef str why_to_end(self, RequestMemoryHolder holder, double now):
-        """Why rule 3 ends this connection, or None. To be asked every few seconds; `now` as in `share_out`."""
+        """The reason to close this connection by rule 3, or None. Called every few seconds; `now` as in `share_out`."""
         if holder.denied or not holder.missing_bytes() or (
             <uint32_t> (holder.received_bytes - holder.progress_bytes) >= PROGRESS_BYTES
         ):

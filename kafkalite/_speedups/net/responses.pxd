@@ -1,16 +1,16 @@
-"""Answers to requests; see replies.pyx."""
+"""Replies; see responses.pyx."""
 
 from kafkalite._speedups.net.loop cimport ConnectionBase
 
 cdef enum:
-    SIZE_BYTES = 4             # every frame begins with its length
+    SIZE_BYTES = 4             # length in front of a frame
 
 
 cdef class RespondingConnection(ConnectionBase):
     cdef readonly Py_ssize_t unsent, requests_bytes
-    cdef Py_ssize_t pinned_bytes   # of requests that pin their frame, and those that a driver charges
-    cdef int pending               # requests that are not answered
-    cdef int paused                # requests that are decoded or served in slices: no other one is parsed meanwhile
+    cdef Py_ssize_t pinned_bytes   # of pinned frames, and bytes charged by a driver
+    cdef int pending               # unanswered requests
+    cdef int paused                # requests in slices: no other request is parsed meanwhile
 
 
 cdef class Reply:
@@ -19,8 +19,8 @@ cdef class Reply:
     cdef object parts
     cdef Py_ssize_t size, request_size
     cdef bint answered, closes
-    cdef bint pins             # its frame is needed until it is answered
-    cdef bint in_work          # its answer is computed in slices
+    cdef bint pins             # its frame is in use until it is answered
+    cdef bint in_work          # its response is computed in slices
     cdef object gone
     cpdef send(self, parts)
     cpdef skip(self)

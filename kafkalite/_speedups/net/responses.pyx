@@ -1,4 +1,4 @@
-"""Answers to requests: completed by the service at any time and in any order, sent in the order of the requests."""
+"""Replies: the service completes them at any time and in any order; they are sent in the order of the requests."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -8,20 +8,20 @@ from kafkalite._speedups.net.loop cimport ConnectionBase
 
 
 cdef class RespondingConnection(ConnectionBase):
-    """What a connection counts of its requests that are not answered, or whose answers have not left."""
+    """Counters of a connection: unanswered requests and unsent responses."""
 
 
 @cython.final
 @cython.freelist(1024)
 cdef class Reply:
-    """The one-shot answer to one frame. Created by the pipeline, completed by the service at any time, in any order."""
+    """The response to one request frame; created by the connection, completed once by the service."""
 
     def __cinit__(self, RespondingConnection connection not None):
         self.connection = connection
 
     @property
     def done(self):
-        """Nothing more to do: answered, or the connection is gone."""
+        """Whether the request is answered or the connection closed."""
         return self.answered or self.connection.closed
 
     @property
@@ -38,9 +38,9 @@ cdef class Reply:
 
     @property
     def in_progress(self):
-        """Whether the service computes the answer in several loop iterations, and waits for no event.
+        """Whether the service computes the response in several loop iterations, without waiting for an event.
 
-        A connection whose peer has closed its side is not closed before.
+        A connection whose peer has closed its side stays open until then.
         """
         return self.in_work
 
@@ -48,20 +48,23 @@ cdef class Reply:
     def in_progress(self, bint in_progress):
         self.in_work = in_progress
         if not in_progress and not self.answered and not self.connection.closed:
-            self.connection.hub.note(self.connection)  # a request that waits for an event may end it
+            self.connection.hub.note(self.connection)  # a delayed request may close it (framing, rule 7)
 
     cpdef send(self, parts):
-        """Answer with `parts`: bytes, or a list of bytes-like objects and FileRegions, without the frame's size.
+        """Send a response.
 
-        Bytes-like objects other than bytes are copied now. Ignored when the connection is gone; RuntimeError when
-        this reply was answered before.
+        Arguments:
+            parts: bytes, or a list of bytes-like objects and FileRegions, without the size of the frame. Bytes-like
+                objects other than bytes are copied.
+
+        Ignored if the connection is closed. Raises: RuntimeError if this request is already answered.
         """
         cdef Py_ssize_t size = 0
         cdef list checked
         if self.connection.closed:
             return
         if self.answered:
-            raise RuntimeError("this request was answered before")
+            raise RuntimeError("this request is already answered")
         if PyBytes_CheckExact(parts):
             size = PyBytes_GET_SIZE(parts)
         else:
@@ -77,7 +80,7 @@ cdef class Reply:
                 checked.append(part)
             parts = checked
         if size > 0x7fffffff:
-            raise ValueError(f"an answer of {size} bytes does not fit a frame")
+            raise ValueError(f"a response of {size} bytes does not fit into a frame")
         self.parts = parts
         self.finish(size + SIZE_BYTES)
 
@@ -86,11 +89,11 @@ cdef class Reply:
         if self.connection.closed:
             return
         if self.answered:
-            raise RuntimeError("this request was answered before")
+            raise RuntimeError("this request is already answered")
         self.finish(0)
 
     cpdef close(self, str reason):
-        """Close the connection once the answers to earlier requests have left; `reason` goes to the log."""
+        """Close the connection after the responses to earlier requests are sent; `reason` is logged."""
         if self.connection.closed or self.answered:
             return
         self.closes = True
@@ -99,14 +102,14 @@ cdef class Reply:
         self.finish(0)
 
     cpdef pause(self):
-        """Serve no further request of this connection until `resume`; each call needs one.
+        """Parse no further request of this connection until `resume`; calls nest.
 
-        Called while this request is received, it also counts as request memory until then.
+        Called while this request is received, its frame counts as request memory until `resume`.
         """
         self.connection.paused += 1
 
     cpdef resume(self, bint pinned):
-        """Serve the requests behind this one; `pinned`: what `pause` kept of it counts until it is answered."""
+        """Continue with the next requests. `pinned`: this frame counts as request memory until it is answered."""
         cdef RespondingConnection connection = self.connection
         connection.paused -= 1
         if self.pins and not pinned and not self.answered and not connection.closed:

@@ -8,7 +8,7 @@ from kafkalite._speedups.wire.wire cimport BatchHeader
 cdef class Scan:
     cdef BatchHeader *headers       # `count` of them
     cdef Py_ssize_t *positions      # where each batch begins in the buffer
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t end
     cdef readonly Py_ssize_t needs

@@ -1,4 +1,4 @@
-"""The scan over many batches. Positions and sizes are bytes, timestamps milliseconds."""
+"""Verification of many batches. Positions and sizes are bytes, timestamps milliseconds."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, final
@@ -6,7 +6,7 @@ from typing import NamedTuple, final
 from typing_extensions import Buffer
 
 class BatchLocation(NamedTuple):
-    """One batch that `scan_batches` found good: where it is, and its header."""
+    """Position and header of a batch that `scan_batches` has verified."""
 
     position: int
     size: int
@@ -23,11 +23,15 @@ class BatchLocation(NamedTuple):
 
 @final
 class Scan:
-    """What `scan_batches` found: good batches up to position `end`, and why it ended there.
+    """The result of `scan_batches`: the valid batches up to position `end`, and why the scan ended there.
 
-    error 0 and needs 0: the buffer ended with a batch (or `batches_max` was reached). needs: bytes that a buffer that
-    begins at `end` must hold to go on (a batch cut off; at the end of a file, a torn tail). error: Kafka error code of
-    what stands at `end`: CORRUPT_MESSAGE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for magic 0 or 1 (see records.legacy).
+    Attributes:
+        count: number of valid batches.
+        end: position behind the last valid batch.
+        needs: size in bytes of the truncated batch at `end`; 0 = the buffer ends there, or `batches_max` is reached.
+        error: Kafka error code of the batch at `end`: CORRUPT_MESSAGE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for magic 0 or
+            1 (see records.legacy); 0 = none.
+        message: text of the error.
     """
 
     @property
@@ -45,4 +49,10 @@ class Scan:
     def __iter__(self) -> Iterator[BatchLocation]: ...
 
 def scan_batches(buffer: Buffer, position: int = 0, batches_max: int = ...) -> Scan:
-    """Verify size, magic and CRC of whole batches from `position` on, until the buffer ends or one is bad."""
+    """Verify size, magic and CRC of batches, up to the end of the buffer or the first invalid one.
+
+    Arguments:
+        buffer: the bytes.
+        position: of the first batch.
+        batches_max: number of batches after which the scan ends.
+    """

@@ -1,7 +1,7 @@
-"""The scan over many batches in a buffer: which are whole and good, and what stands behind them.
+"""Verifies the record batches in a buffer and returns their headers and positions.
 
 The CRC is one call of the `crc32c` package per batch, about 100 ns for the smallest batch. Memory grows with the number
-of batches found, never with what a length claims.
+of valid batches, not with a length in the bytes.
 """
 
 cimport cython
@@ -37,7 +37,7 @@ BatchLocation = namedtuple(
 
 @cython.final
 cdef class Scan:
-    """What `scan_batches` found: `count` good batches up to `end`; C callers read `headers` and `positions`."""
+    """The result of `scan_batches`: `count` valid batches up to `end`; C callers read `headers` and `positions`."""
 
     def __dealloc__(self):
         free(self.headers)
@@ -61,19 +61,19 @@ cdef class Scan:
         )
 
     cdef int add(self, const BatchHeader *header, Py_ssize_t position) except -1:
-        cdef Py_ssize_t room
+        cdef Py_ssize_t capacity
         cdef void *grown
-        if self.count == self.room:
-            room = max(64, 2 * self.room)
-            grown = realloc(self.headers, room * sizeof(BatchHeader))
+        if self.count == self.capacity:
+            capacity = max(64, 2 * self.capacity)
+            grown = realloc(self.headers, capacity * sizeof(BatchHeader))
             if grown == NULL:
                 raise MemoryError
             self.headers = <BatchHeader *> grown
-            grown = realloc(self.positions, room * sizeof(Py_ssize_t))
+            grown = realloc(self.positions, capacity * sizeof(Py_ssize_t))
             if grown == NULL:
                 raise MemoryError
             self.positions = <Py_ssize_t *> grown
-            self.room = room
+            self.capacity = capacity
         self.headers[self.count] = header[0]
         self.positions[self.count] = position
         self.count += 1
@@ -81,7 +81,7 @@ cdef class Scan:
 
 
 def scan_batches(buffer, Py_ssize_t position=0, Py_ssize_t batches_max=PY_SSIZE_T_MAX):
-    """Verify whole batches from `position` on until the buffer ends or one is bad; see the .pyi."""
+    """Verify batches from `position` to the end of the buffer or the first invalid one; see the .pyi."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
@@ -91,7 +91,7 @@ def scan_batches(buffer, Py_ssize_t position=0, Py_ssize_t batches_max=PY_SSIZE_
 
 
 cdef Scan scan(const uint8_t *p, Py_ssize_t size, Py_ssize_t position, Py_ssize_t batches_max):
-    """`scan_batches` for callers that hold the bytes already."""
+    """`scan_batches` of C callers."""
     cdef Scan found = Scan.__new__(Scan)
     cdef BatchHeader header
     if not 0 <= position <= size:
@@ -104,7 +104,7 @@ cdef Scan scan(const uint8_t *p, Py_ssize_t size, Py_ssize_t position, Py_ssize_
 
 
 cdef bint scan_one(Scan found, const uint8_t *p, Py_ssize_t left, BatchHeader *header) except -1:
-    """Tell whether a good batch begins at `p`; else `needs` or `error` say why not."""
+    """Whether a valid batch begins at `p`; sets `needs` or `error` if not."""
     cdef int64_t length
     if left < HEADER_SIZE_TO_MAGIC:
         found.needs = 0 if left == 0 else HEADER_SIZE_TO_MAGIC

@@ -1,8 +1,8 @@
-"""The walk over record framing (DefaultRecord.java), in C, without the GIL: at most one pass over what is there.
+"""Reads and checks the framing of records (DefaultRecord.java) in one pass, without the GIL.
 
 A record is: varint length, int8 attributes, varlong timestamp delta, varint offset delta, varint key size (-1 is null),
 key, varint value size (-1 is null), value, varint header count, and per header: varint key size, key, varint value size
-(-1 is null), value. `read_record` proves every length of one record against the bytes left; nothing else does.
+(-1 is null), value. `read_record` alone compares the lengths of a record with the bytes left.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -12,15 +12,15 @@ from kafkalite._speedups.wire.wire cimport Span, take, take_uvarint
 
 cdef enum RecordFault:
     FAULT_NONE = 0
-    # The framing itself is broken: nothing after it can be read.
-    FAULT_MISSING = 1         # the bytes end before the counted records do
+    # Invalid framing: later records cannot be read.
+    FAULT_MISSING = 1         # the bytes end before the last record
     FAULT_LENGTH = 2          # a record's length is negative or reaches past the end
     FAULT_FRAMING = 3         # fields do not fill the record exactly, or a size in it is impossible
     FAULT_HEADERS = 4         # a header count or header size is impossible
     FAULT_TRAILING = 5        # bytes are left after the counted records
     FAULT_OFFSET = 6          # the offset delta is not the record's index
     FAULT_FRAMING_LAST = 6
-    # The record is whole but not allowed here: the walk may go on.
+    # A complete record that is not allowed: the walk can continue.
     FAULT_NO_KEY = 7
     FAULT_TIMESTAMP = 8
 
@@ -37,7 +37,7 @@ cdef struct RecordFields:
 
 
 cdef struct Walk:
-    # Where the walk stands; set by `walk_begin`, moved by `walk`.
+    # Position of the walk; set by `walk_begin`, advanced by `walk`.
     Span span
     int32_t count
     int32_t index             # of the next record; after a fault: one past the record that has it
@@ -52,7 +52,7 @@ cdef struct Walk:
 
 
 cdef inline uint64_t take_short(Span *span, int bytes_max) noexcept nogil:
-    """`take_uvarint`, with the commonest cases of one and two bytes first."""
+    """`take_uvarint`, with the common cases of one and two bytes first."""
     cdef const uint8_t *p = span.at
     if span.left >= 2:
         if p[0] < 0x80:
@@ -79,7 +79,7 @@ cdef inline int64_t short_varlong(Span *span) noexcept nogil:
 
 
 cdef inline int skip_headers(Span *span, int32_t count) noexcept nogil:
-    """Prove the framing of `count` headers; each takes at least two bytes, so the loop ends with the bytes."""
+    """Check the framing of `count` headers. Each has at least two bytes, so the bytes bound the loop."""
     cdef int32_t size
     cdef int32_t _i
     if count < 0 or count > span.left:
@@ -98,7 +98,7 @@ cdef inline int skip_headers(Span *span, int32_t count) noexcept nogil:
 
 
 cdef inline int read_record(Span *span, RecordFields *out) noexcept nogil:
-    """Read one record from `span` and move past it; answer a RecordFault. `out` points into the span's bytes."""
+    """Read one record and advance `span` behind it. Returns a RecordFault. `out` points into the bytes of `span`."""
     cdef Span body
     cdef int32_t length
     cdef int fault
@@ -111,7 +111,7 @@ cdef inline int read_record(Span *span, RecordFields *out) noexcept nogil:
     body.left = length
     span.at += length
     span.left -= length
-    take(&body, 1)  # attributes: no bit of them is in use
+    take(&body, 1)  # attributes: unused
     out.timestamp_delta = short_varlong(&body)
     out.offset_delta = short_varint(&body)
     out.key_size = short_varint(&body)
@@ -151,7 +151,7 @@ cdef inline void walk_begin(
 
 
 cdef inline int walk(Walk *w) noexcept nogil:
-    """Check records until one has a fault, or all are read; call again to go on after a fault that allows it."""
+    """Check records until a fault or the end; called again, it continues after a fault that allows it."""
     cdef RecordFields fields
     cdef int fault
     while w.index < w.count:

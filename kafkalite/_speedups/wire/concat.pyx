@@ -1,7 +1,7 @@
-"""Pieces of bytes made one: what came out of a decompressor in steps, a header before its records.
+"""Concatenates bytes-like objects, such as the output of a decompressor or a header and its records.
 
-Laws: small copies keep the interpreter's lock, as giving it away and getting it back beside a busy thread costs more;
-large ones do not, so that none keeps the loop waiting. 16 MiB take 4 ms: the memory is touched for the first time.
+Small copies keep the GIL: releasing and acquiring it beside a busy thread costs more. Large copies release it so that
+they do not block the event loop: 16 MiB take 4 ms, as the memory is touched for the first time.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -10,11 +10,11 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.string cimport memcpy
 
 cdef enum:
-    WITHOUT_GIL = 262144  # bytes from which on a copy takes long enough for others to run meanwhile
+    WITHOUT_GIL = 262144  # bytes: a larger copy releases the GIL
 
 
 def gathered(pieces):
-    """The bytes of all pieces, one after the other."""
+    """Concatenate the pieces. See the .pyi."""
     cdef Py_ssize_t count = len(pieces), held = 0, total = 0, i
     cdef Py_buffer *views
     cdef char *target
@@ -29,7 +29,7 @@ def gathered(pieces):
             held += 1
             total += views[i].len
         out = PyBytes_FromStringAndSize(NULL, total)
-        target = PyBytes_AS_STRING(out)  # nobody else has it yet
+        target = PyBytes_AS_STRING(out)
         if total > WITHOUT_GIL:
             with nogil:
                 copy_all(target, views, count)

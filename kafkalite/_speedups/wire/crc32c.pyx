@@ -1,6 +1,6 @@
-"""CRC-32C in C, without the GIL: for whoever checks batches on the disk.
+"""Computes CRC-32C in C without the GIL, for jobs that check batches on the disk.
 
-Batches that come in by the network are checked by the `crc32c` package, see docs/decisions.
+Batches of clients are checked by the `crc32c` package, see docs/decisions.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -68,6 +68,6 @@ cdef uint32_t crc32c_more(uint32_t crc, const uint8_t *p, size_t n) noexcept nog
 
 
 def checksum(bytes data not None, bint plain=False):
-    """Return the CRC-32C of `data`; `plain` uses tables even where the processor has an instruction for it."""
+    """Return the CRC-32C of `data`; `plain` = by tables, without the instruction of the processor."""
     cdef const uint8_t *p = data
     return kl_crc_plain(START, p, len(data)) ^ START if plain else crc32c(p, len(data))

@@ -1,4 +1,4 @@
-"""Strings as messages and stored records have them: their length first, then UTF-8.
+"""Reads strings of messages and stored records: a length, then UTF-8.
 
 Source: KIP-482 (compact strings), `MessageUtil` and the generated readers of Apache Kafka.
 """
@@ -11,16 +11,16 @@ cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char *p, Py_ssize_t n, const char *errors)
 
 cdef enum:
-    STRING_MAX = 32767            # bytes, in every version as in Kafka: what was read can also be written
+    STRING_MAX = 32767            # bytes, in all versions as in Kafka: a string that was read can be written
 
 
 cdef struct Text:
-    const uint8_t *at             # within what was read; NULL = null
+    const uint8_t *at             # in the bytes that were read; NULL = null
     Py_ssize_t size               # -1 = null
 
 
 cdef inline Text take_text(Span *span, bint compact) noexcept nogil:
-    """A string, null or not. One that claims more than the bytes left, or than STRING_MAX, fails the span."""
+    """A nullable string. A length above the bytes left or STRING_MAX fails the span."""
     cdef Text text
     text.size = <Py_ssize_t> take_uvarint(span, 5) - 1 if compact else take_i16(span)
     text.at = NULL
@@ -34,5 +34,5 @@ cdef inline Text take_text(Span *span, bint compact) noexcept nogil:
 
 
 cdef inline str decoded(Text text):
-    """Its characters, None for null. Raises UnicodeDecodeError."""
+    """The characters, None for null. Raises UnicodeDecodeError."""
     return None if text.at == NULL else PyUnicode_DecodeUTF8(<const char *> text.at, text.size, NULL)

@@ -1,8 +1,8 @@
 """Checked reads and unaligned stores of Kafka's big-endian integers, and the record batch header.
 
-Every other Cython module reads bytes through this file and nothing else, so that a bound is checked in one place.
-Reads come in two kinds: `load_*` are bare (the caller has proven the bound); `take_*` consume from a `Span` and
-answer -1 in its `left` when the bytes run out (check `span.left < 0` once at the end of a run of reads).
+All other Cython modules read bytes through this file, so that bounds are checked in one place. `load_*` read without
+a check: the caller has checked the bound. `take_*` consume bytes of a `Span` and set its `left` to -1 if bytes are
+missing (check `span.left < 0` once after several reads).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -27,7 +27,7 @@ cdef extern from *:
 
 
 cdef struct Span:
-    # What is left to read. `left` is negative once a read has failed; further reads then answer 0.
+    # The bytes left to read. `left` is negative after a failed read; further reads return 0.
     const uint8_t *at
     Py_ssize_t left
 
@@ -47,7 +47,7 @@ cdef enum:
     PRODUCER_EPOCH_AT = 51
     BASE_SEQUENCE_AT = 53
     RECORDS_COUNT_AT = 57
-    HEADER_SIZE = 61          # of a whole v2 batch header
+    HEADER_SIZE = 61          # of the whole v2 batch header
     HEADER_SIZE_TO_MAGIC = 17
     LENGTH_OVERHEAD = 12      # bytes that batch_length does not count: base offset and itself
     LEGACY_OVERHEAD = 14      # smallest length of magic 0: crc, magic, attributes, two sizes
@@ -76,7 +76,7 @@ cdef struct BatchHeader:
 
 
 cdef inline int read_batch_header(const uint8_t *p, Py_ssize_t size, BatchHeader *out) noexcept nogil:
-    """Fill `out` from `size` bytes at `p`; answer 0, or -1 when fewer than HEADER_SIZE bytes are there."""
+    """Fill `out` from `size` bytes at `p`. Returns 0, or -1 for fewer than HEADER_SIZE bytes."""
     if size < HEADER_SIZE:
         return -1
     out.base_offset = <int64_t> load_u64(p + BASE_OFFSET_AT)
@@ -96,7 +96,7 @@ cdef inline int read_batch_header(const uint8_t *p, Py_ssize_t size, BatchHeader
 
 
 cdef inline const uint8_t *take(Span *span, Py_ssize_t n) noexcept nogil:
-    """Consume `n` bytes and answer where they begin; NULL (and span.left = -1) when they are not there."""
+    """Consume `n` bytes and return their address; NULL (and span.left = -1) if bytes are missing."""
     cdef const uint8_t *p = span.at
     if n < 0 or n > span.left:
         span.left = -1
@@ -127,7 +127,7 @@ cdef inline int64_t take_i64(Span *span) noexcept nogil:
 
 
 cdef inline uint64_t take_uvarint(Span *span, int bytes_max) noexcept nogil:
-    """Unsigned LEB128 of at most `bytes_max` bytes (5 for 32 bits, 10 for 64); an overlong one fails the span."""
+    """Unsigned LEB128 of at most `bytes_max` bytes (5 for 32 bits, 10 for 64); a longer one fails the span."""
     cdef const uint8_t *p = span.at
     cdef Py_ssize_t left = span.left
     cdef uint64_t value = 0
@@ -156,7 +156,7 @@ cdef inline int64_t take_varlong(Span *span) noexcept nogil:
 
 
 cdef inline int put_uvarint(uint8_t *p, uint64_t value) noexcept nogil:
-    """Write `value` as LEB128 at `p` (room for 10 bytes); answer how many bytes it took."""
+    """Write `value` as LEB128 to `p` (up to 10 bytes). Returns the number of bytes."""
     cdef int i = 0
     while value >= 0x80:
         p[i] = <uint8_t> (value | 0x80)

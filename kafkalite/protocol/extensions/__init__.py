@@ -1,10 +1,10 @@
-"""kafkalite's own requests: API keys from 10000, for groups whose assignment is made by the broker.
+"""kafkalite's own requests: API keys from 10000, for registered groups, whose partitions the broker assigns.
 
-Laws:
-1. All are flexible from version 0, so a later field is a tagged one where it can be.
-2. A Kafka client ignores keys that it does not know, so they may stand in ApiVersions beside Kafka's.
-3. docs/protocol-extensions.md is made from these classes; a field's line under "Attributes" is its description there.
+1. All are flexible from version 0, so that later fields can be tagged.
+2. A Kafka client ignores unknown keys, so ApiVersions lists them beside Kafka's.
+3. docs/protocol-extensions.md is generated from these classes; the line of a field under "Attributes" is its
+   description.
 
-Members leave by LeaveGroup, commit by OffsetCommit and read by OffsetFetch, with the consumer id as member id and the
-generation that RegisterConsumer gave them.
+Members leave with LeaveGroup, commit with OffsetCommit and read with OffsetFetch; the member id is the consumer id, the
+generation that of RegisterConsumer.
 """

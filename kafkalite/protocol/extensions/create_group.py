@@ -1,4 +1,4 @@
-"""CreateGroup, key 10001, v0. Defines a group before it has members; any broker takes it."""
+"""CreateGroup, key 10001, v0. Defines a group before it has members; any broker serves it."""
 
 from kafkalite.protocol.schema import Request, Response, boolean, int16, int32, string
 
@@ -8,11 +8,11 @@ class CreateGroupRequest(Request, key=10001, versions=(0, 0), flexible=0):
 
     Attributes:
         group_id: the group.
-        session_timeout_ms: how long a member may be silent, in milliseconds.
-        topics: the topics that the group reads, or null if there is a pattern.
-        topic_pattern: a regular expression (RE2) for the topics that the group reads, or null if there are topics.
-        assignor: how partitions are given to members: range, roundrobin, sticky or uniform.
-        ephemeral: whether the group ends with its last member.
+        session_timeout_ms: time without a heartbeat after which a member is removed, in milliseconds.
+        topics: the topics that the group reads, null with a pattern.
+        topic_pattern: regular expression (RE2) of the topics that the group reads, null with topics.
+        assignor: the partition assignor: range, roundrobin, sticky or uniform.
+        ephemeral: whether the group is deleted when its last member leaves.
     """
 
     group_id: string
@@ -27,7 +27,7 @@ class CreateGroupResponse(Response, key=10001, versions=(0, 0), flexible=0):
     """Broker id of the coordinator.
 
     Attributes:
-        error_code: the error, or 0 if there was none.
+        error_code: the error, 0 = none.
         controller_id: the broker that coordinates the group.
         controller_host: its host.
         controller_port: its port.

@@ -1,4 +1,4 @@
-"""DeleteGroup, key 10002, v0. Removes groups that have no members; for the broker that coordinates them."""
+"""DeleteGroup, key 10002, v0. Deletes groups without members; served by their coordinator."""
 
 from kafkalite.protocol.schema import Request, Response, Struct, int16, string
 
@@ -14,7 +14,7 @@ class DeleteGroupRequest(Request, key=10002, versions=(0, 0), flexible=0):
 
 
 class DeleteGroupResponse(Response, key=10002, versions=(0, 0), flexible=0):
-    """What became of each group.
+    """The result for each group.
 
     Attributes:
         results: one entry for each group.
@@ -25,7 +25,7 @@ class DeleteGroupResponse(Response, key=10002, versions=(0, 0), flexible=0):
 
         Attributes:
             group_id: the group.
-            error_code: the error, or 0 if there was none.
+            error_code: the error, 0 = none.
         """
 
         group_id: string

@@ -1,4 +1,4 @@
-"""Heartbeat+, key 10004, v0. Extends the session of a registered consumer; after an error it must register again."""
+"""Heartbeat+, key 10004, v0. Extends the session of a registered consumer; after an error it registers again."""
 
 from kafkalite.protocol.schema import Request, Response, int16, int32, string
 
@@ -9,8 +9,8 @@ class HeartbeatPlusRequest(Request, key=10004, versions=(0, 0), flexible=0):
     Attributes:
         group_id: the group.
         consumer_id: the consumer id.
-        generation_id: the generation that the consumer knows.
-        session_timeout_ms: how long the consumer may be silent from now on, in milliseconds; 0 means as before.
+        generation_id: the generation of the consumer.
+        session_timeout_ms: the new session timeout, in milliseconds; 0 = unchanged.
     """
 
     group_id: string
@@ -20,11 +20,11 @@ class HeartbeatPlusRequest(Request, key=10004, versions=(0, 0), flexible=0):
 
 
 class HeartbeatPlusResponse(Response, key=10004, versions=(0, 0), flexible=0):
-    """The generation to use from now on.
+    """The generation to use.
 
     Attributes:
-        error_code: the error, or 0 if there was none.
-        generation_id: the generation. It grows without an error where a rewind left this consumer's partitions alone.
+        error_code: the error, 0 = none.
+        generation_id: the generation. It increases without an error after a rewind of other consumers' partitions.
     """
 
     error_code: int16 = 0

@@ -1,4 +1,4 @@
-"""ListGroups+, key 10000, v0. Groups with their members and what these own; any broker answers."""
+"""ListGroups+, key 10000, v0. Lists groups with their members and owned partitions; any broker serves it."""
 
 from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, string
 
@@ -7,7 +7,7 @@ class ListGroupsPlusRequest(Request, key=10000, versions=(0, 0), flexible=0):
     """Groups by name.
 
     Attributes:
-        groups: the names; none means all groups.
+        groups: the names; empty = all groups.
     """
 
     groups: list[string]
@@ -24,13 +24,13 @@ class ListGroupsPlusResponse(Response, key=10000, versions=(0, 0), flexible=0):
         """One group.
 
         Attributes:
-            error_code: the error, or 0 if there was none.
+            error_code: the error, 0 = none.
             group_id: the group.
-            group_state: the state, by the names of DescribeGroups.
-            generation_id: the generation, -1 if there has not been one.
+            group_state: the state, named as in DescribeGroups.
+            generation_id: the generation, -1 = none yet.
             members: the members of this generation.
             topics: the topics that the group reads.
-            session_timeout_ms: how long a member may be silent, in milliseconds.
+            session_timeout_ms: the session timeout, in milliseconds.
             controller_id: the broker that coordinates the group.
             controller_host: its host.
             controller_port: its port.
@@ -41,7 +41,7 @@ class ListGroupsPlusResponse(Response, key=10000, versions=(0, 0), flexible=0):
 
             Attributes:
                 consumer_id: the consumer id.
-                owned_partitions: what it owns, by topic.
+                owned_partitions: its partitions, by topic.
             """
 
             class OwnedTopic(Struct):
@@ -49,7 +49,7 @@ class ListGroupsPlusResponse(Response, key=10000, versions=(0, 0), flexible=0):
 
                 Attributes:
                     name: the topic.
-                    partitions: the numbers of the partitions.
+                    partitions: the partition indexes.
                 """
 
                 name: string

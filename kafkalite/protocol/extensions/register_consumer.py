@@ -4,15 +4,15 @@ from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, i
 
 
 class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
-    """The registering consumer. The response waits until all members have registered, or for the rebalance timeout.
+    """The registering consumer. The response is delayed until all members have registered, or by the rebalance timeout.
 
     Attributes:
         group_id: the group.
         consumer_id: the consumer id, chosen by the client.
-        topics: the topics that the consumer reads; none means those of the definition, or nothing but what it claims.
-        claimed_partitions: partitions that the consumer takes statically; they are left out of the assignment.
-        session_timeout_ms: how long the consumer may be silent, in milliseconds; 0 means as the definition says.
-        rebalance_timeout_ms: how long the others wait for this consumer to register again, in milliseconds.
+        topics: the topics that the consumer reads; empty = those of the definition, or only the claimed partitions.
+        claimed_partitions: static claims; these partitions are excluded from the assignment.
+        session_timeout_ms: the session timeout, in milliseconds; 0 = that of the definition.
+        rebalance_timeout_ms: time in which this consumer must register again in a rebalance, in milliseconds.
     """
 
     class ClaimedTopic(Struct):
@@ -20,7 +20,7 @@ class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
 
         Attributes:
             name: the topic.
-            partitions: the numbers of the partitions.
+            partitions: the partition indexes.
         """
 
         name: string
@@ -35,12 +35,12 @@ class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
 
 
 class RegisterConsumerResponse(Response, key=10003, versions=(0, 0), flexible=0):
-    """The generation, and what the consumer owns in it.
+    """The generation, and the partitions of the consumer.
 
     Attributes:
-        error_code: the error, or 0 if there was none.
+        error_code: the error, 0 = none.
         generation_id: the generation.
-        partitions: what the consumer owns, by topic.
+        partitions: the partitions of the consumer, by topic.
     """
 
     class OwnedTopic(Struct):
@@ -55,8 +55,8 @@ class RegisterConsumerResponse(Response, key=10003, versions=(0, 0), flexible=0)
             """One partition.
 
             Attributes:
-                partition_index: the number of the partition.
-                start_offset: where to begin; -1 leaves it to the client's reset policy.
+                partition_index: the partition index.
+                start_offset: the offset to start at; -1 = by the reset policy of the client.
             """
 
             partition_index: int32

@@ -1,4 +1,4 @@
-"""RewindConsumer, key 10005, v0. Sets the positions of a group, also while it has members."""
+"""RewindConsumer, key 10005, v0. Sets the committed offsets of a group, also while it has members."""
 
 from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, int64, string
 
@@ -20,12 +20,12 @@ class RewindConsumerRequest(Request, key=10005, versions=(0, 0), flexible=0):
         """
 
         class RewoundPartition(Struct):
-            """One partition: an offset, or where that is -1 a time.
+            """One partition: an offset, or a timestamp if the offset is -1.
 
             Attributes:
-                partition_index: the number of the partition.
-                offset: the offset to go on from, or -1 if there is a timestamp.
-                timestamp: the first record of this time or later, in milliseconds; -2 the earliest, -1 the log end.
+                partition_index: the partition index.
+                offset: the offset to continue at, -1 = by timestamp.
+                timestamp: continue at the first record of this time or later, in ms; -2 = earliest, -1 = log end.
             """
 
             partition_index: int32
@@ -40,7 +40,7 @@ class RewindConsumerRequest(Request, key=10005, versions=(0, 0), flexible=0):
 
 
 class RewindConsumerResponse(Response, key=10005, versions=(0, 0), flexible=0):
-    """The positions that were set.
+    """The committed offsets.
 
     Attributes:
         topics: the topics of the request.
@@ -58,9 +58,9 @@ class RewindConsumerResponse(Response, key=10005, versions=(0, 0), flexible=0):
             """One partition.
 
             Attributes:
-                partition_index: the number of the partition.
-                offset: the offset that the group goes on from, -1 with an error.
-                error_code: the error, or 0 if there was none.
+                partition_index: the partition index.
+                offset: the committed offset, -1 with an error.
+                error_code: the error, 0 = none.
             """
 
             partition_index: int32

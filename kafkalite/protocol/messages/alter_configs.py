@@ -24,7 +24,7 @@ class AlterConfigsRequest(Request, key=33, versions=(0, 2), flexible=2):
 
 
 class AlterConfigsResponse(Response, key=33, versions=(0, 2), flexible=2):
-    """What became of each resource."""
+    """The result for each resource."""
 
     class AlterConfigsResourceResponse(Struct):
         error_code: int16 = 0

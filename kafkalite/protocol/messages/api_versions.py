@@ -1,7 +1,7 @@
-"""ApiVersions, key 18, v0-4. Which requests a broker serves, in which versions.
+"""ApiVersions, key 18, v0-4. Lists the requests that a broker serves, with their versions.
 
 Version notes: v3 client software and features (KIP-511, KIP-584); v4 features may have minimum 0 (KIP-1022). The
-response header always has version 0, as the client cannot know more yet.
+response header always has version 0, as the client does not know the versions yet.
 Source: ApiVersionsRequest.json, ApiVersionsResponse.json of Apache Kafka 4.3.
 """
 
@@ -9,14 +9,14 @@ from kafkalite.protocol.schema import NEVER, Request, Response, Struct, boolean,
 
 
 class ApiVersionsRequest(Request, key=18, versions=(0, 4), flexible=3):
-    """Asked first on every connection."""
+    """The first request of a connection."""
 
     client_software_name: string = field(since=3, default="")
     client_software_version: string = field(since=3, default="")
 
 
 class ApiVersionsResponse(Response, key=18, versions=(0, 4), flexible=3, header_flexible=NEVER):
-    """The served keys with their ranges; an unknown version of the request is answered in v0 with error 35."""
+    """The served keys with their ranges; an unknown request version is answered by v0 with UNSUPPORTED_VERSION."""
 
     class ApiVersion(Struct):
         api_key: int16

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat, key 68, v0-1. Joins or leaves a consumer group, or extends a membership (KIP-848).
 
-Version notes: v1 patterns, and member ids made by the client (KIP-1082).
+Version notes: v1 patterns, and member ids chosen by the client (KIP-1082).
 Source: ConsumerGroupHeartbeatRequest.json, ConsumerGroupHeartbeatResponse.json of Apache Kafka 4.3.
 """
 
@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, field, int16, i
 
 
 class ConsumerGroupHeartbeatRequest(Request, key=68, versions=(0, 1), flexible=0):
-    """The member, its epoch, and what has changed since its last heartbeat: null and -1 stand for "nothing"."""
+    """The member, its epoch, and what has changed since its last heartbeat: null and -1 = no change."""
 
     class TopicPartitions(Struct):
         topic_id: uuid
@@ -27,7 +27,7 @@ class ConsumerGroupHeartbeatRequest(Request, key=68, versions=(0, 1), flexible=0
 
 
 class ConsumerGroupHeartbeatResponse(Response, key=68, versions=(0, 1), flexible=0):
-    """The epoch to use from now on, and the assignment where it has changed."""
+    """The member epoch to use, and the assignment if it has changed."""
 
     class Assignment(Struct):
         class TopicPartitions(Struct):

@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, boolean, int16,
 
 
 class CreatePartitionsRequest(Request, key=37, versions=(0, 3), flexible=2):
-    """Topics and how many partitions they shall have."""
+    """Topics with their new number of partitions."""
 
     class CreatePartitionsTopic(Struct):
         class CreatePartitionsAssignment(Struct):
@@ -24,7 +24,7 @@ class CreatePartitionsRequest(Request, key=37, versions=(0, 3), flexible=2):
 
 
 class CreatePartitionsResponse(Response, key=37, versions=(0, 3), flexible=2):
-    """What became of each topic."""
+    """The result for each topic."""
 
     class CreatePartitionsTopicResult(Struct):
         name: string

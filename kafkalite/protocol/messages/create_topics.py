@@ -1,7 +1,7 @@
-"""CreateTopics, key 19, v2-7. Makes topics.
+"""CreateTopics, key 19, v2-7. Creates topics.
 
-Version notes: v4 default partitions and factor (KIP-464); v5 configs in the answer (KIP-525); v6 throttling (KIP-599);
-v7 topic ids.
+Version notes: v4 default partitions and factor (KIP-464); v5 configs in the response (KIP-525); v6 throttling
+(KIP-599); v7 topic ids.
 Source: CreateTopicsRequest.json, CreateTopicsResponse.json of Apache Kafka 4.3.
 """
 
@@ -44,7 +44,7 @@ class CreateTopicsRequest(Request, key=19, versions=(2, 7), flexible=5):
 
 
 class CreateTopicsResponse(Response, key=19, versions=(2, 7), flexible=5):
-    """What became of each topic."""
+    """The result for each topic."""
 
     class CreatableTopicResult(Struct):
         class CreatableTopicConfigs(Struct):

@@ -14,7 +14,7 @@ class DeleteGroupsRequest(Request, key=42, versions=(0, 2), flexible=2):
 
 
 class DeleteGroupsResponse(Response, key=42, versions=(0, 2), flexible=2):
-    """An error, or none, for each group."""
+    """The error of each group, 0 = none."""
 
     class DeletableGroupResult(Struct):
         group_id: string

@@ -1,4 +1,4 @@
-"""DeleteRecords, key 21, v0-2. Moves the log start of partitions up.
+"""DeleteRecords, key 21, v0-2. Increases the log start offset of partitions.
 
 Version notes: v2 flexible.
 Source: DeleteRecordsRequest.json, DeleteRecordsResponse.json of Apache Kafka 4.3.
@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, i
 
 
 class DeleteRecordsRequest(Request, key=21, versions=(0, 2), flexible=2):
-    """Offsets before which everything goes (-1: high watermark)."""
+    """Offsets before which all records are deleted (-1 = high watermark)."""
 
     class DeleteRecordsTopic(Struct):
         class DeleteRecordsPartition(Struct):
@@ -23,7 +23,7 @@ class DeleteRecordsRequest(Request, key=21, versions=(0, 2), flexible=2):
 
 
 class DeleteRecordsResponse(Response, key=21, versions=(0, 2), flexible=2):
-    """The new log start of each partition."""
+    """The new log start offset of each partition."""
 
     class DeleteRecordsTopicResult(Struct):
         class DeleteRecordsPartitionResult(Struct):

@@ -20,7 +20,7 @@ class DeleteTopicsRequest(Request, key=20, versions=(1, 6), flexible=4):
 
 
 class DeleteTopicsResponse(Response, key=20, versions=(1, 6), flexible=4):
-    """What became of each topic."""
+    """The result for each topic."""
 
     class DeletableTopicResult(Struct):
         name: string | None = field(nullable_since=6)

@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, boolean, field,
 
 
 class DescribeClusterRequest(Request, key=60, versions=(0, 2), flexible=0):
-    """Which kind of endpoints is asked for."""
+    """The type of the requested endpoints."""
 
     include_cluster_authorized_operations: boolean
     endpoint_type: int8 = field(since=1, default=1)

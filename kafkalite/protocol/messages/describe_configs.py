@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, boolean, field,
 
 
 class DescribeConfigsRequest(Request, key=32, versions=(1, 4), flexible=4):
-    """Resources, and which keys of them."""
+    """Resources and the requested keys."""
 
     class DescribeConfigsResource(Struct):
         resource_type: int8

@@ -1,7 +1,7 @@
 """DescribeGroups, key 15, v0-6. Classic groups with their members.
 
 Version notes: v1 throttle time; v2 throttling before answering; v3 authorised operations (KIP-430); v4 static members
-(KIP-345); v6 error message, and GROUP_ID_NOT_FOUND for what is not there (KIP-1043).
+(KIP-345); v6 error message, and GROUP_ID_NOT_FOUND for unknown groups (KIP-1043).
 Source: DescribeGroupsRequest.json, DescribeGroupsResponse.json of Apache Kafka 4.3.
 """
 

@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, boolean, field,
 
 
 class DescribeLogDirsRequest(Request, key=35, versions=(1, 5), flexible=2):
-    """Partitions to look for; null means all."""
+    """The requested partitions; null = all."""
 
     class DescribableLogDirTopic(Struct):
         topic: string

@@ -1,4 +1,4 @@
-"""DescribeProducers, key 61, v0. Producers that a partition knows (KIP-664).
+"""DescribeProducers, key 61, v0. Active producers of partitions (KIP-664).
 
 Version notes: v0 only.
 Source: DescribeProducersRequest.json, DescribeProducersResponse.json of Apache Kafka 4.3.
@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, i
 
 
 class DescribeProducersRequest(Request, key=61, versions=(0, 0), flexible=0):
-    """Partitions to look at."""
+    """The requested partitions."""
 
     class TopicRequest(Struct):
         name: string

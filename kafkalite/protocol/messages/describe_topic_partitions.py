@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, boolean, int16,
 
 
 class DescribeTopicPartitionsRequest(Request, key=75, versions=(0, 0), flexible=0):
-    """Topics by name, and where to go on."""
+    """Topics by name, and the cursor of the page."""
 
     class TopicRequest(Struct):
         name: string

@@ -23,7 +23,7 @@ from kafkalite.protocol.schema import (
 
 
 class FetchRequest(Request, key=1, versions=(4, 18), flexible=12):
-    """Where to read on, and how much."""
+    """Fetch offsets, and limits of bytes and time."""
 
     class ReplicaState(Struct):
         replica_id: int32 = -1

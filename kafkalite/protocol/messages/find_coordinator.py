@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, field, int8, in
 
 
 class FindCoordinatorRequest(Request, key=10, versions=(0, 6), flexible=3):
-    """Whose coordinator is asked for (key type 0 group, 1 transaction, 2 share)."""
+    """Groups or transactional ids (key type 0 group, 1 transaction, 2 share)."""
 
     key: string = field(until=3, default="")
     key_type: int8 = field(since=1, default=0)
@@ -17,7 +17,7 @@ class FindCoordinatorRequest(Request, key=10, versions=(0, 6), flexible=3):
 
 
 class FindCoordinatorResponse(Response, key=10, versions=(0, 6), flexible=3):
-    """The coordinator: one in the upper fields up to v3, one for each key from v4 on."""
+    """The coordinator: in the top-level fields up to v3, one for each key from v4 on."""
 
     class Coordinator(Struct):
         key: string

@@ -1,4 +1,4 @@
-"""Heartbeat, key 12, v0-4. A member of a classic group is alive.
+"""Heartbeat, key 12, v0-4. Extends the session of a member of a classic group.
 
 Version notes: v1 throttle time; v2 throttling before answering; v3 static members (KIP-345).
 Source: HeartbeatRequest.json, HeartbeatResponse.json of Apache Kafka 4.3.
@@ -17,7 +17,7 @@ class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
 
 
 class HeartbeatResponse(Response, key=12, versions=(0, 4), flexible=4):
-    """No error, or what the member has to do."""
+    """The error: REBALANCE_IN_PROGRESS makes the member join again."""
 
     throttle_time_ms: int32 = field(since=1, default=0)
     error_code: int16 = 0

@@ -25,7 +25,7 @@ class IncrementalAlterConfigsRequest(Request, key=44, versions=(0, 1), flexible=
 
 
 class IncrementalAlterConfigsResponse(Response, key=44, versions=(0, 1), flexible=1):
-    """What became of each resource."""
+    """The result for each resource."""
 
     class AlterConfigsResourceResponse(Struct):
         error_code: int16 = 0

@@ -1,6 +1,6 @@
-"""InitProducerId, key 22, v0-5. Gives a producer its id and epoch.
+"""InitProducerId, key 22, v0-5. Assigns an id and an epoch to a producer.
 
-Version notes: v3 keeps an id it names (KIP-360); v4 PRODUCER_FENCED; v5 transactions V2 (KIP-890). v6 (KIP-939) is
+Version notes: v3 epoch of an existing id (KIP-360); v4 PRODUCER_FENCED; v5 transactions V2 (KIP-890). v6 (KIP-939) is
 unstable in Kafka 4.3.
 Source: InitProducerIdRequest.json, InitProducerIdResponse.json of Apache Kafka 4.3.
 """
@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Request, Response, field, int16, int32, in
 
 
 class InitProducerIdRequest(Request, key=22, versions=(0, 5), flexible=2):
-    """Asked by idempotent and transactional producers."""
+    """Sent by idempotent and transactional producers."""
 
     transactional_id: string | None
     transaction_timeout_ms: int32

@@ -1,7 +1,7 @@
 """JoinGroup, key 11, v0-9. A member of a classic group registers for the next generation.
 
-Version notes: v1 rebalance timeout of its own; v2 throttling before answering; v4 member id handshake (KIP-394); v5
-static members (KIP-345); v7 protocol type in the answer (KIP-559); v8 reason (KIP-800); v9 skip assignment (KIP-814).
+Version notes: v1 rebalance timeout; v2 throttling before answering; v4 member id handshake (KIP-394); v5
+static members (KIP-345); v7 protocol type in the response (KIP-559); v8 reason (KIP-800); v9 skip assignment (KIP-814).
 Source: JoinGroupRequest.json, JoinGroupResponse.json of Apache Kafka 4.3.
 """
 
@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, binary, boolean
 
 
 class JoinGroupRequest(Request, key=11, versions=(0, 9), flexible=6):
-    """Who joins, with its timeouts and the protocols it knows, best first."""
+    """The joining member with its timeouts and its protocols, in order of preference."""
 
     class JoinGroupRequestProtocol(Struct):
         name: string

@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, field, int16, i
 
 
 class LeaveGroupRequest(Request, key=13, versions=(0, 5), flexible=4):
-    """Who leaves: one member up to v2, a list from v3 on."""
+    """The leaving members: one up to v2, a list from v3 on."""
 
     class MemberIdentity(Struct):
         member_id: string
@@ -22,7 +22,7 @@ class LeaveGroupRequest(Request, key=13, versions=(0, 5), flexible=4):
 
 
 class LeaveGroupResponse(Response, key=13, versions=(0, 5), flexible=4):
-    """An error for the whole and, from v3 on, one for each member."""
+    """The error of the request and, from v3 on, of each member."""
 
     class MemberResponse(Struct):
         member_id: string

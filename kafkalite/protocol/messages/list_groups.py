@@ -8,14 +8,14 @@ from kafkalite.protocol.schema import Request, Response, Struct, field, int16, i
 
 
 class ListGroupsRequest(Request, key=16, versions=(0, 5), flexible=3):
-    """The states and types that are asked for; none means all."""
+    """The requested states and types; empty = all."""
 
     states_filter: list[string] = field(since=4, factory=list)
     types_filter: list[string] = field(since=5, factory=list)
 
 
 class ListGroupsResponse(Response, key=16, versions=(0, 5), flexible=3):
-    """Groups with their kind and state."""
+    """Groups with their type and state."""
 
     class ListedGroup(Struct):
         group_id: string

@@ -1,4 +1,4 @@
-"""ListOffsets, key 2, v1-11. The offset that belongs to a time, or to a special one such as earliest and latest.
+"""ListOffsets, key 2, v1-11. Finds offsets by timestamp, or by special values such as earliest and latest.
 
 Version notes: v2 isolation level; v4 leader epochs (KIP-320); v7 max timestamp (KIP-734); v8 earliest local (KIP-405);
 v9 latest tiered; v10 timeout (KIP-1075); v11 earliest pending upload.
@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, field, int8, in
 
 
 class ListOffsetsRequest(Request, key=2, versions=(1, 11), flexible=6):
-    """Times to look up."""
+    """Timestamps to look up."""
 
     class ListOffsetsTopic(Struct):
         class ListOffsetsPartition(Struct):

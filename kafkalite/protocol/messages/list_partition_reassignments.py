@@ -1,4 +1,4 @@
-"""ListPartitionReassignments, key 46, v0. Which partitions are moving between brokers (KIP-455).
+"""ListPartitionReassignments, key 46, v0. Lists partitions that are being reassigned (KIP-455).
 
 Version notes: v0 only.
 Source: ListPartitionReassignmentsRequest.json, ListPartitionReassignmentsResponse.json of Apache Kafka 4.3.
@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, s
 
 
 class ListPartitionReassignmentsRequest(Request, key=46, versions=(0, 0), flexible=0):
-    """Partitions to look for; null means all."""
+    """The requested partitions; null = all."""
 
     class ListPartitionReassignmentsTopics(Struct):
         name: string

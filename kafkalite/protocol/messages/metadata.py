@@ -1,7 +1,7 @@
-"""Metadata, key 3, v0-13. Brokers, topics and where their partitions are led.
+"""Metadata, key 3, v0-13. Brokers, topics and the leaders of their partitions.
 
 Version notes: v1 controller; v4 auto-creation; v7 leader epochs; v8 authorised operations (KIP-430; until v10 for the
-cluster); v10 topic ids; v12 topics asked by id; v13 top-level error (KIP-1102).
+cluster); v10 topic ids; v12 topics by id; v13 top-level error (KIP-1102).
 Source: MetadataRequest.json, MetadataResponse.json of Apache Kafka 4.3.
 """
 
@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import ZERO_UUID, Request, Response, Struct, bool
 
 
 class MetadataRequest(Request, key=3, versions=(0, 13), flexible=9):
-    """Topics to describe; null means all."""
+    """The requested topics; null = all."""
 
     class MetadataRequestTopic(Struct):
         topic_id: uuid = field(since=10, default=ZERO_UUID)
@@ -22,7 +22,7 @@ class MetadataRequest(Request, key=3, versions=(0, 13), flexible=9):
 
 
 class MetadataResponse(Response, key=3, versions=(0, 13), flexible=9):
-    """The cluster as the answering broker sees it."""
+    """The cluster according to the responding broker."""
 
     class MetadataResponseBroker(Struct):
         node_id: int32

@@ -1,4 +1,4 @@
-"""OffsetCommit, key 8, v2-10. Stores how far a group has read.
+"""OffsetCommit, key 8, v2-10. Commits offsets of a group.
 
 Version notes: v3 throttling before answering; v5 without retention time; v6 leader epochs (KIP-320); v7 static members
 (KIP-345); v9 member epochs (KIP-848); v10 topics by id.
@@ -20,7 +20,7 @@ from kafkalite.protocol.schema import (
 
 
 class OffsetCommitRequest(Request, key=8, versions=(2, 10), flexible=8):
-    """Offsets by topic and partition, from a member of the group or, with generation -1, from outside."""
+    """Offsets by topic and partition; generation -1 = the sender is not a member."""
 
     class OffsetCommitRequestTopic(Struct):
         class OffsetCommitRequestPartition(Struct):
@@ -42,7 +42,7 @@ class OffsetCommitRequest(Request, key=8, versions=(2, 10), flexible=8):
 
 
 class OffsetCommitResponse(Response, key=8, versions=(2, 10), flexible=8):
-    """An error, or none, for each partition."""
+    """The error of each partition, 0 = none."""
 
     class OffsetCommitResponseTopic(Struct):
         class OffsetCommitResponsePartition(Struct):

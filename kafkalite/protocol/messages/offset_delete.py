@@ -1,4 +1,4 @@
-"""OffsetDelete, key 47, v0. Removes single offsets of a group (KIP-496).
+"""OffsetDelete, key 47, v0. Deletes committed offsets of a group (KIP-496).
 
 Version notes: v0 only.
 Source: OffsetDeleteRequest.json, OffsetDeleteResponse.json of Apache Kafka 4.3.
@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, s
 
 
 class OffsetDeleteRequest(Request, key=47, versions=(0, 0)):
-    """Partitions whose offsets are to go."""
+    """Partitions whose offsets are deleted."""
 
     class OffsetDeleteRequestTopic(Struct):
         class OffsetDeleteRequestPartition(Struct):
@@ -22,7 +22,7 @@ class OffsetDeleteRequest(Request, key=47, versions=(0, 0)):
 
 
 class OffsetDeleteResponse(Response, key=47, versions=(0, 0)):
-    """An error for the whole, or one, or none, for each partition."""
+    """The error of the request, or of each partition; 0 = none."""
 
     class OffsetDeleteResponseTopic(Struct):
         class OffsetDeleteResponsePartition(Struct):

@@ -1,6 +1,6 @@
-"""OffsetFetch, key 9, v1-10. How far a group has read; from v8 on, several groups.
+"""OffsetFetch, key 9, v1-10. Returns committed offsets of a group; from v8 on, of several groups.
 
-Version notes: v2 null for all topics, and an error for the whole; v3 throttling before answering; v5 leader epochs
+Version notes: v2 null = all topics, and an error of the request; v3 throttling before answering; v5 leader epochs
 (KIP-320); v7 stable offsets only (KIP-447); v8 several groups at once (KIP-709); v9 member epochs (KIP-848); v10
 topics by id.
 Source: OffsetFetchRequest.json, OffsetFetchResponse.json of Apache Kafka 4.3.
@@ -22,7 +22,7 @@ from kafkalite.protocol.schema import (
 
 
 class OffsetFetchRequest(Request, key=9, versions=(1, 10), flexible=6):
-    """Groups and their partitions: one group in the upper fields up to v7, a list from v8 on. Topics null: all."""
+    """Groups and partitions: one group in the top-level fields up to v7, a list from v8 on. Null topics = all."""
 
     class OffsetFetchRequestTopic(Struct):
         name: string
@@ -46,7 +46,7 @@ class OffsetFetchRequest(Request, key=9, versions=(1, 10), flexible=6):
 
 
 class OffsetFetchResponse(Response, key=9, versions=(1, 10), flexible=6):
-    """Committed offsets, -1 where there is none: of one group up to v7, of each group from v8 on."""
+    """Committed offsets, -1 = none: of one group up to v7, of each group from v8 on."""
 
     class OffsetFetchResponseTopic(Struct):
         class OffsetFetchResponsePartition(Struct):

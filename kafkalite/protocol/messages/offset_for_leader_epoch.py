@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, key 23, v2-4. Where a leader epoch ended, to find where logs part (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch, key 23, v2-4. End offsets of leader epochs, to find where logs diverge (KIP-101, KIP-320).
 
 Version notes: v3 replica id; v4 flexible.
 Source: OffsetForLeaderEpochRequest.json, OffsetForLeaderEpochResponse.json of Apache Kafka 4.3.
@@ -24,7 +24,7 @@ class OffsetForLeaderEpochRequest(Request, key=23, versions=(2, 4), flexible=4):
 
 
 class OffsetForLeaderEpochResponse(Response, key=23, versions=(2, 4), flexible=4):
-    """The largest epoch not above the asked one, and its end offset."""
+    """The largest epoch up to the requested one, and its end offset."""
 
     class OffsetForLeaderTopicResult(Struct):
         class EpochEndOffset(Struct):

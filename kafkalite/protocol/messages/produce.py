@@ -1,4 +1,4 @@
-"""Produce, key 0, v3-13. Record batches for partitions, and what became of them.
+"""Produce, key 0, v3-13. Appends record batches to partitions.
 
 Version notes: v3 transactional id; v5 log start offset; v7 zstd; v8 record errors (KIP-467); v10 new leaders in tagged
 fields (KIP-951); v11-12 transactions V2 (KIP-890); v13 topics by id (KIP-516). v0-2 are advertised but cannot be
@@ -40,7 +40,7 @@ class ProduceRequest(Request, key=0, versions=(3, 13), flexible=9):
 
 
 class ProduceResponse(Response, key=0, versions=(3, 13), flexible=9):
-    """Base offset or error for each partition."""
+    """Base offset or error of each partition."""
 
     class TopicProduceResponse(Struct):
         class PartitionProduceResponse(Struct):

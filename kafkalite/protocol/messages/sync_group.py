@@ -1,4 +1,4 @@
-"""SyncGroup, key 14, v0-5. The leader of a classic group hands in the assignment; every member gets its part.
+"""SyncGroup, key 14, v0-5. The leader of a classic group sends the assignment; every member receives its own.
 
 Version notes: v1 throttle time; v2 throttling before answering; v3 static members (KIP-345); v5 protocol type and name
 (KIP-559).
@@ -9,7 +9,7 @@ from kafkalite.protocol.schema import Request, Response, Struct, binary, field, 
 
 
 class SyncGroupRequest(Request, key=14, versions=(0, 5), flexible=4):
-    """Who waits for its part; the assignments come from the leader alone."""
+    """The waiting member; only the leader sends assignments."""
 
     class SyncGroupRequestAssignment(Struct):
         member_id: string
@@ -25,7 +25,7 @@ class SyncGroupRequest(Request, key=14, versions=(0, 5), flexible=4):
 
 
 class SyncGroupResponse(Response, key=14, versions=(0, 5), flexible=4):
-    """The part of this member, in the words of its protocol."""
+    """The assignment of this member, encoded by its protocol."""
 
     throttle_time_ms: int32 = field(since=1, default=0)
     error_code: int16 = 0

@@ -8,20 +8,20 @@ from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 
 
 class ConsumerGroupMetadataValue(StoredValue, versions=(0, 0), flexible=0):
-    """The group epoch. `metadata_hash` is of the topics that the group is subscribed to (KIP-1101)."""
+    """The group epoch. `metadata_hash`: hash of the subscribed topics (KIP-1101)."""
 
     epoch: int32
     metadata_hash: int64 = field(tag=0, default=0)
 
 
 class ConsumerGroupMetadataKey(StoredKey, type_id=3, value=ConsumerGroupMetadataValue):
-    """Which group."""
+    """The group."""
 
     group_id: string
 
 
 class ConsumerGroupPartitionMetadataValue(StoredValue, versions=(0, 0), flexible=0):
-    """The topics of a group as Kafka before 4.1 kept them; later ones keep a hash and write tombstones here."""
+    """The topics of a group, stored by Kafka before 4.1; later versions store a hash and write tombstones."""
 
     class TopicMetadata(Struct):
         class PartitionMetadata(Struct):
@@ -37,13 +37,13 @@ class ConsumerGroupPartitionMetadataValue(StoredValue, versions=(0, 0), flexible
 
 
 class ConsumerGroupPartitionMetadataKey(StoredKey, type_id=4, value=ConsumerGroupPartitionMetadataValue):
-    """Which group."""
+    """The group."""
 
     group_id: string
 
 
 class ConsumerGroupMemberMetadataValue(StoredValue, versions=(0, 0), flexible=0):
-    """What a member has said of itself. Timeouts in ms; `classic_member_metadata` if it speaks the classic protocol."""
+    """The subscription and metadata of a member. Timeouts in ms; `classic_member_metadata` of a classic member."""
 
     class ClassicMemberMetadata(Struct):
         class ClassicProtocol(Struct):
@@ -65,27 +65,27 @@ class ConsumerGroupMemberMetadataValue(StoredValue, versions=(0, 0), flexible=0)
 
 
 class ConsumerGroupMemberMetadataKey(StoredKey, type_id=5, value=ConsumerGroupMemberMetadataValue):
-    """Which member of which group."""
+    """The member and its group."""
 
     group_id: string
     member_id: string
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(StoredValue, versions=(0, 0), flexible=0):
-    """The group epoch for which the target assignment was made, and when (KIP-1263, in ms)."""
+    """The group epoch of the target assignment, and its time in ms (KIP-1263)."""
 
     assignment_epoch: int32
     assignment_timestamp: int64 = field(tag=0, default=0)
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(StoredKey, type_id=6, value=ConsumerGroupTargetAssignmentMetadataValue):
-    """Which group."""
+    """The group."""
 
     group_id: string
 
 
 class ConsumerGroupTargetAssignmentMemberValue(StoredValue, versions=(0, 0), flexible=0):
-    """What a member is to own in the end."""
+    """The target assignment of a member."""
 
     class TopicPartition(Struct):
         topic_id: uuid
@@ -95,16 +95,16 @@ class ConsumerGroupTargetAssignmentMemberValue(StoredValue, versions=(0, 0), fle
 
 
 class ConsumerGroupTargetAssignmentMemberKey(StoredKey, type_id=7, value=ConsumerGroupTargetAssignmentMemberValue):
-    """Which member of which group."""
+    """The member and its group."""
 
     group_id: string
     member_id: string
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(StoredValue, versions=(0, 0), flexible=0):
-    """What a member owns now. State: 0 stable, 1 unrevoked partitions, 2 unreleased partitions, 127 unknown.
+    """The current assignment of a member. State: 0 stable, 1 unrevoked, 2 unreleased partitions, 127 unknown.
 
-    `assignment_epochs` stands beside `partitions`: the epoch in which the member was given each of them.
+    `assignment_epochs`: for each entry of `partitions`, the epoch of its assignment.
     """
 
     class TopicPartitions(Struct):
@@ -120,7 +120,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(StoredValue, versions=(0, 0), fl
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(StoredKey, type_id=8, value=ConsumerGroupCurrentMemberAssignmentValue):
-    """Which member of which group."""
+    """The member and its group."""
 
     group_id: string
     member_id: string
@@ -135,7 +135,7 @@ class ConsumerGroupRegularExpressionValue(StoredValue, versions=(0, 0), flexible
 
 
 class ConsumerGroupRegularExpressionKey(StoredKey, type_id=16, value=ConsumerGroupRegularExpressionValue):
-    """Which pattern of which group."""
+    """The pattern and its group."""
 
     group_id: string
     regular_expression: string

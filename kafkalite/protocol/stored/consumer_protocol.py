@@ -1,7 +1,7 @@
-"""What consumers say to each other through a classic group: subscriptions and assignments, in versions 0 to 3.
+"""The embedded consumer protocol of classic groups: subscriptions and assignments, versions 0 to 3.
 
-The broker carries these bytes and looks at them only to show them and to convert groups. As in Kafka's clients a newer
-version is read as the newest known one: later versions may only add fields at the end.
+The broker reads these bytes only to display them and to convert groups. As in Kafka's clients, a newer version is read
+as the newest known one: later versions may only add fields at the end.
 Source: ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json of Apache Kafka 4.3, ConsumerProtocol.java.
 """
 
@@ -26,7 +26,7 @@ PREFIX_SIZE = 2
 
 
 class ConsumerProtocolSubscription(Message, versions=(0, VERSION_MAX)):
-    """What a member wants to read, and what it owns (`owned_partitions`, in generation `generation_id`)."""
+    """The subscribed topics of a member, and its owned partitions in generation `generation_id`."""
 
     class TopicPartition(Struct):
         topic: string
@@ -40,7 +40,7 @@ class ConsumerProtocolSubscription(Message, versions=(0, VERSION_MAX)):
 
 
 class ConsumerProtocolAssignment(Message, versions=(0, VERSION_MAX)):
-    """The partitions that the leader has given to a member."""
+    """The partitions that the leader has assigned to a member."""
 
     class TopicPartition(Struct):
         topic: string
@@ -54,9 +54,9 @@ Payload = TypeVar("Payload", ConsumerProtocolSubscription, ConsumerProtocolAssig
 
 
 def version_of(data: bytes) -> int:
-    """The version of a subscription or assignment; an answer to a member uses that of its own subscription.
+    """The version of a subscription or assignment; the assignment of a member has that of its subscription.
 
-    Raises: DecodeError, if there is none or it is negative.
+    Raises: DecodeError if it is missing or negative.
     """
     if len(data) < PREFIX_SIZE:
         raise DecodeError("truncated", f"no version in {len(data)} bytes")
@@ -71,14 +71,14 @@ def _read(cls: type[Payload], data: bytes) -> Payload:
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """The subscription in JoinGroup's metadata. Raises: DecodeError, position from behind the version."""
+    """The subscription in JoinGroup's metadata. Raises: DecodeError; its position counts from behind the version."""
     return _read(ConsumerProtocolSubscription, data)
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """The assignment in SyncGroup; no bytes at all are an empty one: the leader gave this member nothing.
+    """The assignment in SyncGroup; without bytes it is empty.
 
-    Raises: DecodeError, position from behind the version.
+    Raises: DecodeError; its position counts from behind the version.
     """
     return _read(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment(assigned_partitions=[])
 

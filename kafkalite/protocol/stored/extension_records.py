@@ -1,6 +1,6 @@
 """kafkalite's own records in `__consumer_offsets`: types from 10000, for the groups of `protocol.extensions`.
 
-Law: a released field keeps its place and meaning; new ones are tagged fields, so that older brokers read the rest.
+Released fields keep their position and meaning; new fields are tagged, so that older brokers can read the rest.
 """
 
 from kafkalite.protocol.schema import Struct, boolean, int32, int64, string
@@ -8,10 +8,10 @@ from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 
 
 class GroupDefinitionValue(StoredValue, versions=(0, 0), flexible=0):
-    """What CreateGroup said. Session timeout in ms; either topics or a pattern.
+    """The definition of a group by CreateGroup. Session timeout in ms; either topics or a pattern.
 
-    `first_topics` are the topics of the first generation with their numbers of partitions, null until there is one:
-    where nothing is committed, these partitions start by the client's reset policy, and later ones at their log start.
+    `first_topics`: topics of the first generation with their number of partitions, null before it. Without a committed
+    offset these partitions start by the reset policy of the client, later ones at their log start.
     """
 
     class FirstTopic(Struct):
@@ -27,16 +27,16 @@ class GroupDefinitionValue(StoredValue, versions=(0, 0), flexible=0):
 
 
 class GroupDefinitionKey(StoredKey, type_id=10000, value=GroupDefinitionValue):
-    """Which group."""
+    """The group."""
 
     group_id: string
 
 
 class GroupGenerationValue(StoredValue, versions=(0, 0), flexible=0):
-    """A generation, with its members and all that they own. The timestamp is since when there are members, or none.
+    """A generation with its members and their partitions. Timestamp: when the group last became empty or non-empty.
 
-    Of a member, `since` is the generation in which its last registration was answered, and `epoch` the last one that
-    changed what it owns, or where it is to read. Timeouts in ms.
+    Of a member, `since` is the generation of its last registration, and `epoch` the last generation that changed its
+    partitions or their offsets. Timeouts in ms.
     """
 
     class Member(Struct):
@@ -60,13 +60,13 @@ class GroupGenerationValue(StoredValue, versions=(0, 0), flexible=0):
 
 
 class GroupGenerationKey(StoredKey, type_id=10003, value=GroupGenerationValue):
-    """Which group."""
+    """The group."""
 
     group_id: string
 
 
 class StaticClaimValue(StoredValue, versions=(0, 0), flexible=0):
-    """The partitions that a member has claimed; they are left out of the dynamic assignment."""
+    """The static claims of a member; these partitions are excluded from the assignment."""
 
     class ClaimedTopic(Struct):
         name: string
@@ -76,20 +76,20 @@ class StaticClaimValue(StoredValue, versions=(0, 0), flexible=0):
 
 
 class StaticClaimKey(StoredKey, type_id=10001, value=StaticClaimValue):
-    """Which member of which group."""
+    """The member and its group."""
 
     group_id: string
     consumer_id: string
 
 
 class RewindMarkValue(StoredValue, versions=(0, 0), flexible=0):
-    """The generation that a rewind of this partition began: commits of older generations are refused."""
+    """The generation started by a rewind of this partition: commits of older generations are rejected."""
 
     generation_id: int32
 
 
 class RewindMarkKey(StoredKey, type_id=10002, value=RewindMarkValue):
-    """Which partition of which group."""
+    """The partition and its group."""
 
     group_id: string
     topic: string

@@ -70,7 +70,7 @@ VERSION_WITH_EXPIRY = 1
 
 
 class OffsetCommitValue(StoredValue, versions=(0, 4), flexible=4, written=4):
-    """How far a group has read a partition. Timestamps in ms; expiry -1 = as the broker's retention says."""
+    """A committed offset. Timestamps in ms; expiry -1 = by the retention of the broker."""
 
     offset: int64
     leader_epoch: int32 = field(since=3, default=-1)
@@ -80,12 +80,12 @@ class OffsetCommitValue(StoredValue, versions=(0, 4), flexible=4, written=4):
     topic_id: uuid = field(since=4, tag=0, default=ZERO_UUID)
 
     def version_written(self) -> int:
-        """Version 1 alone has an expiry, so a value that has one is written in it, without epoch and topic id."""
+        """1 for a value with an expiry, as no other version has one; it has neither epoch nor topic id."""
         return self.written if self.expire_timestamp == -1 else VERSION_WITH_EXPIRY
 
 
 class LegacyOffsetCommitKey(StoredKey, type_id=0, value=OffsetCommitValue):
-    """As `OffsetCommitKey`, from before Kafka 0.9. Kafka 4.3 knows its value in version 0 only, 3.9 in all."""
+    """The `OffsetCommitKey` of Kafka before 0.9. Kafka 4.3 reads its value in version 0 only, 3.9 in all."""
 
     group: string
     topic: string
@@ -93,7 +93,7 @@ class LegacyOffsetCommitKey(StoredKey, type_id=0, value=OffsetCommitValue):
 
 
 class OffsetCommitKey(StoredKey, type_id=1, value=OffsetCommitValue):
-    """Whose offset, and of which partition."""
+    """The group and the partition."""
 
     group: string
     topic: string
@@ -122,7 +122,7 @@ class GroupMetadataValue(StoredValue, versions=(0, 4), flexible=4, written=3):
 
 
 class GroupMetadataKey(StoredKey, type_id=2, value=GroupMetadataValue):
-    """Which classic group."""
+    """The classic group."""
 
     group: string
 

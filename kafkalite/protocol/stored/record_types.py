@@ -1,4 +1,4 @@
-"""The record types of one internal topic: from bytes to a message and back.
+"""Reads and writes the records of one internal topic by their record types.
 
 ```python
 type_id, key = RECORDS.read_key(record.key)
@@ -17,7 +17,7 @@ from kafkalite.protocol.schema import Message
 __all__ = ["RecordTypes", "StoredKey", "StoredValue", "write"]
 
 PREFIX_SIZE = 2
-_INT16 = struct.Struct(">h")  # millions are read when a broker starts, and this is the fastest way
+_INT16 = struct.Struct(">h")  # the fastest reader: a broker with many groups reads millions at its start
 
 
 class StoredValue(Message):
@@ -30,12 +30,12 @@ class StoredValue(Message):
         cls.written = written
 
     def version_written(self) -> int:
-        """The version in which this very value is written."""
+        """The version in which this value is written."""
         return self.written
 
 
 class StoredKey(Message):
-    """The key of a record. `type_id` is its record type, `value_class` what stands beside it."""
+    """The key of a record. `type_id` is its record type, `value_class` the class of its value."""
 
     type_id: ClassVar[int] = -1
     value_class: ClassVar[type[StoredValue]] = StoredValue
@@ -53,7 +53,7 @@ class RecordTypes:
         self.keys = {cls.type_id: cls for cls in keys}
 
     def read_key(self, key: bytes) -> tuple[int, StoredKey | None]:
-        """The record type and the key; None stands for a type that is not known here.
+        """The record type and the key; None for an unknown type.
 
         Raises: DecodeError; its position counts from behind the record type.
         """
@@ -62,7 +62,7 @@ class RecordTypes:
         return type_id, None if cls is None else decode(cls, 0, key[PREFIX_SIZE:])
 
     def read_value(self, type_id: int, value: bytes) -> StoredValue:
-        """The value of a record of a known type; tombstones have none and do not come here.
+        """The value of a record of a known type; not for tombstones.
 
         Raises: DecodeError, also for an unknown type or version; its position counts from behind the version.
         """
@@ -83,13 +83,13 @@ def write(key: StoredKey, value: StoredValue | None, version: int | None = None)
     """Key and value of a record as bytes.
 
     Args:
-        key: says the record type.
-        value: the value that belongs to it; None makes a tombstone.
-        version: of the value; None = as Kafka 4.3 would write this value.
+        key: its class has the record type.
+        value: the value; None = a tombstone.
+        version: of the value; None = the one that Kafka 4.3 writes.
 
     Raises:
-        TypeError: the value is not of the type that the key asks for.
-        EncodeError: a field holds what does not fit.
+        TypeError: the value does not belong to the key.
+        EncodeError: a value does not fit into its field.
     """
     key_bytes = _INT16.pack(key.type_id) + encode(key, 0)
     if value is None:

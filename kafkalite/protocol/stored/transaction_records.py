@@ -34,7 +34,7 @@ class TransactionLogValue(StoredValue, versions=(0, 1), flexible=1, written=1):
 
 
 class TransactionLogKey(StoredKey, type_id=0, value=TransactionLogValue):
-    """Which transactional id."""
+    """The transactional id."""
 
     transactional_id: string
 

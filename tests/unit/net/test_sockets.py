@@ -336,7 +336,7 @@ async def test_a_reply_is_answered_once():
         await until(lambda: rig.echo.open)
         reply = rig.echo.open[0][0]
         reply.send(b"one")
-        with pytest.raises(RuntimeError, match="answered before"):
+        with pytest.raises(RuntimeError, match="already answered"):
             reply.send(b"two")
         writer.close()
 
@@ -370,6 +370,6 @@ async def test_a_truncated_file_closes_the_connection_and_pads_nothing(tmp_path,
         writer.write(frame(b"fetch---"))
         received = await reader.read()
         assert len(received) < length
-        assert rig.echo.gone[0].reason == "a file is shorter than the answer promised"
+        assert rig.echo.gone[0].reason == "a file is shorter than the response"
         writer.close()
     file.close()
