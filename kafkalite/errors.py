@@ -3,7 +3,8 @@
 The error of a partition or a resource is an int (`KafkaErrorCode` is one); an exception is the error of a whole
 request or connection. `retriable` = the same request may succeed later. `refresh` = retriable, after new metadata.
 `fatal` = the client object that received it cannot continue. Codes and names are those of Apache Kafka 4.3
-(Errors.java); the flags follow the class of each code there (RetriableException, InvalidMetadataException) and KIP-1050.
+(Errors.java); the flags follow the exception class of each code (RetriableException, InvalidMetadataException) and
+KIP-1050.
 """
 
 from enum import IntEnum, IntFlag

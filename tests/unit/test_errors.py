@@ -22,21 +22,21 @@ from kafkalite.errors import (
 )
 
 
-def test_codes_are_kafkas_without_a_gap() -> None:
+def test_error_codes_match_kafka_without_gaps() -> None:
     assert [code.value for code in KafkaErrorCode] == list(range(-1, 134))
     assert KafkaErrorCode.NONE == 0
     assert KafkaErrorCode.UNKNOWN_TOPIC_ID == 100
     assert KafkaErrorCode.SHARE_SESSION_LIMIT_REACHED == 133
 
 
-def test_names_are_those_of_other_clients() -> None:
+def test_error_names_match_other_clients() -> None:
     from kio.schema.errors import ErrorCode
 
     assert {code.value: code.name for code in KafkaErrorCode} == {code.value: code.name.upper() for code in ErrorCode}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python reads its own resources the old way
-def test_retriable_is_what_kafka_python_says() -> None:
+def test_retriable_flags_match_kafka_python() -> None:
     from kafka import errors as theirs
 
     known = {
@@ -53,7 +53,7 @@ def test_retriable_is_what_kafka_python_says() -> None:
 
 
 @pytest.mark.parametrize("code", [code for code in KafkaErrorCode if code])
-def test_every_code_has_an_exception(code: KafkaErrorCode) -> None:
+def test_every_error_code_has_an_exception(code: KafkaErrorCode) -> None:
     error = error_for(code, "the broker's words")
     assert error.code is code
     assert (error.retriable, error.fatal) == (code.retriable, code.fatal)
@@ -65,7 +65,7 @@ def test_every_code_has_an_exception(code: KafkaErrorCode) -> None:
     assert getattr(errors, type(error).__name__) is type(error)
 
 
-def test_bases_that_python_knows() -> None:
+def test_errors_have_builtin_base_classes() -> None:
     assert isinstance(error_for(KafkaErrorCode.REQUEST_TIMED_OUT), KafkaTimeoutError | TimeoutError)
     assert issubclass(error_class(7), TimeoutError)
     assert issubclass(error_class(13), ConnectionError)
@@ -75,7 +75,7 @@ def test_bases_that_python_knows() -> None:
     assert errors.OffsetOutOfRangeError is error_class(1)
 
 
-def test_unknown_codes_and_zero() -> None:
+def test_unknown_error_codes_and_zero() -> None:
     assert type(error_for(999)) is error_class(-1)
     assert "999" in str(error_for(999, "x"))
     with pytest.raises(ValueError, match="code 0"):
@@ -94,7 +94,7 @@ def test_errors_survive_pickling(error: KafkaError) -> None:
     assert vars(copy) == vars(error)
 
 
-def test_a_sentence_is_cut_where_an_answer_could_not_hold_it() -> None:
+def test_long_error_message_is_shortened() -> None:
     assert shortened("Group g not found.") == "Group g not found."
     cut = shortened(f"Group {'x' * 32_767} not found.")
     assert cut.startswith("Group xxx") and cut.endswith("xxx not found.") and len(cut) < 1_010

@@ -6,7 +6,7 @@ from kafkalite.metrics import Counter, Registry
 from kafkalite.model import ZERO_UUID, Endpoint, TopicPartition, uuid_from_text, uuid_text
 
 
-def test_uuids_as_kafka_prints_them() -> None:
+def test_uuid_text_matches_kafka() -> None:
     """Uuid.java: METADATA_TOPIC_ID and ZERO_UUID."""
     assert uuid_text(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
     assert uuid_text(bytes(15) + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -16,14 +16,14 @@ def test_uuids_as_kafka_prints_them() -> None:
 @pytest.mark.parametrize(
     "text", ["", "A", "AAAAAAAAAAAAAAAAAAAAAB", "AAAAAAAAAAAAAAAAAAAA+A", "ä" * 22, "A" * 21, "A" * 23]
 )
-def test_what_is_no_uuid(text: str) -> None:
+def test_invalid_uuid_text_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a UUID"):
         uuid_from_text(text)
     with pytest.raises(ValueError, match="16 bytes"):
         uuid_text(b"short")
 
 
-def test_texts() -> None:
+def test_str_of_model_types() -> None:
     assert str(TopicPartition("a-b", 3)) == "a-b-3"
     assert str(Endpoint("PLAINTEXT", "h", 1)) == "PLAINTEXT://h:1"
 

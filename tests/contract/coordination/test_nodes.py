@@ -16,7 +16,7 @@ from tests.contract.coordination.conftest import Client, Service
 
 
 class TestStat:
-    def test_a_new_node(self, service: Service, client: Client) -> None:
+    def test_create_node(self, service: Service, client: Client) -> None:
         client.create("/a", b"four")
         data, stat = client.get("/a")
         now = service.clock.wall_ms()
@@ -27,9 +27,7 @@ class TestStat:
         assert (stat.data_length, stat.num_children, stat.ephemeral_owner) == (4, 0, 0)
         assert client.exists("/a") == stat
 
-    def test_set_counts_the_version_and_moves_the_times_of_the_data_only(
-        self, service: Service, client: Client
-    ) -> None:
+    def test_set_increments_the_version_and_updates_data_times_only(self, service: Service, client: Client) -> None:
         client.create("/a", b"1")
         _, before = client.get("/a")
         service.clock.advance(1500)
@@ -39,7 +37,7 @@ class TestStat:
         assert after.version == 1 and after.mtime == before.mtime + 1500 and after.ctime == before.ctime
         assert after.mzxid > before.mzxid and after.czxid == before.czxid and after.pzxid == before.pzxid
 
-    def test_children_count_into_cversion_and_pzxid_of_the_parent(self, client: Client) -> None:
+    def test_child_changes_update_cversion_and_pzxid_of_the_parent(self, client: Client) -> None:
         client.create("/a")
         _, empty = client.get("/a")
         client.create("/a/x")
@@ -51,7 +49,7 @@ class TestStat:
         assert empty.pzxid < full.pzxid < less.pzxid
         assert less.version == 0 and less.mzxid == empty.mzxid
 
-    def test_every_change_has_a_larger_zxid(self, client: Client) -> None:
+    def test_every_change_increases_the_zxid(self, client: Client) -> None:
         zxids = []
         for number in range(5):
             client.create(f"/n{number}")
@@ -64,7 +62,7 @@ class TestStat:
 
 
 class TestVersions:
-    def test_set_and_delete_compare(self, client: Client) -> None:
+    def test_set_and_delete_compare_the_version(self, client: Client) -> None:
         client.create("/a")
         client.set("/a", b"1", version=0)
         with pytest.raises(BadVersionError):
@@ -75,7 +73,7 @@ class TestVersions:
         client.delete("/a", version=1)
         assert client.exists("/a") is None
 
-    def test_of_two_that_compare_one_wins(self, client: Client, other: Client) -> None:
+    def test_one_of_two_concurrent_compare_and_set_succeeds(self, client: Client, other: Client) -> None:
         client.create("/a")
         seen, also_seen = client.get("/a")[1], other.get("/a")[1]
         client.set("/a", b"mine", seen.version)
@@ -85,7 +83,7 @@ class TestVersions:
 
 
 class TestErrors:
-    def test_no_node(self, client: Client) -> None:
+    def test_operations_on_a_missing_node_fail(self, client: Client) -> None:
         for call in (
             lambda: client.get("/a"),
             lambda: client.children("/a"),
@@ -98,13 +96,13 @@ class TestErrors:
             assert caught.value.path in ("/a", "/a/b") and caught.value.code == -101
         assert client.exists("/a") is None
 
-    def test_node_exists(self, client: Client) -> None:
+    def test_create_of_an_existing_node_fails(self, client: Client) -> None:
         client.create("/a", b"first")
         with pytest.raises(NodeExistsError):
             client.create("/a", b"second")
         assert client.get("/a")[0] == b"first"
 
-    def test_not_empty(self, client: Client) -> None:
+    def test_delete_of_a_node_with_children_fails(self, client: Client) -> None:
         client.create("/a")
         client.create("/a/b")
         with pytest.raises(NotEmptyError):
@@ -118,19 +116,19 @@ class TestErrors:
         assert client.children("/a") == []
 
     @pytest.mark.parametrize("path", ["", "a", "//", "/a/", "/a//b", "/./a", "/a/..", "/a\x00b", "/\ud800"])
-    def test_what_is_no_path(self, client: Client, path: str) -> None:
+    def test_invalid_paths_are_rejected(self, client: Client, path: str) -> None:
         for call in (lambda: client.create(path), lambda: client.get(path), lambda: client.exists(path)):
             with pytest.raises(BadArgumentsError):
                 call()
 
-    def test_the_root_stays(self, client: Client) -> None:
+    def test_root_cannot_be_deleted(self, client: Client) -> None:
         with pytest.raises(CoordinationError):
             client.delete("/")
         with pytest.raises(CoordinationError):
             client.create("/")
         assert client.exists("/") is not None
 
-    def test_too_much_data(self, client: Client) -> None:
+    def test_data_above_the_limit_is_rejected(self, client: Client) -> None:
         client.create("/a", b"kept")
         with pytest.raises(BadArgumentsError):
             client.set("/a", bytes(16 * 1024 * 1024 + 1))
@@ -138,7 +136,7 @@ class TestErrors:
 
 
 class TestMulti:
-    def test_all_is_done_in_order_with_one_zxid(self, client: Client) -> None:
+    def test_multi_applies_in_order_with_one_zxid(self, client: Client) -> None:
         results = client.multi(
             Create("/a", b"1"), Create("/a/b", b"2"), Set("/a", b"3", 0), Check("/a", 1), Delete("/a/b", 0)
         )
@@ -165,7 +163,7 @@ class TestMulti:
             (Create("/e/child"), NoChildrenForEphemeralsError),
         ],
     )
-    def test_nothing_is_done_when_one_fails(
+    def test_failed_multi_changes_nothing(
         self, client: Client, failing: Create | Set | Delete | Check, error: type[CoordinationError]
     ) -> None:
         client.create("/kept", b"old")
@@ -187,12 +185,12 @@ class TestMulti:
         assert client.get("/next")[1].czxid > before["/e"][1].czxid
         client.close()
 
-    def test_an_empty_one_does_nothing(self, client: Client) -> None:
+    def test_empty_multi_changes_nothing(self, client: Client) -> None:
         assert client.multi() == []
 
 
 class TestSequence:
-    def test_ten_digits_from_zero(self, client: Client) -> None:
+    def test_sequential_names_have_ten_digits(self, client: Client) -> None:
         client.create("/q")
         assert [client.create("/q/n_", sequence=True) for _ in range(3)] == [
             "/q/n_0000000000",
@@ -200,14 +198,14 @@ class TestSequence:
             "/q/n_0000000002",
         ]
 
-    def test_numbers_never_repeat(self, client: Client) -> None:
+    def test_sequence_numbers_are_never_reused(self, client: Client) -> None:
         client.create("/q")
         client.delete(client.create("/q/a", sequence=True))
         client.delete(client.create("/q/b", sequence=True))
         client.create("/q/plain")
         assert client.create("/q/c", sequence=True) == "/q/c0000000003"
 
-    def test_a_name_may_be_the_number_alone_and_the_node_ephemeral(self, client: Client, other: Client) -> None:
+    def test_sequential_node_without_prefix_may_be_ephemeral(self, client: Client, other: Client) -> None:
         client.create("/q")
         assert client.create("/q/", sequence=True, ephemeral=True) == "/q/0000000000"
         client.close()

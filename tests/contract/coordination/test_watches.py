@@ -9,14 +9,14 @@ from tests.contract.coordination.conftest import Client, Service
 
 
 class TestWatches:
-    def test_data_fires_once(self, client: Client, other: Client) -> None:
+    def test_data_watch_fires_once(self, client: Client, other: Client) -> None:
         client.create("/a")
         client.get("/a", watch=True)
         other.set("/a", b"1")
         other.set("/a", b"2")
         assert client.take_events() == [("changed", "/a")]
 
-    def test_exists_fires_on_creation_change_and_deletion(self, client: Client, other: Client) -> None:
+    def test_exists_watch_fires_on_creation_change_and_deletion(self, client: Client, other: Client) -> None:
         assert client.exists("/a", watch=True) is None
         other.create("/a")
         assert client.take_events() == [("created", "/a")]
@@ -27,7 +27,7 @@ class TestWatches:
         other.delete("/a")
         assert client.take_events() == [("deleted", "/a")]
 
-    def test_children_fire_on_coming_and_going_but_not_on_data(self, client: Client, other: Client) -> None:
+    def test_child_watch_fires_on_creation_and_deletion_but_not_on_data(self, client: Client, other: Client) -> None:
         client.create("/a")
         client.children("/a", watch=True)
         other.set("/a", b"data")
@@ -49,7 +49,7 @@ class TestWatches:
         other.delete("/a")
         assert client.take_events().count(("deleted", "/a")) == 1
 
-    def test_a_read_that_failed_sets_no_watch(self, client: Client, other: Client) -> None:
+    def test_failed_read_sets_no_watch(self, client: Client, other: Client) -> None:
         with pytest.raises(NoNodeError):
             client.get("/a", watch=True)
         with pytest.raises(NoNodeError):
@@ -58,7 +58,7 @@ class TestWatches:
         other.create("/a/b")
         assert client.take_events() == []
 
-    def test_the_same_watch_twice_counts_once(self, client: Client, other: Client) -> None:
+    def test_duplicate_watch_fires_once(self, client: Client, other: Client) -> None:
         client.create("/a")
         client.get("/a", watch=True)
         client.get("/a", watch=True)
@@ -87,7 +87,7 @@ class TestWatches:
         assert client.take_events() == [("children", "/list")]
         assert seen == [b"new"]
 
-    def test_the_event_comes_before_the_answer_that_shows_the_change(self, service: Service, client: Client) -> None:
+    def test_event_precedes_the_response_with_the_change(self, service: Service, client: Client) -> None:
         order: list[str] = []
         client.create("/a")
         client.session.get("/a", lambda outcome: None, lambda event: order.append("event"))
@@ -99,7 +99,7 @@ class TestWatches:
 
 
 class TestSessions:
-    def test_ephemeral_nodes_go_with_their_session(self, client: Client, other: Client) -> None:
+    def test_ephemeral_nodes_are_deleted_with_their_session(self, client: Client, other: Client) -> None:
         client.create("/mine", ephemeral=True)
         client.create("/stays")
         other.create("/theirs", ephemeral=True)
@@ -124,7 +124,7 @@ class TestSessions:
         client.close()
         assert client.lost == 1
 
-    def test_a_session_that_ends_takes_its_watches_with_it(self, client: Client, other: Client) -> None:
+    def test_closed_session_removes_its_watches(self, client: Client, other: Client) -> None:
         other.create("/a")
         client.get("/a", watch=True)
         client.children("/a", watch=True)
@@ -135,7 +135,7 @@ class TestSessions:
         other.create("/b")
         assert client.take_events() == []
 
-    def test_somebody_else_may_delete_an_ephemeral_node(self, client: Client, other: Client) -> None:
+    def test_another_session_may_delete_an_ephemeral_node(self, client: Client, other: Client) -> None:
         client.create("/a", ephemeral=True)
         other.delete("/a")
         other.create("/a")
@@ -144,7 +144,7 @@ class TestSessions:
 
 
 class TestOrder:
-    def test_answers_come_in_the_order_of_the_calls(self, service: Service, client: Client) -> None:
+    def test_responses_keep_the_order_of_the_calls(self, service: Service, client: Client) -> None:
         order: list[object] = []
 
         def note(outcome: Outcome) -> None:

@@ -82,7 +82,7 @@ def random_stream(rng):
 
 
 @pytest.mark.parametrize("repetition", range(60))
-def test_random_pieces_equal_the_oracle(repetition):
+def test_random_fragments_give_the_frames_of_the_twin(repetition):
     rng = chance(repetition)
     stream = random_stream(rng)
     service = Recorder(rng)
@@ -109,7 +109,7 @@ def test_random_pieces_equal_the_oracle(repetition):
 
 
 @pytest.mark.parametrize("repetition", range(20))
-def test_open_requests_stall_where_the_oracle_says(repetition):
+def test_open_requests_stall_as_in_the_twin(repetition):
     rng = chance(repetition)
     sent = [rng.randbytes(rng.choice([8, 100, 4_097, 65_536, 300_000])) for _ in range(60)]
     limit = rng.choice([1, 500, 70_000, 500_000, 100_000_000])
@@ -134,7 +134,7 @@ def test_open_requests_stall_where_the_oracle_says(repetition):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_byte_at_a_time_equals_one_chunk(size):
+def test_single_bytes_give_the_same_frames_as_one_chunk(size):
     rng = chance()
     stream = b"".join(n.to_bytes(4, "big") + rng.randbytes(n) for n in (8, 20, 5000, 9, 8, 4096))
     whole, pieces = Recorder(random.Random(1)), Recorder(random.Random(1))

@@ -41,7 +41,7 @@ class InSteps:
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL_CASES, ids=ids(ALL_CASES))
-def test_same_verdict_on_good_and_damaged_bytes(cls: type[Message], version: int) -> None:
+def test_decoder_and_twin_agree_on_valid_and_damaged_bytes(cls: type[Message], version: int) -> None:
     rng = random.Random(f"{seed()} {cls.__name__} {version}")
     for _ in range(GOOD_PER_CASE):
         message = random_message(rng, cls, version)
@@ -94,7 +94,7 @@ WITH_FIELDS = [(cls, version) for cls, version in ALL_CASES if spoilable(cls, ve
 
 
 @pytest.mark.parametrize(("cls", "version"), WITH_FIELDS)
-def test_same_verdict_on_values_that_do_not_fit(cls: type[Message], version: int) -> None:
+def test_encoder_and_twin_agree_on_invalid_values(cls: type[Message], version: int) -> None:
     rng = random.Random(f"{seed()} {cls.__name__} {version}")
     layout = layout_of(cls, version)
     assert layout is not None

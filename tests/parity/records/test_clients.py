@@ -89,12 +89,12 @@ def for_all(check: Callable[[Any, Any], None]) -> None:
     run()
 
 
-def test_the_compiled_aiokafka_is_met() -> None:
+def test_aiokafka_uses_its_compiled_records() -> None:
     assert aiokafka_records.DefaultRecordBatchBuilder is aiokafka_compiled.DefaultRecordBatchBuilder
 
 
 @BY_WRITER
-def test_uncompressed_bytes_are_equal(engine: Any, writer: Callable[..., bytes]) -> None:
+def test_builder_writes_the_bytes_of_other_clients(engine: Any, writer: Callable[..., bytes]) -> None:
     def check(records: Any, producer: Any) -> None:
         ours = our_build(engine, records, 0, producer, LEADER_EPOCHS.get(writer, -1))
         assert ours == writer(records, 0, producer)
@@ -104,7 +104,7 @@ def test_uncompressed_bytes_are_equal(engine: Any, writer: Callable[..., bytes])
 
 @BY_READER
 @BY_CODEC
-def test_they_read_ours(engine: Any, reader: Any, codec: int) -> None:
+def test_other_clients_read_built_batches(engine: Any, reader: Any, codec: int) -> None:
     def check(records: Any, producer: Any) -> None:
         batch = reader(our_build(engine, records, codec, producer))
         assert batch.validate_crc()
@@ -116,7 +116,7 @@ def test_they_read_ours(engine: Any, reader: Any, codec: int) -> None:
 
 @BY_WRITER
 @BY_CODEC
-def test_we_read_theirs(engine: Any, writer: Callable[..., bytes], codec: int) -> None:
+def test_batches_of_other_clients_are_read(engine: Any, writer: Callable[..., bytes], codec: int) -> None:
     def check(records: Any, producer: Any) -> None:
         data = writer(records, codec, producer)
         batch = engine.Batch(data)

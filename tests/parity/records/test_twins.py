@@ -54,7 +54,7 @@ def random_rules(rng: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_same_verdict(part: int) -> None:
+def test_validator_and_twin_agree(part: int) -> None:
     rng = random.Random(f"{seed()} {part}")
     for _ in range(GOOD_BATCHES):
         good = small_batch(rng) if rng.random() < 0.8 else random_batch(rng)
@@ -65,7 +65,7 @@ def test_same_verdict(part: int) -> None:
             assert scanned(C, good + data + good) == scanned(PY, good + data + good), data.hex()
 
 
-def test_same_bytes() -> None:
+def test_builder_and_twin_write_the_same_bytes() -> None:
     rng = random.Random(seed())
     for _ in range(100):
         records = random_records(rng, rng.choice((1, 3, 70)))
@@ -79,7 +79,7 @@ def test_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("patch", ["set_base_offset", "set_leader_epoch", "set_max_timestamp", "set_log_append_time"])
-def test_same_patches(patch: str) -> None:
+def test_patches_and_twin_write_the_same_bytes(patch: str) -> None:
     rng = random.Random(seed())
     for _ in range(200):
         ours = bytearray(random_batch(rng))

@@ -19,7 +19,7 @@ from tests.unit.net.rig import Echo, Rig, both_loops, frame, make_listener, read
 
 
 @both_loops
-async def test_several_addresses_each_with_its_name():
+async def test_listener_on_several_named_addresses():
     async with Rig() as rig:
         addresses = [rig.address, rig.listener.bind("127.0.0.1", 0, "INTERNAL"), rig.listener.bind("::1", 0, "SIX")]
         assert rig.listener.addresses == addresses
@@ -43,7 +43,7 @@ async def test_port_in_use_is_reported_with_its_address():
 
 
 @both_loops
-async def test_the_address_can_be_bound_again_at_once():
+async def test_address_can_be_bound_again_at_once():
     async with Rig() as rig:
         reader, writer = await rig.open()
         writer.write(frame(b"12345678"))
@@ -78,7 +78,7 @@ async def test_rejected_connection_is_closed_and_not_reported_again():
 
 
 @both_loops
-async def test_above_max_connections_accepting_waits_for_one_to_go():
+async def test_accepting_pauses_at_max_connections():
     async with Rig(connections_max=2) as rig:
         first, second, third = [await rig.open() for _ in range(3)]
         third[1].write(frame(b"12345678"))
@@ -93,7 +93,7 @@ async def test_above_max_connections_accepting_waits_for_one_to_go():
 
 
 @both_loops
-async def test_limits_change_while_connections_are_there():
+async def test_connection_limits_change_at_runtime():
     async with Rig(connections_max=1) as rig:
         first, second = [await rig.open() for _ in range(2)]
         for _, writer in (first, second):
@@ -109,7 +109,7 @@ async def test_limits_change_while_connections_are_there():
 
 
 @both_loops
-async def test_a_host_above_its_limit_is_closed_at_once():
+async def test_connection_above_the_limit_of_its_host_is_closed():
     async with Rig(connections_per_ip_max=1, connections_per_ip_overrides={"127.0.0.2": 0}) as rig:
         first = await rig.open()
         await until(lambda: rig.echo.connections)
@@ -126,7 +126,7 @@ async def test_a_host_above_its_limit_is_closed_at_once():
 
 
 @both_loops(drivers=["epoll"])
-async def test_sockets_get_the_buffers_and_the_queue_that_are_asked_for():
+async def test_listener_sets_socket_buffers_and_backlog():
     loop = asyncio.get_running_loop()
     plain, received = (
         Listener(loop, Echo(), sockets=options)
@@ -143,7 +143,7 @@ async def test_sockets_get_the_buffers_and_the_queue_that_are_asked_for():
             names = (socket.SO_SNDBUF, socket.SO_RCVBUF)
             sizes.append([accepted.getsockopt(socket.SOL_SOCKET, name) for name in names])
         if listener is received:
-            assert queue_of(listener._doors[0].socket) == 3
+            assert queue_of(listener._listening[0].socket) == 3
         writer.close()
         await listener.close(0.0)
     assert sizes[1] == [40_000, 60_000]  # Linux doubles them for its own part
@@ -156,7 +156,7 @@ def queue_of(listening):
 
 
 @both_loops
-async def test_pause_and_resume():
+async def test_listener_pauses_and_resumes_accepting():
     async with Rig() as rig, Rig() as other:
         rig.listener.pause()
         reader, writer = await rig.open()
@@ -169,7 +169,7 @@ async def test_pause_and_resume():
 
 
 @both_loops
-async def test_idle_connections_are_closed_busy_and_waiting_ones_stay():
+async def test_only_idle_connections_are_closed():
     async with Rig(idle_ms_max=200) as rig:
         rig.echo.later = lambda body: bytes(body) == b"parked--"
         idle, busy, waiting = [await rig.open() for _ in range(3)]
@@ -187,7 +187,7 @@ async def test_idle_connections_are_closed_busy_and_waiting_ones_stay():
 
 
 @both_loops
-async def test_close_lets_open_answers_leave():
+async def test_close_sends_open_responses():
     async with Rig() as rig, Rig() as other:
         rig.echo.later = lambda body: True
         reader, writer = await rig.open()
@@ -203,7 +203,7 @@ async def test_close_lets_open_answers_leave():
 
 
 @both_loops
-async def test_close_gives_up_after_the_grace_time():
+async def test_close_aborts_after_the_grace_time():
     async with Rig() as rig:
         rig.echo.later = lambda body: True
         reader, writer = await rig.open()
@@ -260,7 +260,7 @@ def nothing_is_kept(rig):
 
 
 @both_loops
-async def test_a_descriptor_that_cannot_be_served_is_closed(tmp_path):
+async def test_unusable_descriptor_is_closed(tmp_path):
     async with Rig() as rig:
         fd = os.open(tmp_path / "no socket", os.O_CREAT | os.O_RDWR)
         with pytest.raises(OSError):
@@ -273,7 +273,7 @@ async def test_a_descriptor_that_cannot_be_served_is_closed(tmp_path):
 
 
 @both_loops(drivers=["transport"])
-async def test_a_connection_for_which_no_task_can_be_made_is_closed():
+async def test_connection_is_closed_if_its_task_cannot_start():
     loop = asyncio.get_running_loop()
     async with Rig() as rig:
         fd, theirs, names = handed_over()
@@ -288,7 +288,7 @@ async def test_a_connection_for_which_no_task_can_be_made_is_closed():
 
 
 @both_loops(drivers=["transport"])
-async def test_a_connection_that_is_given_up_before_its_first_step_is_closed():
+async def test_connection_cancelled_before_its_first_step_is_closed():
     async with Rig() as rig:
         fd, theirs, names = handed_over()
         rig.listener.reactor.adopt(fd, *names)
@@ -354,7 +354,7 @@ uvloop.run(main()) if sys.argv[1] == "uvloop" else asyncio.run(main())
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_out_of_descriptors_it_says_so_once_and_never_spins(loop):
+def test_missing_descriptors_are_logged_once_without_spinning(loop):
     command = [sys.executable, "-c", EXHAUSTED, loop]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr

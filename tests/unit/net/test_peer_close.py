@@ -21,7 +21,7 @@ def open_as(fd, connected):
 
 
 @both_loops(drivers=["transport"])
-async def test_watch_of_a_closed_socket_does_not_end_the_watch_of_the_socket_with_its_number():
+async def test_watch_of_a_closed_socket_keeps_the_watch_of_its_reused_descriptor():
     hangups = PeerCloseDetector(asyncio.get_running_loop())
     left = []
     first, peer = socket.socketpair()
@@ -42,7 +42,7 @@ async def test_watch_of_a_closed_socket_does_not_end_the_watch_of_the_socket_wit
 
 
 @both_loops(drivers=["transport"])
-async def test_watch_of_a_closed_socket_ends_whether_its_number_is_free_or_used():
+async def test_watch_of_a_closed_socket_ends_with_or_without_descriptor_reuse():
     hangups = PeerCloseDetector(asyncio.get_running_loop())
     for used in (False, True):
         watched, peer = socket.socketpair()
@@ -72,7 +72,7 @@ async def connect(rig, context):
 @pytest.mark.parametrize("how", ["shut down", "closed", "reset"])
 @pytest.mark.parametrize("what", ["delayed", "stalled", "without memory"])
 @both_loops(drivers=["transport"])
-async def test_peer_of_a_tls_connection_that_leaves_is_noticed(contexts, what, how):
+async def test_closed_peer_of_a_paused_tls_connection_is_detected(contexts, what, how):
     server, client_context = contexts
     limits = {"delayed": {}, "stalled": {"open_replies_max": 1}, "without memory": SHARED}[what]
     async with Rig(ssl=server, **limits) as rig:

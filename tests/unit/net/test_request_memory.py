@@ -26,7 +26,7 @@ def parked(pinning=None):
     return echo
 
 
-def test_requests_that_pin_their_frame_count_until_they_are_answered():
+def test_pinned_frames_count_until_answered():
     echo = parked(pinning={0})
     hub = hub_of(echo)
     client = hub.connect()
@@ -40,7 +40,7 @@ def test_requests_that_pin_their_frame_count_until_they_are_answered():
     client.close()
 
 
-def test_an_unfinished_frame_counts_as_its_bytes_arrive():
+def test_incomplete_frame_counts_received_bytes():
     hub = hub_of(Echo())
     client = hub.connect()
     whole = frame(b"x" * LARGE)
@@ -55,7 +55,7 @@ def test_an_unfinished_frame_counts_as_its_bytes_arrive():
     assert hub.memory.held_bytes == 0
 
 
-def test_receive_buffers_that_are_not_needed_any_more_are_freed():
+def test_unused_receive_buffers_are_freed():
     hub = hub_of(Echo())
     whole = frame(b"x" * 100_000)
 
@@ -81,7 +81,7 @@ def test_receive_buffers_that_are_not_needed_any_more_are_freed():
     receive_at_once(2)
 
 
-def test_unfinished_frames_that_fill_the_memory_all_arrive_in_the_end():
+def test_incomplete_frames_filling_the_memory_complete_one_by_one():
     echo = Echo()
     hub = hub_of(echo)
     clients = [hub.connect() for _ in range(8)]
@@ -97,7 +97,7 @@ def test_unfinished_frames_that_fill_the_memory_all_arrive_in_the_end():
     assert hub.memory.held_bytes == 0 and hub.memory.denied_count == 0
 
 
-def test_a_client_within_its_share_is_served_whatever_the_others_hold():
+def test_client_within_guaranteed_bytes_is_always_served():
     echo = Echo()
     hub = hub_of(echo)
     hogs = [hub.connect() for _ in range(50)]
@@ -113,7 +113,7 @@ def test_a_client_within_its_share_is_served_whatever_the_others_hold():
     assert hub.memory.held_bytes == 0 and hub.memory.denied_count == 0
 
 
-def test_requests_that_are_not_answered_leave_a_share_for_others():
+def test_unanswered_requests_leave_memory_for_other_clients():
     echo = parked()
     hub = hub_of(echo, requests_bytes_max=LIMIT)
     hogs = [hub.connect() for _ in range(4)]
@@ -132,7 +132,7 @@ def test_requests_that_are_not_answered_leave_a_share_for_others():
         assert hog.received() == frame(b"x" * 5_000) * 200
 
 
-def test_an_unfinished_frame_without_progress_ends_once_others_wait():
+def test_stalled_incomplete_frame_is_closed_while_others_are_denied():
     hub = hub_of(Echo())
     slow, preferred, waiting = [hub.connect() for _ in range(3)]
     slow.send(frame(b"x" * LARGE)[: LARGE // 2])
@@ -154,7 +154,7 @@ def test_an_unfinished_frame_without_progress_ends_once_others_wait():
         client.close()
 
 
-def test_a_large_frame_that_arrives_slowly_does_not_keep_others_waiting_for_ever():
+def test_slow_large_frame_is_closed_while_others_are_denied():
     hub = hub_of(Echo())
     slow, waiting = [hub.connect() for _ in range(2)]
     slow.send(frame(b"x" * LARGE)[: LARGE - 100_000])
@@ -170,7 +170,7 @@ def test_a_large_frame_that_arrives_slowly_does_not_keep_others_waiting_for_ever
         client.close()
 
 
-def test_a_connection_that_waits_for_memory_is_not_idle():
+def test_denied_connection_is_not_idle():
     hub = hub_of(Echo())
     clients = [hub.connect() for _ in range(3)]
     for client in clients:
@@ -181,7 +181,7 @@ def test_a_connection_that_waits_for_memory_is_not_idle():
         client.close()
 
 
-def test_a_connection_with_an_unfinished_frame_and_open_requests_is_idle_in_the_end():
+def test_incomplete_frame_behind_open_requests_becomes_idle():
     hub = hub_of(parked())
     client = hub.connect()
     client.send(frame(b"parked--") + b"\0\0\0\x20half")
@@ -192,7 +192,7 @@ def test_a_connection_with_an_unfinished_frame_and_open_requests_is_idle_in_the_
 
 
 @both_loops
-async def test_half_frames_of_many_clients_stop_no_other_and_leave_with_their_clients():
+async def test_incomplete_frames_of_many_clients_do_not_block_others():
     async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=SHARE) as rig:
         memory = rig.listener.reactor.memory
         half = frame(b"x" * LARGE)[: LARGE - 1]
@@ -211,7 +211,7 @@ async def test_half_frames_of_many_clients_stop_no_other_and_leave_with_their_cl
 
 
 @both_loops(drivers=["epoll"])
-async def test_a_connection_that_waits_for_memory_does_not_spin():
+async def test_denied_connection_does_not_spin():
     async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
         rig.echo.later = lambda body: body[0] == 1
         reader, writer = await rig.open()
@@ -229,7 +229,7 @@ async def test_a_connection_that_waits_for_memory_does_not_spin():
         writer.close()
 
 
-def test_connection_in_memory_that_waits_for_memory_ends_when_its_peer_closes():
+def test_denied_memory_connection_ends_when_its_peer_closes():
     echo = parked()
     hub = MemoryHub(echo, Limits(all_requests_bytes_max=LIMIT, guaranteed_bytes=1))
     client = hub.connect()
@@ -244,7 +244,7 @@ def test_connection_in_memory_that_waits_for_memory_ends_when_its_peer_closes():
 
 @pytest.mark.parametrize("how", ["closed", "reset"])
 @both_loops
-async def test_connection_that_waits_for_memory_ends_when_its_peer_leaves(how):
+async def test_denied_connection_ends_when_its_peer_closes(how):
     """Before, a peer that closed was noticed by the timeout of half-closed connections only."""
     async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
         rig.echo.later = lambda body: True
@@ -262,7 +262,7 @@ async def test_connection_that_waits_for_memory_ends_when_its_peer_leaves(how):
 
 
 @both_loops
-async def test_requests_that_waited_for_memory_are_served_after_their_peer_closed():
+async def test_denied_requests_are_served_after_their_peer_closed():
     """What a peer has sent before it closed is received whatever memory is free: its socket's buffer bounds it."""
     async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
         rig.echo.later = lambda body: True  # without on_gone, as a produce

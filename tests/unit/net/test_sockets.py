@@ -20,7 +20,7 @@ async def test_pipelined_requests_are_answered_in_order():
 
 
 @both_loops
-async def test_a_frame_larger_than_the_receive_buffer_comes_back_whole():
+async def test_frame_larger_than_the_receive_buffer():
     async with Rig() as rig:
         reader, writer = await rig.open()
         body = bytes(range(256)) * 20_000
@@ -30,7 +30,7 @@ async def test_a_frame_larger_than_the_receive_buffer_comes_back_whole():
 
 
 @both_loops
-async def test_replies_completed_later_and_out_of_order_leave_in_order():
+async def test_replies_completed_out_of_order_are_sent_in_order():
     async with Rig() as rig:
         rig.echo.later = lambda body: body[0] == 1
         reader, writer = await rig.open()
@@ -45,7 +45,7 @@ async def test_replies_completed_later_and_out_of_order_leave_in_order():
 
 
 @both_loops
-async def test_a_request_without_answer_is_passed_over():
+async def test_skipped_reply_sends_nothing():
     async with Rig() as rig:
         rig.echo.later = lambda body: True
         reader, writer = await rig.open()
@@ -58,7 +58,7 @@ async def test_a_request_without_answer_is_passed_over():
 
 
 @both_loops
-async def test_a_slow_reader_stops_being_read_and_costs_bounded_memory():
+async def test_slow_reader_is_not_read_and_uses_bounded_memory():
     async with Rig() as rig:
         rig.echo.answer = lambda body: bytes(256 * 1024) if bytes(body) == b"fetch---" else bytes(body)
         reader, writer = await rig.open()
@@ -144,7 +144,7 @@ async def test_a_request_above_the_bytes_of_open_requests_is_served_alone():
 
 
 @both_loops
-async def test_before_authentication_one_request_at_a_time():
+async def test_one_request_at_a_time_before_authentication():
     async with Rig(authenticate=True) as rig:
         rig.echo.later = lambda body: True
         reader, writer = await rig.open()
@@ -162,7 +162,7 @@ async def test_before_authentication_one_request_at_a_time():
 
 
 @both_loops
-async def test_half_close_still_gets_its_answers():
+async def test_half_closed_connection_receives_its_responses():
     async with Rig() as rig:
         rig.echo.later = lambda body: True
         reader, writer = await rig.open()
@@ -210,7 +210,7 @@ async def test_reset_closes_the_connection_and_notifies_its_replies_once(what):
 
 @pytest.mark.parametrize("how", ["reset", "closed"])
 @both_loops
-async def test_a_peer_that_leaves_while_its_connection_is_stalled_is_noticed(how):
+async def test_closed_peer_of_a_stalled_connection_is_detected(how):
     async with Rig(open_replies_max=3) as rig:
         rig.echo.later = lambda body: True
         client = socket.create_connection(rig.address)
@@ -226,7 +226,7 @@ async def test_a_peer_that_leaves_while_its_connection_is_stalled_is_noticed(how
 
 
 @both_loops
-async def test_half_close_gets_what_can_be_answered_and_does_not_wait_for_a_delayed_request():
+async def test_half_closed_connection_ends_at_its_first_delayed_request():
     async with Rig() as rig:
         rig.echo.later = lambda body: bytes(body) in (b"produce-", b"delayed-")
         reader, writer = await rig.open()
@@ -247,7 +247,7 @@ async def test_half_close_gets_what_can_be_answered_and_does_not_wait_for_a_dela
 
 
 @both_loops
-async def test_a_service_that_raises_costs_its_connection_only(caplog):
+async def test_exception_of_the_service_closes_its_connection_only(caplog):
     async with Rig() as rig:
 
         def answer(body):
@@ -269,7 +269,7 @@ async def test_a_service_that_raises_costs_its_connection_only(caplog):
 
 
 @both_loops
-async def test_a_flush_that_raises_closes_the_connections_of_its_pass(caplog):
+async def test_exception_in_flush_closes_the_connections_of_the_pass(caplog):
     async with Rig() as rig:
         quiet = await rig.open()
         await until(lambda: rig.echo.connections)
@@ -291,7 +291,7 @@ async def test_a_flush_that_raises_closes_the_connections_of_its_pass(caplog):
 
 
 @both_loops
-async def test_reply_close_lets_earlier_answers_leave_and_serves_nothing_after():
+async def test_reply_close_sends_earlier_responses_and_serves_no_later_request():
     async with Rig() as rig:
         rig.echo.later = lambda body: bytes(body) != b"another-"
         reader, writer = await rig.open()
@@ -311,7 +311,7 @@ async def test_reply_close_lets_earlier_answers_leave_and_serves_nothing_after()
 
 
 @both_loops
-async def test_a_connection_closed_inside_its_own_request():
+async def test_connection_closed_by_its_own_request():
     async with Rig() as rig:
 
         def answer(body):
@@ -328,7 +328,7 @@ async def test_a_connection_closed_inside_its_own_request():
 
 
 @both_loops
-async def test_a_reply_is_answered_once():
+async def test_second_answer_of_a_reply_raises():
     async with Rig() as rig:
         rig.echo.later = lambda body: True
         _, writer = await rig.open()
@@ -343,7 +343,7 @@ async def test_a_reply_is_answered_once():
 
 @pytest.mark.parametrize("length", [1, 4096, 100_000, 102_401, 1_000_000, 5_000_000])
 @both_loops
-async def test_file_regions_leave_between_bytes(tmp_path, length):
+async def test_file_regions_are_sent_between_bytes(tmp_path, length):
     data = bytes(i * 7 % 251 for i in range(length + 100))
     (tmp_path / "log").write_bytes(data)
     file = Disk().open(str(tmp_path / "log"), read_only=True)
@@ -361,7 +361,7 @@ async def test_file_regions_leave_between_bytes(tmp_path, length):
 
 @pytest.mark.parametrize("length", [1000, 1_000_000])
 @both_loops
-async def test_a_truncated_file_closes_the_connection_and_pads_nothing(tmp_path, length):
+async def test_truncated_file_closes_the_connection_without_padding(tmp_path, length):
     (tmp_path / "log").write_bytes(b"z" * (length // 2))
     file = Disk().open(str(tmp_path / "log"), read_only=True)
     async with Rig() as rig:

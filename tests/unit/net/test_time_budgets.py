@@ -53,7 +53,7 @@ def numbered(count, first=0):
     return b"".join(frame(b"request-" + str(number).encode()) for number in range(first, first + count))
 
 
-def test_one_connection_uses_its_budget_per_iteration_and_keeps_the_order(hub):
+def test_connection_budget_per_iteration_keeps_request_order(hub):
     client = hub.connect()
     arrive(client, numbered(21))
     assert list(iterations(hub)) == [2] * 10 + [1]
@@ -73,7 +73,7 @@ def test_all_connections_share_the_time_budget_of_an_iteration(hub, service):
     assert all(bytes(client.connection.sent) == numbered(20) for client in clients)
 
 
-def test_a_request_that_comes_meanwhile_is_not_behind_all_that_was_pipelined(hub, service):
+def test_new_request_is_not_delayed_by_a_pipelined_backlog(hub, service):
     hog, client = hub.connect(), hub.connect()
     arrive(hog, numbered(1000))
     steps = iterations(hub)
@@ -86,7 +86,7 @@ def test_a_request_that_comes_meanwhile_is_not_behind_all_that_was_pipelined(hub
     assert bytes(hog.connection.sent) == numbered(1000)
 
 
-def test_an_answer_is_not_behind_the_backlogs_of_many_connections(hub, service):
+def test_response_is_not_delayed_by_many_backlogs(hub, service):
     hogs, client = [hub.connect() for _ in range(40)], hub.connect()
     for hog in hogs:
         arrive(hog, numbered(20))
@@ -101,7 +101,7 @@ def test_an_answer_is_not_behind_the_backlogs_of_many_connections(hub, service):
     assert all(bytes(hog.connection.sent) == numbered(20) for hog in hogs)
 
 
-def test_a_single_request_above_the_budget_is_served(hub, service):
+def test_request_above_the_time_budget_is_served(hub, service):
     service.answer = lambda body: [service.work(body) for _ in range(50)].pop()
     client = hub.connect()
     arrive(client, numbered(3))
@@ -109,7 +109,7 @@ def test_a_single_request_above_the_budget_is_served(hub, service):
     assert bytes(client.connection.sent) == numbered(3)
 
 
-def test_a_client_that_ends_its_side_gets_all_answers(hub):
+def test_half_closed_client_receives_all_responses_over_iterations(hub):
     client = hub.connect()
     arrive(client, numbered(9))
     client.connection.finished = True
@@ -119,7 +119,7 @@ def test_a_client_that_ends_its_side_gets_all_answers(hub):
     assert client.connection.closed and client.connection.reason == "end of stream"
 
 
-def test_a_flush_that_fails_closes_a_connection_that_was_put_off(hub, service):
+def test_exception_in_flush_closes_deferred_connections(hub, service):
     client = hub.connect()
     arrive(client, numbered(9))
 
@@ -133,7 +133,7 @@ def test_a_flush_that_fails_closes_a_connection_that_was_put_off(hub, service):
 
 
 @both_loops
-async def test_a_deep_pipeline_does_not_delay_another_client():
+async def test_deep_pipeline_does_not_delay_another_client():
     async with Rig(connection_budget_ns=1) as rig:  # one request per visit
         hog = await rig.open()
         hog[1].write(numbered(3000))
@@ -146,7 +146,7 @@ async def test_a_deep_pipeline_does_not_delay_another_client():
 
 
 @both_loops
-async def test_many_pipelines_within_the_least_budget_are_all_served_in_order():
+async def test_many_pipelines_with_the_smallest_budget_keep_request_order():
     async with Rig(connection_budget_ns=1, pass_budget_ns=1) as rig:
         clients = [await rig.open() for _ in range(100)]
         for _, writer in clients:

@@ -13,7 +13,7 @@ from tests.unit.net.test_client import Speaker
 
 
 @both_loops(drivers=["transport"])
-async def test_requests_of_all_sizes_come_back_in_order(contexts):
+async def test_transport_answers_requests_of_all_sizes_in_order(contexts):
     server, client = contexts
     async with Rig(ssl=server) as rig:
         reader, writer = await asyncio.open_connection(*rig.address, ssl=client)
@@ -25,7 +25,7 @@ async def test_requests_of_all_sizes_come_back_in_order(contexts):
 
 
 @both_loops(drivers=["transport"])
-async def test_file_regions_are_read(contexts, tmp_path):
+async def test_transport_reads_file_regions(contexts, tmp_path):
     server, client = contexts
     data = bytes(i % 251 for i in range(1_500_000))
     (tmp_path / "log").write_bytes(data)
@@ -41,7 +41,7 @@ async def test_file_regions_are_read(contexts, tmp_path):
 
 
 @both_loops(drivers=["transport"])
-async def test_many_open_replies_stall_and_go_on(contexts):
+async def test_transport_stalls_at_open_replies_max_and_continues(contexts):
     server, client = contexts
     async with Rig(ssl=server, open_replies_max=3) as rig:
         rig.echo.later = lambda body: True
@@ -57,7 +57,7 @@ async def test_many_open_replies_stall_and_go_on(contexts):
 
 
 @both_loops(drivers=["transport"])
-async def test_a_plaintext_client_on_a_tls_port_is_only_closed(contexts):
+async def test_plaintext_client_on_a_tls_port_is_closed(contexts):
     server, client = contexts
     async with Rig(ssl=server) as rig:
         reader, writer = await rig.open()
@@ -74,7 +74,7 @@ async def test_a_plaintext_client_on_a_tls_port_is_only_closed(contexts):
 
 
 @both_loops(drivers=["transport"])
-async def test_a_peer_speaks_tls(contexts):
+async def test_tls_client_is_served(contexts):
     server, client = contexts
     async with Rig(ssl=server) as rig:
         Speaker(rig)
@@ -84,7 +84,7 @@ async def test_a_peer_speaks_tls(contexts):
 
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
 @both_loops(drivers=["transport"])
-async def test_bytes_that_wait_for_memory_count_and_are_one_receive_at_most(contexts, with_tls):
+async def test_inbox_counts_as_request_memory_and_is_bounded(contexts, with_tls):
     server, client = contexts if with_tls else (None, None)
     large = b"x" * 700_000
     async with Rig(ssl=server, all_requests_bytes_max=1_000_000, guaranteed_bytes=1) as rig:

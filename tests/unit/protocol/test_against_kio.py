@@ -36,7 +36,7 @@ def check(cls: type[Message], version: int, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize(("cls", "version"), KAFKAS_CASES, ids=ids(KAFKAS_CASES))
-def test_bytes_and_values_are_kios(cls: type[Message], version: int) -> None:
+def test_messages_have_the_bytes_and_values_of_kio(cls: type[Message], version: int) -> None:
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.randoms(use_true_random=False))
     def run(rng: Any) -> None:
@@ -47,7 +47,7 @@ def test_bytes_and_values_are_kios(cls: type[Message], version: int) -> None:
     run()
 
 
-def test_every_version_of_kio_is_served() -> None:
+def test_every_version_of_kio_is_declared() -> None:
     """A version that kio (Kafka 4.3) has and we lack would go unnoticed otherwise; InitProducerId v6 is unstable."""
     from kio.index import schema_name_map
     from kio.schema.index import api_key_map

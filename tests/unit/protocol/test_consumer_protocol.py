@@ -35,7 +35,7 @@ ASSIGNMENT_BYTES = bytes.fromhex("0003 00000001 0001 61 00000001 00000001 ffffff
 
 
 @pytest.mark.parametrize(("version", "data", "missing"), SUBSCRIPTIONS)
-def test_subscriptions(version: int, data: str, missing: dict[str, object]) -> None:
+def test_subscription_bytes_in_every_version(version: int, data: str, missing: dict[str, object]) -> None:
     assert write(FULL, version) == bytes.fromhex(data)
     read = read_subscription(bytes.fromhex(data))
     assert (read.topics, read.user_data) == (FULL.topics, FULL.user_data)
@@ -44,14 +44,14 @@ def test_subscriptions(version: int, data: str, missing: dict[str, object]) -> N
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_assignments(version: int) -> None:
+def test_assignment_bytes_in_every_version(version: int) -> None:
     data = version.to_bytes(2, "big") + ASSIGNMENT_BYTES[2:]
     assert write(ASSIGNMENT, version) == data
     assert read_assignment(data) == ASSIGNMENT
     assert version_of(data) == version
 
 
-def test_newer_versions_are_read_as_the_newest_known() -> None:
+def test_newer_consumer_protocol_version_is_read_as_newest_known() -> None:
     newer = bytes.fromhex(SUBSCRIPTIONS[3][1].replace("0003", "0009", 1) + "cafe")
     assert version_of(newer) == 9
     assert read_subscription(newer) == FULL
@@ -59,7 +59,7 @@ def test_newer_versions_are_read_as_the_newest_known() -> None:
     assert write(ASSIGNMENT, 9) == ASSIGNMENT_BYTES
 
 
-def test_no_bytes_are_an_empty_assignment() -> None:
+def test_assignment_without_bytes_is_empty() -> None:
     assert read_assignment(b"").assigned_partitions == []
     with pytest.raises(DecodeError, match="truncated"):
         read_subscription(b"")
@@ -69,7 +69,7 @@ def test_no_bytes_are_an_empty_assignment() -> None:
     ("data", "kind"),
     [("00", "truncated"), ("ffff", "version"), ("0000 00000001", "array length"), ("0003", "truncated")],
 )
-def test_garbage(data: str, kind: str) -> None:
+def test_invalid_consumer_protocol_bytes_raise_decode_error(data: str, kind: str) -> None:
     for read in (read_subscription, read_assignment):
         with pytest.raises(DecodeError) as caught:
             read(bytes.fromhex(data))

@@ -5,7 +5,7 @@ import pytest
 from kafkalite.protocol.schema import Request, Struct, int32, string
 
 
-def test_a_field_that_hides_what_every_message_has_is_refused() -> None:
+def test_field_with_the_name_of_a_message_attribute_is_rejected() -> None:
     """FindCoordinator has a field `key`; the number of the API once had that name, and the field could not be set."""
     with pytest.raises(TypeError, match=r"Clash\.versions would hide"):
 
@@ -13,7 +13,7 @@ def test_a_field_that_hides_what_every_message_has_is_refused() -> None:
             versions: int32  # type: ignore[assignment]
 
 
-def test_every_struct_keeps_its_own_fields() -> None:
+def test_each_struct_has_its_own_fields() -> None:
     class Fine(Struct):
         key: string
         api_key: int32

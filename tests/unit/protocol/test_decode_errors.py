@@ -45,31 +45,31 @@ BAD = [
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
 @pytest.mark.parametrize(("kind", "cls", "version", "data", "position", "field"), BAD)
-def test_refusal(engine, kind, cls, version, data, position, field) -> None:
+def test_decode_error_has_position_and_field(engine, kind, cls, version, data, position, field) -> None:
     with pytest.raises(DecodeError) as caught:
         engine.decode(cls, version, bytes.fromhex(data))
     assert (caught.value.kind, caught.value.position, caught.value.field) == (kind, position, field)
 
 
-def test_every_kind_is_in_the_table() -> None:
+def test_every_decode_error_kind_is_tested() -> None:
     assert {row[0] for row in BAD} == set(DecodeError.KINDS)
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
-def test_the_longest_string_is_read(engine) -> None:
+def test_longest_string_is_decoded(engine) -> None:
     topic = MetadataRequest.MetadataRequestTopic(name="x" * 32767)
     body = engine.encode(MetadataRequest(topics=[topic]), 9)
     assert engine.decode(MetadataRequest, 9, body).topics[0].name == topic.name
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
-def test_unknown_tags_are_skipped(engine) -> None:
+def test_unknown_tagged_fields_are_skipped(engine) -> None:
     request = engine.decode(FetchRequest, 12, FETCH + bytes.fromhex("02 00 02 02 78 63 03 010203"))
     assert request.cluster_id == "x"
     assert engine.encode(request, 12) == FETCH + bytes.fromhex("01 00 02 02 78")
 
 
-def test_elements_are_bounded_over_the_whole_message() -> None:
+def test_array_elements_of_a_message_are_bounded() -> None:
     body = codec.encode(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="a")] * 6), 4)
     codec.set_elements_max(5)
     try:
@@ -82,7 +82,7 @@ def test_elements_are_bounded_over_the_whole_message() -> None:
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
-def test_a_caller_bounds_the_elements_of_all_arrays_together(engine) -> None:
+def test_elements_max_bounds_all_arrays_of_a_message(engine) -> None:
     topic = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition()] * 2)
     body = codec.encode(FetchRequest(topics=[topic] * 3), 4)
     assert len(engine.decode(FetchRequest, 4, body, True, 9).topics) == 3
@@ -95,14 +95,14 @@ def test_a_caller_bounds_the_elements_of_all_arrays_together(engine) -> None:
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
-def test_tagged_fields_count_as_elements(engine) -> None:
+def test_tagged_fields_count_as_array_elements(engine) -> None:
     body = FETCH + bytes([3, 5, 0, 6, 0, 7, 0])
     assert engine.decode(FetchRequest, 12, body, True, 3) == engine.decode(FetchRequest, 12, FETCH + bytes(1))
     with pytest.raises(DecodeError, match="3 tagged fields are more than allowed"):
         engine.decode(FetchRequest, 12, body, True, 2)
 
 
-def test_tagged_fields_of_a_header_are_bounded() -> None:
+def test_tagged_fields_of_a_request_header_are_bounded() -> None:
     start = bytes.fromhex("0001 000c 00000007 ffff")
     tags = b"".join(uvarint(5 + each) + b"\0" for each in range(1001))
     assert codec.read_request_header(start + uvarint(1000) + tags[:-3]).correlation_id == 7
@@ -111,7 +111,7 @@ def test_tagged_fields_of_a_header_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
-def test_bytes_after_a_request_can_be_ignored(engine) -> None:
+def test_bytes_behind_a_request_are_ignored_unless_exact(engine) -> None:
     """librdkafka sends some after Metadata v13, and Kafka does not look at them."""
     request = engine.decode(MetadataRequest, 0, bytes.fromhex("00000000 00"), exact=False)
     assert request == engine.decode(MetadataRequest, 0, bytes(4))

@@ -37,7 +37,7 @@ def topic(partitions: list[Any], name: str = "t") -> Topic:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_pieces_of_two_levels_are_the_array(version: int) -> None:
+def test_encoded_elements_of_nested_arrays_equal_the_whole_array(version: int) -> None:
     first, second, third = partition(0, b"abc"), partition(1, [Region(b"x" * 20_000)]), partition(2, Region(b"yz"))
     expected = encode(response([topic([first, second, third]), topic([], "u")]), version)
     partitions: list[Any] = [encode_elements(part, FetchResponse, version) for part in ([first], [second, third])]
@@ -49,7 +49,7 @@ def test_pieces_of_two_levels_are_the_array(version: int) -> None:
     assert sum(isinstance(part, Region) for part in parts) == 2
 
 
-def test_elements_of_no_array_of_the_message_are_refused() -> None:
+def test_encoded_elements_of_an_unknown_array_are_rejected() -> None:
     for elements, message, version in (
         ([], FetchResponse, 12),
         ([partition(0, b"")], MetadataResponse, 12),
@@ -61,7 +61,7 @@ def test_elements_of_no_array_of_the_message_are_refused() -> None:
             encode_elements(elements, message, version)
 
 
-def test_pieces_in_the_wrong_array_are_refused() -> None:
+def test_encoded_elements_in_another_array_are_rejected() -> None:
     piece: Encoded = encode_elements([partition(0, b"")], FetchResponse, 12)
     wrong: list[list[Any]] = [[piece], [topic([piece, partition(1, b"")])]]
     for topics in wrong:

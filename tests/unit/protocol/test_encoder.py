@@ -44,7 +44,7 @@ def joined(parts: list[object]) -> bytes:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
-def test_regions_stay_regions(version: int) -> None:
+def test_encode_parts_does_not_read_file_regions(version: int) -> None:
     one, two, three = Region(b"one"), Region(b"two"), Region(b"three")
     message = answer(one, b"plain", [two, three], None, [], [b"mixed", one])
     parts = codec.encode_parts(message, version, b"HEAD")
@@ -57,18 +57,18 @@ def test_regions_stay_regions(version: int) -> None:
     assert whole == b"HEAD" + codec.encode(plain, version)
 
 
-def test_an_empty_region_is_no_part() -> None:
+def test_empty_file_region_is_no_part() -> None:
     assert len(codec.encode_parts(answer(Region(b"")), 12)) == 1
 
 
-def test_large_batches_are_not_copied() -> None:
+def test_large_record_batch_is_not_copied() -> None:
     batch = bytes(16384)
     parts = codec.encode_parts(answer(batch, b"small", bytearray(20000)), 12)
     assert sum(part is batch for part in parts) == 1
     assert joined(parts) == codec.encode(answer(batch, b"small", bytes(20000)), 12)
 
 
-def test_messages_larger_than_the_stack() -> None:
+def test_message_larger_than_the_stack_buffer() -> None:
     topics = [MetadataRequest.MetadataRequestTopic(name="n" * 200) for _ in range(5000)]
     message = MetadataRequest(topics=topics)
     data = codec.encode(message, 12)
@@ -77,7 +77,7 @@ def test_messages_larger_than_the_stack() -> None:
     assert codec.decode(MetadataRequest, 12, data) == message
 
 
-def test_a_region_that_gives_less_than_it_says() -> None:
+def test_file_region_shorter_than_its_length_raises() -> None:
     region = Region(b"abc")
     region.length = 4
     with pytest.raises(EncodeError, match=r"responses\[0\].partitions\[0\].records"):
@@ -85,25 +85,25 @@ def test_a_region_that_gives_less_than_it_says() -> None:
 
 
 @pytest.mark.parametrize("records", [object(), "text", 5, [object()], [Region(b"x"), None]])
-def test_records_of_a_wrong_type(records: object) -> None:
+def test_records_field_of_a_wrong_type_raises(records: object) -> None:
     for encode in (codec.encode, codec.encode_parts):
         with pytest.raises(EncodeError, match=r"responses\[0\].partitions\[0\].records"):
             encode(answer(records), 12)
 
 
-def test_null_depends_on_the_version() -> None:
+def test_null_is_encoded_only_in_versions_that_allow_it() -> None:
     request = MetadataRequest(topics=None)
     assert codec.encode(request, 1)[:4] == b"\xff\xff\xff\xff"
     with pytest.raises(EncodeError, match="topics: null is not allowed"):
         codec.encode(request, 0)
 
 
-def test_a_version_that_is_not_there() -> None:
+def test_unknown_message_version_raises() -> None:
     with pytest.raises(EncodeError, match="FetchResponse has no version 19"):
         codec.encode(answer(), 19)
 
 
-def test_records_are_slices_of_the_input() -> None:
+def test_decoded_records_are_slices_of_the_input() -> None:
     data = bytearray(codec.encode(request_with(b"batch"), 9))
     records = codec.decode(ProduceRequest, 9, data).topic_data[0].partition_data[0].records
     assert records == b"batch"
@@ -118,28 +118,28 @@ def request_with(records: bytes) -> ProduceRequest:
     )
 
 
-def test_defaults_are_kafkas_and_lists_are_fresh() -> None:
+def test_fields_have_kafkas_defaults_and_own_lists() -> None:
     one, two = MetadataResponse(), MetadataResponse()
     assert (one.throttle_time_ms, one.controller_id, one.topics, one.cluster_id) == (0, -1, [], None)
     assert one.topics is not two.topics
     assert codec.decode(MetadataRequest, 0, bytes(4)).allow_auto_topic_creation is True
 
 
-def test_unknown_fields_are_refused() -> None:
+def test_unknown_field_names_are_rejected() -> None:
     with pytest.raises(TypeError, match="MetadataRequest has no field tpoics"):
         MetadataRequest(tpoics=[])
     with pytest.raises(AttributeError):
         MetadataRequest().tpoics = []
 
 
-def test_comparison_and_repr() -> None:
+def test_message_equality_and_repr() -> None:
     assert request_with(b"a") == request_with(b"a")
     assert request_with(b"a") != request_with(b"b")
     assert request_with(b"a") != 5
     assert repr(Topic.PartitionData.EpochEndOffset(epoch=3)).endswith("EpochEndOffset(epoch=3, end_offset=-1)")
 
 
-def test_copies_are_whole() -> None:
+def test_copied_and_pickled_messages_are_equal() -> None:
     message = request_with(b"a")
     shallow, deep, thawed = copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))
     assert shallow == deep == thawed == message
@@ -147,19 +147,19 @@ def test_copies_are_whole() -> None:
     assert deep.topic_data is not message.topic_data
 
 
-def test_a_deleted_field_is_an_error_not_a_crash() -> None:
+def test_encoding_a_deleted_field_raises() -> None:
     request = request_with(b"a")
     del request.acks
     with pytest.raises(EncodeError, match="acks: the field was deleted"):
         codec.encode(request, 9)
 
 
-def test_a_struct_of_another_class_is_refused() -> None:
+def test_struct_of_another_class_is_rejected() -> None:
     with pytest.raises(EncodeError, match=r"topics\[0\].*MetadataRequestTopic is expected"):
         codec.encode(MetadataRequest(topics=[Topic(partitions=[])]), 9)
 
 
-def test_references_are_given_back() -> None:
+def test_encoder_and_decoder_leak_no_references() -> None:
     """Also where encoding or decoding fails half way."""
     held, name = bytes(range(200)), "name" * 30
     good = request_with(held)
@@ -186,7 +186,7 @@ def test_references_are_given_back() -> None:
     assert all(abs(new - old) < 50 for new, old in zip(after, before, strict=True)), (before, after)
 
 
-def test_declarations_that_make_no_sense() -> None:
+def test_invalid_message_declarations_are_rejected() -> None:
     with pytest.raises(TypeError, match="is not a wire type"):
 
         class Wrong(Struct):
@@ -198,7 +198,7 @@ def test_declarations_that_make_no_sense() -> None:
             rows: list[list[int32]]
 
 
-def test_structs_are_not_nested_without_end() -> None:
+def test_struct_nesting_is_bounded() -> None:
     inner: type[Struct] = type("Level", (Struct,), {"__annotations__": {"n": int32}})
     for _ in range(8):
         inner = type("Level", (Struct,), {"__annotations__": {"inner": inner}})
@@ -210,7 +210,7 @@ def test_structs_are_not_nested_without_end() -> None:
         codec.decode(deep, 0, b"")
 
 
-def test_a_field_may_become_tagged_or_end() -> None:
+def test_field_becomes_tagged_or_ends_in_a_later_version() -> None:
     class Moving(Message, versions=(0, 3), flexible=1):
         name: string = field(until=2, tag=0, tagged_since=2, default="")
         number: int32 = field(since=1, default=7)

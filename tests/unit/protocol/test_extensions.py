@@ -26,12 +26,12 @@ def made() -> str:
     return "\n".join(["", *chapters, "## Stored records\n", *records])
 
 
-def test_the_page_shows_the_classes() -> None:
+def test_extension_page_matches_the_message_classes() -> None:
     """Bring it up to date: python -m tests.unit.protocol.test_extensions."""
     assert PAGE.read_text().partition(MARK)[2] == made()
 
 
-def test_keys() -> None:
+def test_extension_api_keys() -> None:
     names = {key: REQUESTS[key].__name__.removesuffix("Request") for key in KEYS}
     assert names == {
         10000: "ListGroupsPlus",
@@ -45,11 +45,11 @@ def test_keys() -> None:
 
 
 @pytest.mark.parametrize("cls", OWN)
-def test_every_field_is_described(cls: type[Message]) -> None:
+def test_every_extension_field_has_a_description(cls: type[Message]) -> None:
     assert guide.undescribed(cls) == []
 
 
-def test_bytes_by_hand() -> None:
+def test_extension_message_bytes() -> None:
     """Request header v2 (tags after the client id), response header v1, compact strings, tags after every struct."""
     request = HeartbeatPlusRequest(group_id="g", consumer_id="me", generation_id=3, session_timeout_ms=6000)
     frame = bytes.fromhex("2714 0000 00000009 0001 63 00 02 67 03 6d65 00000003 00001770 00")
@@ -68,7 +68,7 @@ def test_bytes_by_hand() -> None:
     )
 
 
-def test_a_rewind_says_nothing_but_the_log_end_by_default() -> None:
+def test_rewind_defaults_to_the_log_end() -> None:
     partition = RewindConsumerRequest.RewoundTopic.RewoundPartition(partition_index=0)
     assert (partition.offset, partition.timestamp) == (-1, -1)
 

@@ -14,7 +14,7 @@ REQUEST = MetadataRequest(topics=None)
 
 
 @pytest.mark.parametrize(("cls", "version"), KAFKAS_CASES, ids=ids(KAFKAS_CASES))
-def test_header_versions_are_kios(cls, version) -> None:
+def test_header_versions_match_kio(cls, version) -> None:
     from tests.unit.protocol.kio_twin import kio_class
 
     theirs = kio_class(cls, version).__header_schema__
@@ -36,19 +36,19 @@ def test_header_versions_are_kios(cls, version) -> None:
 
 @pytest.mark.parametrize("client_id", [None, "", "Zürich"])
 @pytest.mark.parametrize("version", [4, 12])
-def test_client_ids(client_id, version) -> None:
+def test_client_id_in_request_headers(client_id, version) -> None:
     header = codec.read_request_header(codec.encode_request(REQUEST, version, -1, client_id))
     assert (header.client_id, header.correlation_id) == (client_id, -1)
 
 
-def test_body_is_a_writable_slice_of_the_frame() -> None:
+def test_request_body_is_a_writable_slice_of_the_frame() -> None:
     frame = bytearray(codec.encode_request(REQUEST, 4, 1, "x"))
     body = codec.read_request_header(memoryview(frame)).body
     body[-1] ^= 0xFF
     assert frame[-1] == body[-1]
 
 
-def test_header_tags_are_skipped() -> None:
+def test_tagged_fields_of_headers_are_skipped() -> None:
     frame = bytes.fromhex("0001 000c 00000007 0001 61 01 09 02 ffff") + b"body"
     header = codec.read_request_header(frame)
     assert (header.api_key, header.client_id, bytes(header.body)) == (1, "a", b"body")
@@ -58,7 +58,7 @@ def test_header_tags_are_skipped() -> None:
     )
 
 
-def test_api_versions_of_an_unknown_version() -> None:
+def test_api_versions_request_of_an_unknown_version() -> None:
     """The header of a version yet unknown is read as the newest known; the answer has header and body of v0."""
     frame = bytes.fromhex("0012 0063 00000005 0001 61 00") + b"\x07whatever"
     header = codec.read_request_header(frame)
@@ -72,26 +72,26 @@ def test_api_versions_of_an_unknown_version() -> None:
     assert codec.response_header(ApiVersionsResponse, 4, 5) == bytes.fromhex("00000005")
 
 
-def test_an_unknown_key_is_read_as_header_version_1() -> None:
+def test_unknown_api_key_has_header_version_1() -> None:
     header = codec.read_request_header(bytes.fromhex("7fff 0000 00000001 ffff 01020304"))
     assert (header.api_key, header.client_id, bytes(header.body)) == (0x7FFF, None, b"\x01\x02\x03\x04")
 
 
 @pytest.mark.parametrize("size", range(10))
-def test_short_headers(size) -> None:
+def test_truncated_header_raises_decode_error(size) -> None:
     with pytest.raises(DecodeError, match="truncated") as caught:
         codec.read_request_header(bytes.fromhex("0001 000c 00000007 0001 61 00")[:size])
     assert caught.value.field == "header"
 
 
-def test_a_client_id_that_does_not_fit() -> None:
+def test_client_id_above_the_string_limit_raises_encode_error() -> None:
     with pytest.raises(EncodeError, match="client_id"):
         codec.encode_request(REQUEST, 4, 1, "x" * 32768)
     with pytest.raises(EncodeError, match="client_id"):
         codec.encode_request(REQUEST, 4, 1, "\ud800")
 
 
-def test_the_body_of_a_fetch_is_not_copied() -> None:
+def test_body_of_a_fetch_response_is_not_copied() -> None:
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     frame = codec.encode_request(request, 18, 1, None)
     assert codec.read_request_header(frame).body.obj is frame

@@ -16,7 +16,7 @@ def body(name: str = "t", count: int = COUNT) -> bytes:
     return encode(MetadataRequest(topics=[Topic(name=name)] * count), 1)
 
 
-def test_each_call_reads_as_many_elements_as_it_has_steps() -> None:
+def test_advance_reads_one_element_per_step() -> None:
     decoder = IncrementalDecoder(MetadataRequest, 1, body(), True, -1)
     calls = 1
     while not decoder.advance(2):
@@ -27,7 +27,7 @@ def test_each_call_reads_as_many_elements_as_it_has_steps() -> None:
     assert decoder.advance(1)
 
 
-def test_long_strings_end_a_call_early() -> None:
+def test_advance_ends_early_after_long_strings() -> None:
     decoder = IncrementalDecoder(MetadataRequest, 1, body("x" * 30_000), True, -1)
     assert not decoder.advance(1_000)
     assert not decoder.advance(1_000)
@@ -37,7 +37,7 @@ def test_long_strings_end_a_call_early() -> None:
     assert calls == COUNT // 3  # 64 KiB each
 
 
-def test_a_broken_message_ends_the_decoder() -> None:
+def test_invalid_message_ends_the_decoder() -> None:
     decoder = IncrementalDecoder(MetadataRequest, 1, body()[:-1], True, -1)
     with pytest.raises(DecodeError) as caught:
         while not decoder.advance(1):
@@ -47,7 +47,7 @@ def test_a_broken_message_ends_the_decoder() -> None:
         decoder.advance(1)
 
 
-def test_elements_are_bounded_over_all_arrays() -> None:
+def test_elements_max_bounds_incremental_decoding() -> None:
     topic = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition()] * 3)
     data = encode(FetchRequest(topics=[topic] * 3), 4)
     assert IncrementalDecoder(FetchRequest, 4, data, True, 12).advance(1_000)
@@ -56,12 +56,12 @@ def test_elements_are_bounded_over_all_arrays() -> None:
     assert caught.value.field == "topics[2].partitions"
 
 
-def test_a_version_that_does_not_exist_is_refused() -> None:
+def test_incremental_decoder_rejects_unknown_version() -> None:
     with pytest.raises(DecodeError, match="has no version 99"):
         IncrementalDecoder(MetadataRequest, 99, body(), True, -1)
 
 
-def test_a_decoder_reads_one_message() -> None:
+def test_decoder_is_not_reusable() -> None:
     decoder = IncrementalDecoder(MetadataRequest, 1, body(), True, -1)
     with pytest.raises(RuntimeError, match="one message"):
         decoder.__init__(MetadataRequest, 1, body(), True, -1)  # type: ignore[misc]

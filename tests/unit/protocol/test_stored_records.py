@@ -32,7 +32,7 @@ IDS = [f"{cls.__name__}-v{version}" for _, cls, version in CASES]
 
 
 @pytest.mark.parametrize(("records", "cls", "version"), CASES, ids=IDS)
-def test_there_and_back(records: RecordTypes, cls: type[StoredKey], version: int) -> None:
+def test_stored_records_round_trip(records: RecordTypes, cls: type[StoredKey], version: int) -> None:
     @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.randoms(use_true_random=False))
     def run(rng: Any) -> None:
@@ -49,7 +49,7 @@ def test_there_and_back(records: RecordTypes, cls: type[StoredKey], version: int
     run()
 
 
-def test_the_types_are_kafkas_and_ours() -> None:
+def test_stored_record_types() -> None:
     assert sorted(groups.RECORDS.keys) == [*range(9), 16, 10000, 10001, 10002, 10003]
     assert sorted(transactions.RECORDS.keys) == [0]
 
@@ -98,11 +98,11 @@ BY_HAND = [
 
 
 @pytest.mark.parametrize(("key", "value", "key_hex", "value_hex"), BY_HAND)
-def test_bytes_by_hand(key: Any, value: Any, key_hex: str, value_hex: str) -> None:
+def test_stored_record_bytes(key: Any, value: Any, key_hex: str, value_hex: str) -> None:
     assert groups.write(key, value) == (bytes.fromhex(key_hex), bytes.fromhex(value_hex))
 
 
-def test_an_expiry_displaces_what_version_1_lacks() -> None:
+def test_offset_commit_with_expiry_is_written_in_version_1() -> None:
     value = groups.OffsetCommitValue(
         offset=7, leader_epoch=2, metadata="", commit_timestamp=1, expire_timestamp=2, topic_id=b"i" * 16
     )
@@ -113,7 +113,7 @@ def test_an_expiry_displaces_what_version_1_lacks() -> None:
 
 
 @pytest.mark.parametrize("number", [9, 10, 17, 9999, 10004, 32767, -1])
-def test_unknown_types(number: int) -> None:
+def test_unknown_record_type_has_no_key(number: int) -> None:
     key = number.to_bytes(2, "big", signed=True) + b"whatever"
     assert groups.read_key(key) == (number, None)
     with pytest.raises(DecodeError, match=f"record type {number} is not known"):
@@ -129,7 +129,7 @@ def test_unknown_types(number: int) -> None:
         ("0001 0001 67 0001 74 00000003 00", "trailing bytes"),
     ],
 )
-def test_bad_keys(key: str, kind: str) -> None:
+def test_invalid_stored_keys_raise_decode_error(key: str, kind: str) -> None:
     with pytest.raises(DecodeError) as caught:
         groups.read_key(bytes.fromhex(key))
     assert caught.value.kind == kind
@@ -139,13 +139,13 @@ def test_bad_keys(key: str, kind: str) -> None:
     ("value", "kind"),
     [("", "truncated"), ("00", "truncated"), ("0005", "version"), ("ffff", "version"), ("0004 00", "truncated")],
 )
-def test_bad_values(value: str, kind: str) -> None:
+def test_invalid_stored_values_raise_decode_error(value: str, kind: str) -> None:
     with pytest.raises(DecodeError) as caught:
         groups.read_value(1, bytes.fromhex(value))
     assert caught.value.kind == kind
 
 
-def test_key_and_value_belong_together() -> None:
+def test_value_of_another_record_type_is_rejected() -> None:
     with pytest.raises(TypeError, match="RewindMarkValue is not a value of OffsetCommitKey"):
         groups.write(GROUP, groups.RewindMarkValue(generation_id=1))
     with pytest.raises(EncodeError, match="has no version 5"):
@@ -173,7 +173,7 @@ CLASSIC = [
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
 @pytest.mark.parametrize(("metadata", "tags"), CLASSIC)
-def test_a_tagged_struct_that_may_be_null(engine: Any, metadata: Any, tags: str) -> None:
+def test_nullable_tagged_struct(engine: Any, metadata: Any, tags: str) -> None:
     """Kafka takes a struct of defaults as the default, so null is sent: as 0, for presence is a varint in a tag."""
     value = Member(**MEMBER, classic_member_metadata=metadata)
     data = bytes.fromhex(MEMBER_BYTES + tags)
@@ -194,7 +194,7 @@ def test_a_tagged_struct_that_may_be_null(engine: Any, metadata: Any, tags: str)
         ("01 00 01 80", "truncated"),
     ],
 )
-def test_bad_presence_in_a_tag(engine: Any, tags: str, kind: str) -> None:
+def test_invalid_presence_byte_of_a_tagged_struct(engine: Any, tags: str, kind: str) -> None:
     with pytest.raises(DecodeError) as caught:
         engine.decode(Member, 0, bytes.fromhex(MEMBER_BYTES + tags))
     assert (caught.value.kind, caught.value.field) == (kind, "classic_member_metadata")
@@ -210,7 +210,7 @@ def fate(read: Callable[[], None]) -> str:
 
 
 @pytest.mark.parametrize(("records", "cls", "version"), CASES, ids=IDS)
-def test_garbage_is_a_decode_error(records: RecordTypes, cls: type[StoredKey], version: int) -> None:
+def test_random_stored_bytes_raise_decode_error(records: RecordTypes, cls: type[StoredKey], version: int) -> None:
     """Whatever stands in an internal topic: a message that can be written again, or a DecodeError."""
     rng = random.Random(f"{seed()} {cls.__name__} {version}")
     key = random_message(rng, cls, 0)

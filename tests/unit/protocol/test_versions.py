@@ -12,12 +12,12 @@ KAFKA_4_3 = json.loads(
 )
 
 
-def test_ranges_are_those_of_kafka() -> None:
+def test_version_ranges_match_kafka() -> None:
     expected = {int(key): tuple(versions) for key, versions in KAFKA_4_3.items()}
     assert {key: version_range(key) for key in expected} == expected
 
 
-def test_requests_and_responses_agree() -> None:
+def test_request_and_response_have_the_same_versions() -> None:
     assert set(REQUESTS) == set(RESPONSES)
     for key, request in REQUESTS.items():
         assert request.versions == RESPONSES[key].versions
@@ -25,5 +25,5 @@ def test_requests_and_responses_agree() -> None:
         assert request.__name__.removesuffix("Request") == RESPONSES[key].__name__.removesuffix("Response")
 
 
-def test_unknown_keys_have_no_range() -> None:
+def test_unknown_api_keys_have_no_version_range() -> None:
     assert version_range(4) is None

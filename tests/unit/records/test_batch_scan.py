@@ -13,7 +13,7 @@ FILE = b"".join(BATCHES)
 LAST_AT = len(FILE) - len(BATCHES[-1])
 
 
-def test_good_to_the_end(engine: Any) -> None:
+def test_scan_of_valid_batches(engine: Any) -> None:
     found = engine.scan_batches(FILE)
     assert (len(found), found.count, found.end, found.needs, found.error) == (8, 8, len(FILE), 0, 0)
     assert [location.base_offset for location in found] == [10 * i for i in range(1, 9)]
@@ -23,7 +23,7 @@ def test_good_to_the_end(engine: Any) -> None:
         found[8]
 
 
-def test_in_portions(engine: Any) -> None:
+def test_scan_in_parts_equals_one_scan(engine: Any) -> None:
     first = engine.scan_batches(FILE, 0, 3)
     assert (len(first), first.error, first.needs) == (3, 0, 0)
     rest = engine.scan_batches(FILE, first.end)
@@ -32,14 +32,14 @@ def test_in_portions(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len(BATCHES[-1])))
-def test_a_torn_tail_at_every_byte(engine: Any, cut: int) -> None:
+def test_scan_reports_a_truncated_batch_at_every_byte(engine: Any, cut: int) -> None:
     found = engine.scan_batches(FILE[:-cut])
     assert (len(found), found.end, found.error) == (7, LAST_AT, 0)
     left = len(BATCHES[-1]) - cut
     assert found.needs == (len(BATCHES[-1]) if left >= 17 else 17)
 
 
-def test_every_flipped_bit_is_found(engine: Any) -> None:
+def test_scan_detects_every_flipped_bit(engine: Any) -> None:
     """But those of base offset and leader epoch, which stand outside the CRC."""
     for at in range(LAST_AT + 8, len(FILE)):
         if LAST_AT + 12 <= at < LAST_AT + 16:
@@ -63,23 +63,23 @@ BAD = {
 
 
 @pytest.mark.parametrize(("tail", "error"), BAD.values(), ids=BAD)
-def test_what_stands_behind(engine: Any, tail: bytes, error: int) -> None:
+def test_scan_error_behind_valid_batches(engine: Any, tail: bytes, error: int) -> None:
     found = engine.scan_batches(FILE + tail + FILE)
     assert (len(found), found.end, found.error, found.needs) == (8, len(FILE), error, 0)
 
 
-def test_nothing_to_scan(engine: Any) -> None:
+def test_scan_of_an_empty_buffer(engine: Any) -> None:
     for data, position in ((b"", 0), (FILE, len(FILE))):
         found = engine.scan_batches(data, position)
         assert (len(found), found.end, found.needs, found.error) == (0, position, 0, 0)
 
 
 @pytest.mark.parametrize("position", [-1, len(FILE) + 1])
-def test_a_position_outside(engine: Any, position: int) -> None:
+def test_scan_position_outside_the_buffer(engine: Any, position: int) -> None:
     with pytest.raises(ValueError, match="outside"):
         engine.scan_batches(FILE, position)
 
 
-def test_more_batches_than_the_first_room(engine: Any) -> None:
+def test_scan_of_more_batches_than_the_initial_capacity(engine: Any) -> None:
     found = engine.scan_batches(BATCHES[0] * 1000)
     assert (len(found), found[999].position) == (1000, 999 * len(BATCHES[0]))

@@ -41,7 +41,7 @@ def values(records: Any) -> list[tuple[Any, ...]]:
     return [(record.timestamp, record.key, record.value, record.headers) for record in records]
 
 
-def test_golden_bytes(engine: Any) -> None:
+def test_batch_has_the_golden_bytes(engine: Any) -> None:
     builder = engine.Builder()
     builder.append(1_600_000_000_000, b"k", b"value", [("h", b"x")])
     fields = {"producer_id": 9, "producer_epoch": 1, "base_sequence": 2, "leader_epoch": 3}
@@ -51,7 +51,7 @@ def test_golden_bytes(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_what_goes_in_comes_out(engine: Any, codec: int) -> None:
+def test_built_records_are_read_back(engine: Any, codec: int) -> None:
     rng = random.Random(f"{seed()} {codec}")
     for count in (1, 2, 64, 65, 300):
         records = random_records(rng, count)
@@ -67,7 +67,7 @@ def test_what_goes_in_comes_out(engine: Any, codec: int) -> None:
         assert batch.base_timestamp == builder.base_timestamp == records[0][0]
 
 
-def test_header_fields(engine: Any) -> None:
+def test_builder_sets_header_fields(engine: Any) -> None:
     builder = engine.Builder()
     builder.append(5, None, None)
     fields = {"producer_id": 2**63 - 1, "producer_epoch": 32767, "base_sequence": 2**31 - 1}
@@ -81,7 +81,7 @@ def test_header_fields(engine: Any) -> None:
     assert engine.Batch(with_fields(data, attributes=0x40)).delete_horizon
 
 
-def test_a_builder_can_build_again_and_start_anew(engine: Any) -> None:
+def test_builder_builds_repeatedly_and_clears(engine: Any) -> None:
     builder = engine.Builder()
     builder.append(7, None, b"one")
     first = builder.build()
@@ -94,14 +94,14 @@ def test_a_builder_can_build_again_and_start_anew(engine: Any) -> None:
     assert builder.build() == first
 
 
-def test_size_is_the_uncompressed_size(engine: Any) -> None:
+def test_builder_size_is_the_uncompressed_size(engine: Any) -> None:
     builder = engine.Builder()
     for i in range(200):
         builder.append(i, b"k" * i, None if i % 7 else b"v" * i, [("h", b"")] * (i % 3))
         assert builder.size == len(builder.build())
 
 
-def test_size_max(engine: Any) -> None:
+def test_builder_rejects_records_above_size_max(engine: Any) -> None:
     builder = engine.Builder(200)
     assert builder.append(1, None, b"x" * 500) == 0, "the first always fits"
     assert builder.append(1, None, b"") == -1
@@ -112,18 +112,18 @@ def test_size_max(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("size_max", [0, -1, 2**31])
-def test_impossible_size_max(engine: Any, size_max: int) -> None:
+def test_builder_rejects_invalid_size_max(engine: Any, size_max: int) -> None:
     with pytest.raises(ValueError, match="size_max"):
         engine.Builder(size_max)
 
 
-def test_an_empty_batch_is_not_built(engine: Any) -> None:
+def test_builder_without_records_raises(engine: Any) -> None:
     with pytest.raises(ValueError, match="at least one"):
         engine.Builder().build()
 
 
 @pytest.mark.parametrize("codec", [-1, 5, 7, 8, 1000])
-def test_a_codec_that_does_not_exist(engine: Any, codec: int) -> None:
+def test_builder_rejects_unknown_codec(engine: Any, codec: int) -> None:
     builder = engine.Builder()
     builder.append(1, None, b"")
     with pytest.raises(BatchError) as raised:
@@ -131,14 +131,14 @@ def test_a_codec_that_does_not_exist(engine: Any, codec: int) -> None:
     assert raised.value.code == 76
 
 
-def test_bytes_of_any_kind(engine: Any) -> None:
+def test_builder_accepts_bytes_like_keys_and_values(engine: Any) -> None:
     builder = engine.Builder()
     builder.append(1, bytearray(b"key"), memoryview(b"value"), [(b"h", bytearray(b"x")), ("n", memoryview(b""))])
     (record,) = engine.Batch(bytearray(builder.build()))
     assert values([record]) == [(1, b"key", b"value", (("h", b"x"), ("n", b"")))]
 
 
-def test_a_str_is_no_key_or_value(engine: Any) -> None:
+def test_builder_rejects_str_keys_and_values(engine: Any) -> None:
     builder = engine.Builder()
     for key, value in (("k", b""), (b"", "v")):
         with pytest.raises(TypeError):
@@ -146,14 +146,14 @@ def test_a_str_is_no_key_or_value(engine: Any) -> None:
     assert len(builder) == 0
 
 
-def test_header_names_that_are_not_utf8(engine: Any) -> None:
+def test_invalid_utf8_in_header_names_is_replaced(engine: Any) -> None:
     builder = engine.Builder()
     builder.append(1, None, None, [(b"\xff", b"x")])
     (record,) = engine.Batch(builder.build())
     assert record.headers == (("\ufffd", b"x"),)
 
 
-def test_compacted_batches_keep_their_offsets(engine: Any) -> None:
+def test_compacted_batch_keeps_record_offsets(engine: Any) -> None:
     from tests.oracles.batch_builder import encode_record
 
     records = encode_record(3, 0, b"a", None) + encode_record(7, 5, b"b", b"")
@@ -174,13 +174,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
-def test_not_a_batch(engine: Any, data: bytes) -> None:
+def test_bytes_without_a_batch_raise_batch_error(engine: Any, data: bytes) -> None:
     with pytest.raises(BatchError) as raised:
         engine.Batch(data)
     assert raised.value.code == 2
 
 
-def test_broken_records_raise_where_they_stand(engine: Any) -> None:
+def test_malformed_record_raises_during_iteration(engine: Any) -> None:
     good = build(*[(i, None, b"x" * 10) for i in range(3)])
     batch = engine.Batch(with_fields(good, records_count=4))
     read = []
@@ -198,12 +198,12 @@ def test_broken_records_raise_where_they_stand(engine: Any) -> None:
             short.records()
 
 
-def test_a_wrong_crc(engine: Any) -> None:
+def test_check_crc_of_a_corrupt_batch(engine: Any) -> None:
     with pytest.raises(BatchError, match="corrupt"):
         engine.Batch(with_fields(GOLDEN, crc=1)).check_crc()
 
 
-def test_a_fetch_answer(engine: Any) -> None:
+def test_truncated_last_batch_of_a_fetch_response_is_omitted(engine: Any) -> None:
     one, two = build((1, None, b"a"), base_offset=5), build((2, None, b"b"), codec=3, base_offset=6)
     found = engine.batches(one + two + one[:30])
     assert [batch.base_offset for batch in found] == [5, 6]
@@ -214,7 +214,7 @@ def test_a_fetch_answer(engine: Any) -> None:
         engine.batches(one + bytes(80))
 
 
-def test_decompression_is_bounded(engine: Any) -> None:
+def test_batch_decompression_is_bounded(engine: Any) -> None:
     data = build((1, None, bytes(100_000)), codec=4)
     with pytest.raises(BatchError) as raised:
         list(engine.Batch(data, 0, 100_000))
@@ -222,7 +222,7 @@ def test_decompression_is_bounded(engine: Any) -> None:
     assert len(engine.batches(data, 100_050)[0].records_bytes()) > 100_000
 
 
-def test_records_outlive_their_buffer() -> None:
+def test_records_own_their_bytes() -> None:
     buffer = bytearray(GOLDEN)
     batch = Batch(buffer)
     record = next(iter(batch))
@@ -235,7 +235,7 @@ def test_records_outlive_their_buffer() -> None:
     buffer.clear()
 
 
-def test_keys_and_values_are_not_leaked() -> None:
+def test_records_leak_no_references() -> None:
     value = b"v" * 50
     before = sys.getrefcount(value)
     for _ in range(100):

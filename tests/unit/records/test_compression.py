@@ -36,14 +36,14 @@ def code_of(codec: int, data: bytes, size_max: int = 1 << 24) -> int:
 
 
 @EACH
-def test_round_trip(codec: int) -> None:
+def test_compression_round_trip(codec: int) -> None:
     for size in SIZES:
         for data in (PLAIN[:size], bytearray(PLAIN[:size]), memoryview(PLAIN)[:size]):
             assert decompress(codec, compress(codec, data), size) == PLAIN[:size]
             assert decompress(codec, memoryview(compress(codec, data)), size) == PLAIN[:size]
 
 
-def test_pieces_are_gathered_whatever_holds_them() -> None:
+def test_gathered_accepts_bytes_like_objects() -> None:
     whole = PLAIN * 2  # both sides of the size from which on the lock is given away
     for size in (0, 1, 1000, len(whole)):
         for step in (1 << 30, 100_000, 7_777):
@@ -58,7 +58,7 @@ def test_pieces_are_gathered_whatever_holds_them() -> None:
 
 
 @EACH
-def test_the_bound_is_exact(codec: int) -> None:
+def test_decompression_limit_is_exact(codec: int) -> None:
     packed = compress(codec, PLAIN)
     assert len(decompress(codec, packed, len(PLAIN))) == len(PLAIN)
     assert code_of(codec, packed, len(PLAIN) - 1) == MESSAGE_TOO_LARGE
@@ -66,7 +66,7 @@ def test_the_bound_is_exact(codec: int) -> None:
 
 
 @EACH
-def test_cut_off_anywhere(codec: int) -> None:
+def test_truncated_compressed_data_raises(codec: int) -> None:
     packed = compress(codec, PLAIN[:2000])
     for size in range(len(packed)):
         if codec == SNAPPY and size <= len(XERIAL_HEADER):
@@ -75,13 +75,13 @@ def test_cut_off_anywhere(codec: int) -> None:
 
 
 @EACH
-def test_rubbish(codec: int) -> None:
+def test_random_bytes_raise_invalid_record(codec: int) -> None:
     for data in (b"", b"\x05", b"\xff" * 100, b"rubbish" * 10, PLAIN):
         assert code_of(codec, data) == INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD], ids=["gzip", "lz4", "zstd"])
-def test_concatenated_frames(codec: int) -> None:
+def test_concatenated_frames_are_decompressed(codec: int) -> None:
     one, two = compress(codec, PLAIN[:1000]), compress(codec, PLAIN[1000:])
     assert decompress(codec, one + two, len(PLAIN)) == PLAIN
     assert code_of(codec, one + two, len(PLAIN) - 1) == MESSAGE_TOO_LARGE
@@ -91,7 +91,7 @@ def test_concatenated_frames(codec: int) -> None:
     assert code_of(codec, empty * (codecs.FRAMES_MAX + 1)) == INVALID_RECORD
 
 
-def test_frames_written_as_streams() -> None:
+def test_streamed_frames_are_decompressed() -> None:
     """No content size in front, as writers that do not know it leave it out."""
     writer = zstd.ZstdCompressor()
     streamed = writer.compress(PLAIN[:5000]) + writer.compress(PLAIN[5000:]) + writer.flush()
@@ -103,14 +103,14 @@ def test_frames_written_as_streams() -> None:
     assert decompress(GZIP, gzip.compress(PLAIN), len(PLAIN)) == PLAIN
 
 
-def test_lz4_is_framed_as_kafka_reads_it() -> None:
+def test_lz4_frame_descriptor_is_that_of_kafka() -> None:
     """KafkaLZ4BlockInputStream takes independent blocks only, and Java writes blocks of 64 KB."""
     packed = compress(LZ4, PLAIN)
     info = lz4.frame.get_frame_info(packed)
     assert (info["block_linked"], info["block_size"], info["content_checksum"]) == (False, 65536, False)
 
 
-def test_snappy_raw_and_xerial() -> None:
+def test_snappy_in_raw_and_xerial_framing() -> None:
     raw = bytes(cramjam.snappy.compress_raw(PLAIN))
     assert decompress(SNAPPY, raw, len(PLAIN)) == PLAIN
     written = compress(SNAPPY, PLAIN)
@@ -134,11 +134,11 @@ BAD_XERIAL = {
 
 
 @pytest.mark.parametrize("data", BAD_XERIAL.values(), ids=BAD_XERIAL)
-def test_bad_xerial(data: bytes) -> None:
+def test_malformed_xerial_framing_raises(data: bytes) -> None:
     assert code_of(SNAPPY, data) == INVALID_RECORD
 
 
-def test_a_claimed_length_costs_nothing() -> None:
+def test_claimed_length_allocates_no_memory() -> None:
     """Raw snappy begins with the length of what comes out: 2^32 - 1 here, of eleven bytes."""
     tracemalloc.start()
     try:
@@ -148,7 +148,7 @@ def test_a_claimed_length_costs_nothing() -> None:
         tracemalloc.stop()
 
 
-def test_a_zstd_window_beyond_the_limit() -> None:
+def test_zstd_window_above_the_limit_raises() -> None:
     """A frame header that asks for a window of 2^31 bytes; the limit is the library's answer, not ours."""
     window_log_31 = (31 - 10) << 3
     frame = b"\x28\xb5\x2f\xfd" + bytes([0, window_log_31]) + b"\x01\x00\x00"  # one empty last block
@@ -157,7 +157,7 @@ def test_a_zstd_window_beyond_the_limit() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 5, 8, -1])
-def test_codecs_that_do_not_exist(codec: int) -> None:
+def test_unknown_compression_types_raise(codec: int) -> None:
     for call in (lambda: decompress(codec, b"", 10), lambda: compress(codec, b"")):
         with pytest.raises(BatchError) as raised:
             call()
@@ -217,7 +217,7 @@ class Counting:
 
 
 @pytest.mark.parametrize(("codec", "bomb"), BOMBS.values(), ids=BOMBS)
-def test_of_a_bomb_no_more_is_made_than_is_allowed(
+def test_decompression_bomb_stops_at_the_limit(
     codec: int, bomb: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1 GiB behind the default bound of 16 MiB: the bound and one byte, in small steps, then it is refused."""
@@ -272,13 +272,13 @@ def kib_grown(codec: int, data: bytes, size_max: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("codec", "bomb"), BOMBS.values(), ids=BOMBS)
-def test_a_bomb_takes_little_memory(codec: int, bomb: Callable[[int], bytes]) -> None:
+def test_decompression_bomb_uses_little_memory(codec: int, bomb: Callable[[int], bytes]) -> None:
     code, grown = kib_grown(codec, bomb(1 << 30), 16 << 20)
     assert code == MESSAGE_TOO_LARGE
     assert grown < 32 * 1024
 
 
-def test_memory_is_seen_to_grow_when_it_is_allowed() -> None:
+def test_memory_measurement_detects_allowed_growth() -> None:
     code, grown = kib_grown(ZSTD, zstd_bomb(64 << 20), 64 << 20)
     assert code == 0
     assert grown >= 64 * 1024

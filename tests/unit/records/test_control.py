@@ -14,7 +14,7 @@ THEIRS = {ControlType.ABORT: ABORT_MARKER, ControlType.COMMIT: COMMIT_MARKER}
 
 
 @pytest.mark.parametrize("kind", ControlType)
-def test_a_marker_is_read_back(kind: ControlType) -> None:
+def test_transaction_marker_round_trip(kind: ControlType) -> None:
     data = build_marker(Marker(kind, 12), producer_id=77, producer_epoch=3, timestamp=5000)
     batch = Batch(data)
     batch.check_crc()
@@ -30,7 +30,7 @@ def test_a_marker_is_read_back(kind: ControlType) -> None:
 
 
 @pytest.mark.parametrize("kind", ControlType)
-def test_clients_read_our_markers(kind: ControlType) -> None:
+def test_clients_read_transaction_markers(kind: ControlType) -> None:
     data = build_marker(Marker(kind, 12), producer_id=77, producer_epoch=3, timestamp=5000)
     (record,) = Batch(data)
     assert ControlRecord.parse(record.key) == THEIRS[kind]
@@ -40,7 +40,7 @@ def test_clients_read_our_markers(kind: ControlType) -> None:
     assert [each.value for each in theirs] == [record.value]
 
 
-def test_the_broker_may_append_it_and_a_client_may_not() -> None:
+def test_control_batch_is_valid_for_the_broker_only() -> None:
     data = build_marker(Marker(ControlType.ABORT, 1), producer_id=1, producer_epoch=0, timestamp=1)
     assert C.validate_batch(data, compacted=False, size_max=SIZE_MAX).error == 87
     assert C.validate_batch(data, compacted=True, size_max=SIZE_MAX, control_allowed=True).error == 0
@@ -51,13 +51,13 @@ def read(key: bytes | None, value: bytes | None) -> Marker | None:
     return read_marker(record)
 
 
-def test_other_control_records_are_no_markers() -> None:
+def test_kraft_control_records_are_no_markers() -> None:
     assert read(struct.pack(">hh", 0, 2), b"leader change") is None
     (record,) = Batch(build((1, struct.pack(">hh", 0, 6), b"voters"), control=True))
     assert control_type(record) == 6
 
 
-def test_later_versions_may_be_longer() -> None:
+def test_marker_of_a_later_version_may_be_longer() -> None:
     key, value = struct.pack(">hhi", 1, 1, 99), struct.pack(">hii", 1, 5, 99)
     assert read(key, value) == Marker(ControlType.COMMIT, 5)
 
@@ -73,7 +73,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("key", "value"), MALFORMED.values(), ids=MALFORMED)
-def test_malformed_markers(key: bytes | None, value: bytes | None) -> None:
+def test_malformed_markers_raise_invalid_record(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(BatchError) as raised:
         read(key, value)
     assert raised.value.code == 87

@@ -38,11 +38,11 @@ def inspected(*path: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_first_batch_imports_no_module() -> None:
+def test_first_batch_imports_no_package() -> None:
     assert inspected() == ["0", "2", "[]", str(0xE3069283)]
 
 
-def test_a_package_without_the_extension_module_is_imported(tmp_path: Path) -> None:
+def test_crc32c_package_without_extension_module_is_imported(tmp_path: Path) -> None:
     (tmp_path / "crc32c").mkdir()
     (tmp_path / "crc32c" / "__init__.py").write_text(OTHER_VERSION)
     assert inspected(tmp_path) == ["0", "2", "['crc32c']", str(0xE3069283)]

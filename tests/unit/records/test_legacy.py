@@ -40,7 +40,7 @@ def entry(magic: int, body: bytes, attributes: int = 0, offset: int = 0) -> byte
 
 @BY_WRITER
 @pytest.mark.parametrize(("magic", "codec"), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)])
-def test_what_clients_wrote(writer: Any, magic: int, codec: int) -> None:
+def test_legacy_messages_of_old_clients(writer: Any, magic: int, codec: int) -> None:
     found = list(entries(written(writer, magic, codec)))
     for each in found:
         each.check_crc()
@@ -54,14 +54,14 @@ def test_what_clients_wrote(writer: Any, magic: int, codec: int) -> None:
 
 @BY_WRITER
 @pytest.mark.parametrize("codec", [1, 2, 3])
-def test_offsets_are_relative_to_the_wrapper(writer: Any, codec: int) -> None:
+def test_inner_offsets_of_magic_1_are_relative(writer: Any, codec: int) -> None:
     data = bytearray(written(writer, 1, codec))
     struct.pack_into(">q", data, 0, 503)
     assert [record.offset for record in LegacyEntry(data).records()] == [500, 501, 502, 503]
 
 
 @pytest.mark.parametrize("store_size", [True, False])
-def test_lz4_frames_of_magic_0(store_size: bool) -> None:
+def test_lz4_header_checksum_of_magic_0(store_size: bool) -> None:
     """Their header checksum is over too many bytes (KAFKA-3160); a right one is taken too."""
     inner = b"".join(entry(0, sized(b"k", b"v" * i), offset=i) for i in range(20))
     frame = lz4.frame.compress(inner, store_size=store_size)
@@ -73,7 +73,7 @@ def test_lz4_frames_of_magic_0(store_size: bool) -> None:
         assert [record.offset for record in wrapper.records()] == list(range(20))
 
 
-def test_log_append_time_is_the_wrappers() -> None:
+def test_log_append_time_of_compressed_legacy_messages() -> None:
     data = bytearray(written(WRITERS["aiokafka"], 1, 1))
     data[17] |= 0x08
     struct.pack_into(">q", data, 18, 9999)
@@ -83,14 +83,14 @@ def test_log_append_time_is_the_wrappers() -> None:
     assert {record.timestamp for record in wrapper.records()} == {9999}
 
 
-def test_one_cut_off_is_left_out() -> None:
+def test_truncated_legacy_entry_is_omitted() -> None:
     data = written(WRITERS["aiokafka"], 1, 0)
     for cut in (1, 20):
         assert len(list(entries(data[:-cut]))) == len(RECORDS) - 1
     assert list(entries(data[:11])) == []
 
 
-def test_the_scan_leaves_them_to_this_module() -> None:
+def test_batch_scan_reports_legacy_magic() -> None:
     for magic in (0, 1):
         assert scan_batches(written(WRITERS["aiokafka"], magic, 0)).error == 43
 
@@ -127,27 +127,27 @@ MALFORMED_INSIDE = {
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
-def test_malformed_entries(data: bytes) -> None:
+def test_malformed_legacy_entries_raise(data: bytes) -> None:
     with pytest.raises(BatchError):
         LegacyEntry(data)
 
 
 @pytest.mark.parametrize("data", MALFORMED_INSIDE.values(), ids=MALFORMED_INSIDE)
-def test_malformed_wrappers(data: bytes) -> None:
+def test_malformed_compressed_legacy_entries_raise(data: bytes) -> None:
     wrapper = LegacyEntry(data)
     wrapper.check_crc()
     with pytest.raises(BatchError):
         wrapper.records()
 
 
-def test_a_wrong_crc() -> None:
+def test_wrong_crc_of_a_legacy_entry() -> None:
     data = bytearray(entry(1, bytes(8) + sized(b"k", b"v")))
     data[-1] ^= 1
     with pytest.raises(BatchError, match="corrupt"):
         LegacyEntry(data).check_crc()
 
 
-def test_decompression_is_bounded() -> None:
+def test_legacy_decompression_is_bounded() -> None:
     wrapper = entry(
         1, bytes(8) + sized(None, zlib.compress(entry(1, bytes(8) + sized(None, bytes(9000))), wbits=31)), 1
     )
@@ -158,6 +158,6 @@ def test_decompression_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(("data", "value"), [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF)])
-def test_xxh32(data: bytes, value: int) -> None:
+def test_xxh32_of_short_inputs(data: bytes, value: int) -> None:
     """Values of the xxHash specification's reference implementation."""
     assert xxh32_short(data) == value

@@ -11,7 +11,7 @@ RECORDS = [(1000 + i, b"key", b"value %d" % i * 20, [("h", None)]) for i in rang
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_position_stands_outside_the_crc(engine: Any, codec: int) -> None:
+def test_base_offset_and_leader_epoch_do_not_change_the_crc(engine: Any, codec: int) -> None:
     batch = bytearray(build(*RECORDS, codec=codec))
     engine.set_base_offset(batch, 2**62 + 5)
     engine.set_leader_epoch(batch, 77)
@@ -22,7 +22,7 @@ def test_position_stands_outside_the_crc(engine: Any, codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_log_append_time(engine: Any, codec: int) -> None:
+def test_set_log_append_time(engine: Any, codec: int) -> None:
     batch = bytearray(build(*RECORDS, codec=codec))
     assert engine.set_log_append_time(batch, 5_000)
     read = engine.Batch(batch)
@@ -32,7 +32,7 @@ def test_log_append_time(engine: Any, codec: int) -> None:
     assert not engine.set_log_append_time(batch, 5_000), "nothing left to change"
 
 
-def test_max_timestamp(engine: Any) -> None:
+def test_set_max_timestamp(engine: Any) -> None:
     batch = bytearray(build(*RECORDS))
     assert not engine.set_max_timestamp(batch, 1049)
     assert engine.set_max_timestamp(batch, 2000)
@@ -44,7 +44,7 @@ def test_max_timestamp(engine: Any) -> None:
     assert (read.log_append_time, read.records()[3].timestamp) == (False, 1003)
 
 
-def test_an_inspection_follows_the_patches(engine: Any) -> None:
+def test_refresh_reads_the_patched_header(engine: Any) -> None:
     batch = bytearray(build((5, None, b""), (9, None, b""), (7, None, b""), codec=3))
     found = engine.validate_batch(batch, compacted=False, size_max=SIZE_MAX)
     engine.set_max_timestamp(batch, 10)
@@ -59,7 +59,7 @@ def test_an_inspection_follows_the_patches(engine: Any) -> None:
     assert (found.error, found.walked, found.records_count) == (0, True, 3)
 
 
-def test_a_patch_needs_a_writable_batch() -> None:
+def test_patches_of_read_only_bytes_raise() -> None:
     for patch in (C.set_base_offset, C.set_leader_epoch, C.set_max_timestamp, C.set_log_append_time):
         with pytest.raises(BufferError):
             patch(build(*RECORDS), 1)
@@ -69,7 +69,7 @@ def test_a_patch_needs_a_writable_batch() -> None:
 
 @pytest.mark.parametrize("codec_from", CODECS.values(), ids=CODECS)
 @pytest.mark.parametrize("codec_to", CODECS.values(), ids=CODECS)
-def test_recompress(engine: Any, codec_from: int, codec_to: int) -> None:
+def test_recompress_keeps_records_and_header(engine: Any, codec_from: int, codec_to: int) -> None:
     fields = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 9, "transactional": True, "leader_epoch": 3}
     batch = build(*RECORDS, codec=codec_from, **fields)
     again = engine.recompress(batch, codec_to)
@@ -78,14 +78,14 @@ def test_recompress(engine: Any, codec_from: int, codec_to: int) -> None:
 
 
 @pytest.mark.parametrize(("codec", "levels"), [(1, (1, 9)), (3, (1, 9)), (3, (9, 17)), (4, (1, 19)), (4, (-5, 1))])
-def test_levels(engine: Any, codec: int, levels: tuple[int, int]) -> None:
+def test_recompress_levels(engine: Any, codec: int, levels: tuple[int, int]) -> None:
     batch = build(*[(i, None, b"%d" % (i * i * 7919) * 9) for i in range(800)])
     low, high = (engine.recompress(batch, codec, level) for level in levels)
     assert low != high
     assert engine.recompress(low, 0) == engine.recompress(high, 0) == batch
 
 
-def test_recompress_is_bounded(engine: Any) -> None:
+def test_recompress_decompression_is_bounded(engine: Any) -> None:
     batch = build((1, None, bytes(1 << 20)), codec=3)
     with pytest.raises(BatchError) as raised:
         engine.recompress(batch, 0, decompressed_max=1 << 20)
@@ -93,7 +93,7 @@ def test_recompress_is_bounded(engine: Any) -> None:
     assert len(engine.recompress(batch, 0, decompressed_max=(1 << 20) + 100)) > 1 << 20
 
 
-def test_recompress_to_no_codec(engine: Any) -> None:
+def test_recompress_without_codec(engine: Any) -> None:
     with pytest.raises(BatchError) as raised:
         engine.recompress(build(*RECORDS), 5)
     assert raised.value.code == 76

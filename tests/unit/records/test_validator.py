@@ -22,7 +22,7 @@ def validate(engine: Any, batch: bytes | bytearray, **rules: Any) -> Any:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_a_good_batch(engine: Any, codec: int) -> None:
+def test_valid_batch(engine: Any, codec: int) -> None:
     batch = build(
         (1000, b"a", b"one"), (1005, b"b", None), (1002, b"c", b""), codec=codec,
         producer_id=7, producer_epoch=2, base_sequence=40, transactional=True, leader_epoch=9,
@@ -71,7 +71,7 @@ REFUSED_BATCHES = {
 
 
 @pytest.mark.parametrize(("batch", "code"), REFUSED_BATCHES.values(), ids=REFUSED_BATCHES)
-def test_a_batch_is_refused(engine: Any, batch: bytes, code: int) -> None:
+def test_invalid_header_is_rejected(engine: Any, batch: bytes, code: int) -> None:
     found = validate(engine, batch)
     assert (found.error, found.record_errors, found.walked) == (code, [], False)
     assert found.message
@@ -119,7 +119,7 @@ REFUSED_RECORDS = {
 
 
 @pytest.mark.parametrize(("records", "count", "index"), REFUSED_RECORDS.values(), ids=REFUSED_RECORDS)
-def test_records_are_refused(engine: Any, records: bytes, count: int, index: int) -> None:
+def test_invalid_records_are_rejected(engine: Any, records: bytes, count: int, index: int) -> None:
     found = validate(engine, with_records(records, count))
     assert found.error == INVALID_RECORD
     assert [at for at, _ in found.record_errors] == [index]
@@ -128,13 +128,13 @@ def test_records_are_refused(engine: Any, records: bytes, count: int, index: int
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_records_are_refused_when_compressed_too(engine: Any, codec: int) -> None:
+def test_invalid_compressed_records_are_rejected(engine: Any, codec: int) -> None:
     good = build((1, None, b"x" * 100), (2, None, b"y" * 100), codec=codec)
     found = validate(engine, with_fields(good, records_count=3, last_offset_delta=2))
     assert (found.error, [at for at, _ in found.record_errors]) == (INVALID_RECORD, [2])
 
 
-def test_unread_compressed_records_are_believed(engine: Any) -> None:
+def test_unwalked_compressed_records_use_the_header_timestamp(engine: Any) -> None:
     batch = with_fields(build((1, None, b"x"), codec=3), records_count=3, last_offset_delta=2, max_timestamp=77)
     found = validate(engine, batch, walk_compressed=False)
     assert (found.error, found.walked) == (0, False)
@@ -142,7 +142,7 @@ def test_unread_compressed_records_are_believed(engine: Any) -> None:
     assert validate(engine, batch).error == INVALID_RECORD
 
 
-def test_header_sizes_of_zero_are_fine(engine: Any) -> None:
+def test_record_headers_of_size_zero_are_valid(engine: Any) -> None:
     body = START + varint(0) + varint(0) + varint(2) + varint(0) + varint(0) + varint(0) + varint(-1)
     assert validate(engine, with_records(framed(body), 1), compacted=True).error == 0
 
@@ -158,14 +158,14 @@ def test_at_most_a_thousand_missing_keys_are_reported(engine: Any) -> None:
     assert (found.error, len(found.record_errors)) == (INVALID_RECORD, 1000)
 
 
-def test_timestamps_out_of_range(engine: Any) -> None:
+def test_timestamps_outside_the_range_are_rejected(engine: Any) -> None:
     batch = build((1000, b"a", b""), (999, b"b", b""), (1002, b"c", b""), (-1, b"d", b""), (1001, None, b""))
     assert validate(engine, batch, timestamp_min=999, timestamp_max=1002).error == 0
     found = validate(engine, batch, timestamp_min=1000, timestamp_max=1001, compacted=True)
     assert (found.error, [at for at, _ in found.record_errors]) == (INVALID_TIMESTAMP, [1, 2, 4])
 
 
-def test_timestamps_wrap_as_in_java(engine: Any) -> None:
+def test_timestamp_overflow_wraps_as_in_java(engine: Any) -> None:
     batch = with_records(encode_record(0, 2**63 - 1, None, None), 1, base_timestamp=2)
     found = validate(engine, batch)
     assert (found.error, found.max_timestamp, found.offset_of_max_timestamp) == (0, -1, 0)
@@ -176,40 +176,40 @@ def test_the_first_of_equal_max_timestamps_is_reported(engine: Any) -> None:
     assert (found.max_timestamp, found.header_max_timestamp, found.offset_of_max_timestamp) == (9, 1, 1)
 
 
-def test_no_timestamps_at_all(engine: Any) -> None:
+def test_batch_without_timestamps(engine: Any) -> None:
     found = validate(engine, build((-1, None, b""), (-1, None, b"")))
     assert (found.error, found.max_timestamp, found.offset_of_max_timestamp) == (0, -1, 1)
 
 
-def test_size_max(engine: Any) -> None:
+def test_batch_above_size_max_is_rejected(engine: Any) -> None:
     assert validate(engine, GOOD, size_max=len(GOOD)).error == 0
     assert validate(engine, GOOD, size_max=len(GOOD) - 1).error == MESSAGE_TOO_LARGE
     assert validate(engine, GOOD[:-1] + b"\x01", size_max=1).error == MESSAGE_TOO_LARGE, "told before the CRC"
 
 
-def test_decompressed_max(engine: Any) -> None:
+def test_decompressed_size_above_the_limit_is_rejected(engine: Any) -> None:
     batch = build((1, None, b"x" * 100_000), codec=1)
     assert validate(engine, batch, decompressed_max=100_100).error == 0
     assert validate(engine, batch, decompressed_max=100_000).error == MESSAGE_TOO_LARGE
     assert validate(engine, batch, size_max=len(batch)).error == 0, "16 MiB are always allowed"
 
 
-def test_zstd_before_version_7(engine: Any) -> None:
+def test_zstd_before_produce_version_7_is_rejected(engine: Any) -> None:
     assert validate(engine, build((1, None, b"x"), codec=4), zstd_allowed=False).error == UNSUPPORTED_COMPRESSION_TYPE
     assert validate(engine, build((1, None, b"x"), codec=3), zstd_allowed=False).error == 0
 
 
-def test_the_broker_may_write_control_batches(engine: Any) -> None:
+def test_control_batch_of_the_broker_is_valid(engine: Any) -> None:
     assert validate(engine, with_fields(GOOD, attributes=0x20), control_allowed=True).error == 0
 
 
-def test_any_object_with_bytes_will_do(engine: Any) -> None:
+def test_validate_accepts_bytes_like_objects(engine: Any) -> None:
     for batch in (GOOD, bytearray(GOOD), memoryview(b"12" + GOOD)[2:]):
         found = engine.validate_batch(batch, compacted=False, size_max=SIZE_MAX)
         assert (found.error, found.records_count) == (0, 3)
 
 
-def test_nothing_is_changed(engine: Any) -> None:
+def test_validate_does_not_change_the_batch(engine: Any) -> None:
     batch = bytearray(with_fields(GOOD, max_timestamp=1))
     before = bytes(batch)
     validate(engine, batch)

@@ -79,7 +79,7 @@ def test_malformed_records_are_left_to_the_codec(commit: OffsetCommitted, data: 
         pytest.fail(f"the common way refuses what was read as {read}")
 
 
-def test_other_records_and_full_batches_end_the_run() -> None:
+def test_append_commits_stops_at_other_records_and_full_batches() -> None:
     commit = OffsetCommitted("g", "t", 0, 5, -1, "", 1)
     assert appended([commit, commit, OffsetDeleted("g", "t", 0), commit])[0] == 2
     assert appended([OffsetDeleted("g", "t", 0), commit], at=1)[0] == 2
@@ -104,7 +104,7 @@ def test_tombstones_and_old_versions_are_left_to_the_codec() -> None:
 
 
 @given(st.text())
-def test_the_hash_is_that_of_java(text: str) -> None:
+def test_java_hash_matches_java(text: str) -> None:
     units = text.encode("utf-16-be", "surrogatepass")
     total = 0
     for at in range(0, len(units), 2):

@@ -91,7 +91,7 @@ def fitting(request: OffsetCommitRequest, version: int) -> OffsetCommitRequest:
 
 
 @given(requests(), VERSIONS)
-def test_what_is_read_is_what_the_codec_reads(request: OffsetCommitRequest, version: int) -> None:
+def test_packed_request_equals_the_decoded_request(request: OffsetCommitRequest, version: int) -> None:
     packed = read(fitting(request, version), version)
     assert packed is not None
     assert whole_packed(packed) == whole(request, version)
@@ -177,7 +177,7 @@ TIMES = st.integers(0, 2**62)
 
 
 @given(requests(), VERSIONS, st.text(max_size=20), TIMES)
-def test_the_batch_has_the_bytes_of_the_common_way(
+def test_packed_records_have_the_bytes_of_the_codec(
     request: OffsetCommitRequest, version: int, group: str, time_ms: int
 ) -> None:
     packed = read(fitting(request, version), version)
@@ -211,7 +211,7 @@ def _packed(commit: Commit) -> PackedOffsets:
     return packed
 
 
-def test_offsets_outlive_the_request_and_share_what_they_can() -> None:
+def test_packed_offsets_outlive_the_frame_and_share_metadata() -> None:
     body = bytearray(encode(_request(["note", "note", None, ""]), 9))
     packed = read_packed(9, body, ELEMENTS_MAX)
     assert packed is not None
@@ -334,7 +334,7 @@ class Twins:
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_machines_take_it_as_they_take_each_partition(number: int) -> None:
+def test_packed_commits_change_the_state_like_single_commits(number: int) -> None:
     twins, packed = Twins(random.Random(seed() + number)), 0
     for _ in range(200):
         twins.ms += twins.dice.randrange(500)
@@ -378,7 +378,7 @@ print(peak_kib() - before)
 
 
 @pytest.mark.parametrize("size", [10, 2_000_000])
-def test_commit_at_the_bound_is_read_and_one_above_is_not(size: int) -> None:
+def test_commit_above_elements_max_is_left_to_the_codec(size: int) -> None:
     """Small ones are read once, large ones are validated before they are copied."""
     text = "x" * min(size, 1_000)
     request = _request([text] * (size // len(text)))
