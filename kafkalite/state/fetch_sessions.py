@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227): which partitions a connection asks for, and what it was told last.
+"""Incremental fetch sessions (KIP-227): the partitions that a client fetches, and their last response.
 
 A pure machine: it knows sessions, epochs and eviction, and holds of a partition only an opaque `handle`. Laws:
-1. A session's epoch grows by one with each request; any other epoch is refused and the client starts anew.
+1. A session's epoch grows by one with each request; any other epoch is rejected, and the client starts a new session.
 2. An answer of an incremental session holds only the partitions that have news; one with an error always has.
 3. A partition that gave records moves to the end of the session, so that the next answer begins with others.
 4. A session can be evicted when it was idle for `EVICTION_MS`, or when it is that old and smaller than the new one.
@@ -25,7 +25,7 @@ PartitionKey = tuple[object, int]
 
 
 class SessionPartition:
-    """One partition of a fetch: what the client asks, and what it was told last.
+    """One partition of a fetch session: the request of the client and the last response.
 
     Arguments:
         topic: topic name ("" when the request speaks ids).
@@ -78,7 +78,7 @@ class SessionPartition:
     def has_news(
         self, error: int, records_bytes: int, high_watermark: int, log_start_offset: int, urgent: bool
     ) -> bool:
-        """Tell whether an incremental answer must name this partition."""
+        """Return whether an incremental response must contain this partition."""
         return bool(
             error
             or records_bytes

@@ -281,7 +281,7 @@ class GroupDefinition(NamedTuple):
     """The definition of a registered group (type 10000).
 
     Arguments:
-        session_timeout_ms: -1 = nobody defined the group, its first member founded it.
+        session_timeout_ms: -1 = the group was created by its first member, not by CreateGroup.
         topics: what it reads; () where there is a pattern, or where the members say what they read.
         first_topics: names and numbers of partitions of what the first generation read, None until there is one.
     """

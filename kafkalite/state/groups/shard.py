@@ -36,7 +36,7 @@ SIMPLE_GROUP = DescribedGroup("Empty")
 
 
 class GroupsDeleted(NamedTuple):
-    """The answer to DeleteGroups: an error per group, in the order of the request."""
+    """The result of DeleteGroups: an error per group, in the order of the request."""
 
     errors: tuple[int, ...]
 
@@ -132,10 +132,10 @@ class GroupShard:
         return SIMPLE_GROUP if name in self.offsets else None
 
     def rewind(self, name: str, partitions: Sequence[PartitionCommit], token: Token, now: Now) -> Effects:
-        """Set where a group goes on reading, also while it has members; answers `CommitsDone`.
+        """Set the offsets of a group, also while it has members; the result is a `CommitResult`.
 
-        Owners of these partitions are fenced: they drop what they have as lost, join anew and read the new offset.
-        What they commit of old is refused. All of it is one batch. Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND.
+        Owners of these partitions are fenced: they drop their partitions as lost, rejoin and read the new offsets.
+        Their earlier commits are rejected. All records are one batch. Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND.
         """
         effects = Effects()
         error = 0 if name else KafkaErrorCode.INVALID_GROUP_ID
@@ -151,9 +151,9 @@ class GroupShard:
         return effects
 
     def delete_groups(self, names: Sequence[str], token: Token, now: Now) -> Effects:
-        """Delete groups without members, with all their offsets; answers `GroupsDeleted`.
+        """Delete groups without members, with all their offsets; the result is `GroupsDeleted`.
 
-        The empty name is one, too: commits may stand under it. Errors per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        The empty name is valid: commits may use it. Errors per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         effects = Effects()
         errors = []
@@ -169,11 +169,11 @@ class GroupShard:
         return effects
 
     def names(self) -> list[str]:
-        """Every group there is: what `sweep` goes over, some at a time."""
+        """The names of all groups, for `sweep`."""
         return self.registry.names() + self.simple()
 
     def count(self) -> int:
-        """How many groups there are, about: one with offsets counts twice."""
+        """The approximate number of groups: one with offsets counts twice."""
         return self.registry.count() + self.offsets.group_count()
 
     def simple(self) -> list[str]:
@@ -181,10 +181,9 @@ class GroupShard:
         return [name for name in self.offsets.groups() if name not in self.registry]
 
     def sweep(self, names: Sequence[str], now: Now) -> Effects:
-        """Expire the offsets of these groups; an Empty group that has none left goes with them.
+        """Expire the offsets of these groups; an Empty group without offsets is deleted.
 
-        A group of which an id was given out, but not yet used, stays: somebody is about to join. So does a registered
-        one that was created.
+        Retained groups stay: a classic group with a reserved member id, and a registered group that was created.
         """
         effects = Effects()
         for name in names:
@@ -196,17 +195,17 @@ class GroupShard:
         return effects
 
     def readers(self, topic: str) -> list[str]:
-        """The groups that have to forget a topic when it is deleted: by offsets, or by what registered groups keep."""
+        """The groups with offsets or other data of a topic, which are deleted with it."""
         readers = dict.fromkeys(self.offsets.readers(topic))
         for group_type in self.registry.types.values():
             readers.update(dict.fromkeys(group_type.groups_of_topic(topic)))
         return list(readers)
 
     def topics_deleted(self, group: str, topics: Sequence[str], at_most: int | None = None) -> Effects:
-        """Forget topics that are gone, in one group; topics of the same names may have been created meanwhile.
+        """Delete the data of deleted topics in one group; topics of the same names may have been created since.
 
         Arguments:
-            at_most: how many offsets to delete; where there are more, another command goes on.
+            at_most: the largest number of offsets to delete; another command deletes the rest.
         """
         effects = Effects()
         for topic in topics:

@@ -67,7 +67,7 @@ def want_resolved(
 def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, topics: TopicLookup, now: Now) -> None:
     """Store the topics that the patterns match; if they have changed, a new group epoch starts.
 
-    It starts with the first answer in any case: whoever subscribed to the pattern may have dropped other topics for it.
+    The first result always starts one: the member may have dropped other topics for the pattern.
     """
     changed = False
     for pattern in sorted(found.keys() & draft.group.subscribed_patterns()):

@@ -123,7 +123,7 @@ def test_offsets_expire_without_new_commits(rig: Rig[GroupShard], monkeypatch: p
 
 
 def test_clock_jump_expires_no_offset(rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture) -> None:
-    """Somebody has an hour to set it right; who does not gets what it says."""
+    """The clock jump pauses expiration for an hour; then the offsets expire."""
     upkeep = upkeep_of(rig)
     upkeep.start()
     assert rig.now(commit("g", 5)) == TAKEN
@@ -156,7 +156,7 @@ def test_topic_deletion_during_load_deletes_its_offsets(rig: Rig[GroupShard]) ->
 
 
 def test_topic_deletion_deletes_offsets_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile others are served, and what is committed for a topic of the same name that was made anew stays."""
+    """Other requests are served between slices; commits for a recreated topic of the same name stay."""
     monkeypatch.setattr("kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 3)
     topics = TopicsNow()
     rig = Rig(tmp_path, partial(groups, topics))

@@ -285,7 +285,7 @@ def test_static_member_leaves_permanently(shard: Shard) -> None:
 
 
 def test_member_changes_its_instance_id(shard: Shard) -> None:
-    """It is not known by the first one any more: who comes with that speaks of nobody."""
+    """The first instance id is unknown afterwards."""
     stabilize(Client(shard, "alice", "flights", instance_id="host-a"))
     alice = Client(shard, "alice", "flights", instance_id="host-b")
     stabilize(alice)
