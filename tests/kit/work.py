@@ -1,5 +1,6 @@
 """How much work a call is, independent of the speed of the machine: the calls of functions, of Python and of C."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -16,10 +17,13 @@ def calls_in(run: Callable[[], object]) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # a collection would count the finalizers and callbacks that it calls
     sys.setprofile(profile)
     try:
         run()
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return count
