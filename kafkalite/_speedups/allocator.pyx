@@ -28,7 +28,7 @@ cdef extern from *:
 
 
 def keep_freed(int mapped_from, int kept):
-    """Set when memory comes from the kernel and when it goes back; answer whether this allocator can be told.
+    """Set when memory comes from the kernel and when it goes back; return whether this allocator supports it.
 
     Arguments: bytes from which a block is mapped by itself, and goes back when freed; bytes that may be free at the top
         of each thread's heap. Both count for the whole process, from now on.
