@@ -10,7 +10,7 @@ import re
 import pytest
 
 SEED = re.compile(r"KAFKALITE_SEED=\d+")
-SHORT = {"kills": 15, "cuts": 3, "faults": 1, "simulations": 170, "minutes": 10, "fairness_seconds": 30}
+SHORT = {"kills": 15, "cuts": 3, "faults": 1, "simulations": 170, "minutes": 10, "fairness_seconds": 60}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
