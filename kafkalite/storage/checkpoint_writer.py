@@ -29,7 +29,7 @@ class CheckpointWriter:
     """Writes the checkpoints as jobs.
 
     Arguments:
-        disk, offload: where, and how it leaves the loop.
+        disk, offload: the disk, and the executor of the jobs.
         job_ended: called with the log directory and the outcome of a job.
 
     `note` keeps the lines of a log that is served, `drop` removes them.
@@ -54,7 +54,7 @@ class CheckpointWriter:
         self._next.clear()
 
     def note(self, log: Log, *names: str) -> None:
-        """Keep the lines of a log as it is now, in the checkpoints `names` or in both."""
+        """Update the lines of a log in the checkpoints `names`, by default in both."""
         for name in names or WHICH:
             line = LINES[name](log)
             if line is None:
@@ -63,7 +63,7 @@ class CheckpointWriter:
                 self._served[name][log.root][log] = line
 
     def drop(self, log: Log) -> None:
-        """Keep no line of a log that is not served any more."""
+        """Remove the lines of a log that is not served any more."""
         for name in WHICH:
             self._served[name][log.root].pop(log, None)
 
@@ -72,7 +72,7 @@ class CheckpointWriter:
         self.deleted[path][key] = frozenset(WHICH)
 
     def write(self, path: str, name: str, make: Make | None = None, then: Then | None = None) -> None:
-        """Replace the checkpoint `name` of the log directory `path` by the lines that there are when the time comes.
+        """Replace the checkpoint `name` of the log directory `path` by the lines that are current when the job starts.
 
         `make`: returns other lines. `then`: called with the outcome once these lines, or newer ones, are on the disk.
         """

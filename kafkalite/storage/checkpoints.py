@@ -28,7 +28,7 @@ OffsetsByPartition = dict[TopicPartition, tuple[int, int]]  # recovery point and
 
 
 class BadCheckpoint(ValueError):
-    """A file of a log directory does not read; the text names it and says why."""
+    """A file of a log directory cannot be read; the message contains its path and the reason."""
 
 
 def _entries(disk: Disk, path: str) -> list[list[str]]:
@@ -120,7 +120,7 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """Note whose partition this is. Raises OSError."""
+    """Write the topic id to `partition.metadata`. Raises OSError."""
     path = os.path.join(directory, names.PARTITION_METADATA)
     disk.write_atomic(path, topic_id_text(topic_id), sync=True)
 
@@ -168,7 +168,7 @@ def read_broker_epoch(disk: Disk, directory: str) -> int:
 def write_clean_shutdown(
     disk: Disk, directory: str, broker_epoch: int = -1, unclean: Collection[TopicPartition] = frozenset()
 ) -> None:
-    """Say that every log of the directory is complete on the disk. Raises OSError.
+    """Write the mark of a clean shutdown: every log of the directory is complete on the disk. Raises OSError.
 
     Arguments:
         broker_epoch: the last flushed zxid of the journal, -1 where it is unknown (CleanShutdownFileHandler.java).

@@ -10,30 +10,30 @@ from functools import partial
 
 
 class DirectoriesInUse:
-    """Counts the jobs of each directory, and knows who waits for the last one; of the loop thread alone."""
+    """Counts the jobs of each directory, and keeps the callbacks that wait for the last job; loop thread only."""
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, list[Callable[[], object]]] = defaultdict(list)
 
     def enter(self, directory: str) -> Callable[[], None]:
-        """A job begins there; call what this answers, once, when its outcome was applied."""
+        """Register a job in a directory; call the returned function once, after the job's outcome is applied."""
         self._held[directory] += 1
         return partial(self._release, directory)
 
     def is_in_use(self, directory: str) -> bool:
-        """Whether a job is at work there."""
+        """Whether a job uses the directory."""
         return bool(self._held.get(directory))
 
     def when_free(self, directory: str, then: Callable[[], object]) -> None:
-        """Call `then` when no job is at work there, perhaps at once."""
+        """Call `then` when no job uses the directory, perhaps at once."""
         if self._held[directory]:
             self._waiting[directory].append(then)
         else:
             then()
 
     def close(self) -> None:
-        """The end is near: who waits for a directory is called no more."""
+        """Drop all waiting callbacks, because the broker stops."""
         self._waiting.clear()
 
     def _release(self, directory: str) -> None:

@@ -13,7 +13,7 @@ TRANSIENT = NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENO
 
 
 def is_transient(error: OSError) -> bool:
-    """Whether the directory can be used on."""
+    """Whether the directory stays usable after this error."""
     return error.errno in TRANSIENT
 
 

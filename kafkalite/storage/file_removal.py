@@ -32,10 +32,10 @@ class PendingRemoval(NamedTuple):
 
 
 class FileRemover:
-    """Deleted files and directories until their removal.
+    """Keeps deleted files and directories until it removes them.
 
     Arguments:
-        disk: what they are on.
+        disk: the disk of the files.
         clock: for the delays.
         offload: runs the jobs; a thread of its own, so that no other job waits behind removals.
     """
@@ -76,7 +76,7 @@ class FileRemover:
             then()
 
     def close(self) -> None:
-        """Begin no further job; what is left is removed by the next start."""
+        """Start no further job; the next start removes the remaining files."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -121,7 +121,7 @@ class FileRemover:
 
 
 def remove_batch(disk: Disk, batch: Sequence[PendingRemoval]) -> None:
-    """Job: remove files and directories; those that are gone already are ignored.
+    """Job: remove files and directories; missing ones are ignored.
 
     Raises the first OSError after the others were tried; directories of a root that cannot be synced stay.
     """
@@ -139,7 +139,7 @@ def _remove_from(disk: Disk, root: str, directories: Sequence[str]) -> None:
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Remove a directory with its files; one that is gone already is ignored. Raises OSError."""
+    """Remove a directory with its files; a missing one is ignored. Raises OSError."""
     try:
         disk.remove_tree(path)
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def remove_tree(disk: Disk, path: str) -> None:
 
 
 def remove_file(disk: Disk, path: str) -> None:
-    """Remove a file; one that is gone already is ignored. Raises OSError."""
+    """Remove a file; a missing one is ignored. Raises OSError."""
     try:
         disk.remove(path)
     except FileNotFoundError:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class HousekeptLogs(CleanerLogs, Protocol):
-    """What the upkeep needs of the log manager, beside what the cleaner needs."""
+    """The part of the log manager that housekeeping uses, in addition to that of the cleaner."""
 
     def find(self, topic: str, partition: int) -> Log | None: ...
     def is_cleaned_now(self, log: Log) -> bool: ...
@@ -82,7 +82,7 @@ class Housekeeping:
         producer_check_ms: int = 600_000,
         producer_silent_ms: int = 86_400_000,
     ) -> None:
-        """Begin; intervals in milliseconds."""
+        """Start all timers; intervals in milliseconds."""
         self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
         self._repeat(0, SPACE_CHECK_MS, self.check_space)
         self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
@@ -94,7 +94,7 @@ class Housekeeping:
         self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(self.producer_silent_ms))
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Stop all timers."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -123,7 +123,7 @@ class Housekeeping:
     # Retention.
 
     def check_retention(self, high_watermark_of: HighWatermark) -> None:
-        """Take expired segments out of every log and delete their files in the background."""
+        """Remove expired segments from every log and delete their files in the background."""
         now_ms = self._clock_watch.look()
         self._walk(lambda log: self._retain(log, now_ms, high_watermark_of))
 
@@ -184,7 +184,7 @@ class Housekeeping:
     # The rest.
 
     def flush_due(self) -> None:
-        """Sync the logs that hold something for longer than their flush.ms."""
+        """Flush the logs that have had unflushed records for longer than their flush.ms."""
         now = self._clock.monotonic()
 
         def visit(log: Log) -> None:
@@ -194,11 +194,11 @@ class Housekeeping:
         self._walk(visit, self._unhurried.begin)
 
     def check_producers(self, silent_ms: int) -> None:
-        """Let every log forget the idempotent producers that appended nothing for `silent_ms`."""
+        """Remove the idempotent producers that appended nothing for `silent_ms` from every log."""
         now_ms = int(self._clock.monotonic() * 1000)
         self._walk(lambda log: log.producers.expire(now_ms, silent_ms))
 
     def check_space(self) -> None:
-        """Say when a log directory is nearly full."""
+        """Log a warning when a log directory is nearly full."""
         for path in filter(self._logs.is_online, self._logs.directories()):
             self._space_watch.look(path)

@@ -17,13 +17,13 @@ MANY_FILES = 200  # from about here on one call is quicker, whatever else waits 
 
 
 def close_logs(disk: Disk, logs: Sequence[Log], opened: File, many_files: int = MANY_FILES) -> None:
-    """Write and sync everything of these logs of one log directory; blocks.
+    """Write and sync all files of these logs of one log directory; blocks.
 
     Arguments:
-        disk: what the logs are on.
+        disk: the disk of the logs.
         logs: of one log directory.
         opened: a file of the same file system that was opened before the first write, for the errors of `sync_all`.
-        many_files: from this number on all is synced together.
+        many_files: from this number of files on, one call syncs the whole file system.
 
     Raises OSError, which is final.
     """

@@ -56,11 +56,11 @@ class NewPartition(NamedTuple):
 
 
 class LogCreator:
-    """Makes logs.
+    """Creates the files of new partitions.
 
     Arguments:
-        disk, offload: where, and how it leaves the loop.
-        holds, deletions, files: what happens in the directories besides.
+        disk, offload: the disk, and the executor of the jobs.
+        holds, deletions, files: directories used by jobs, deleted logs, and checkpoints.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class LogCreator:
         self._when_free(directories, forget)
 
     def _when_free(self, directories: Sequence[str], then: Callable[[], object]) -> None:
-        """Call `then` when no job is at work in any of the directories."""
+        """Call `then` when no job uses any of the directories."""
         for at, directory in enumerate(directories):
             if self._holds.is_in_use(directory):  # those before it may be held again by then
                 self._holds.when_free(directory, partial(self._when_free, directories[at:], then))
@@ -119,7 +119,7 @@ class LogCreator:
     def _forget(
         self, path: str, keys: Iterable[TopicPartition], then: Callable[[], object], failed: Callable[[Outcome], object]
     ) -> None:
-        """Have the checkpoints of a log directory name these partitions no more."""
+        """Remove these partitions from the checkpoints of a log directory."""
         named = False
         for key in keys:
             if self._files.others[path].pop(key, None) is not None:
@@ -147,7 +147,7 @@ def create_files(
         left: directories in which the files of a deleted log are still there.
         many_files: from this number on the whole file system is synced by one call.
 
-    Returns what failed for single partitions; raises the OSError of a sync, which counts for all.
+    Returns the errors of single partitions; raises the OSError of a sync, which fails all partitions.
     """
     opened = disk.open_dir(path)  # before the first write: the sync of everything reports the errors since then
     try:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDeleter:
-    """Everything that is on its way out.
+    """Renames the directories of deleted logs, and removes them after a delay.
 
     Arguments:
         disk, clock, offload, random: where, when, how it leaves the loop, and names of deleted directories. Nothing
@@ -100,7 +100,7 @@ class LogDeleter:
             release()
 
     def is_left(self, directory: str) -> bool:
-        """Whether files of a deleted log are still there under its own name."""
+        """Whether files of a deleted log still exist under its own name."""
         return directory in self._left
 
     def removed(self, directory: str) -> None:
@@ -120,5 +120,5 @@ class LogDeleter:
         self._removals.when_done(then)
 
     def close(self) -> None:
-        """Begin no further removal; the next start removes what is left."""
+        """Start no further removal; the next start removes the remaining files."""
         self._removals.close()

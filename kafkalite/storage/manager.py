@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class RejectedLog(NamedTuple):
-    """A partition that could not be loaded: its log directory, its own directory, what the checkpoints say, and why."""
+    """A partition that could not be loaded: its log directory, its own directory, its checkpoints, and the reason."""
 
     root: str
     directory: str
@@ -60,7 +60,7 @@ class LogManager(DirectorySet):
         disk: the disk port.
         paths: of the log directories.
         clock, offload, random: time, jobs and names of deleted directories.
-        syncs: carries out the rounds that acknowledgements wait for; jobs of `offload` where it is not given.
+        syncs: runs the fsync batches for acknowledgements; by default jobs of `offload`.
         creations, removals: run the jobs of new partitions, and those of deletions and retention, and nothing else;
             `offload` where they are not given.
         cache: bounds what closed segments hold.
@@ -127,7 +127,7 @@ class LogManager(DirectorySet):
     def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[LoadedDirectory]:
         """Recover every log of every directory, `threads` at a time in each; blocks. `config_of`: of a topic name.
 
-        Answers what was found, for the lines at start. Raises DirectoryError; an OSError takes its directory offline.
+        Returns the result, for the log lines of a start. Raises DirectoryError; an OSError takes its directory offline.
         """
         results = load_directories(self.disk, self.online(), config_of, threads)
         for loaded in results:
@@ -155,7 +155,7 @@ class LogManager(DirectorySet):
         return results
 
     def finish_flushes(self) -> None:
-        """Bring to the disk what was asked for; from now on that is done at once."""
+        """Run all requested flushes; further flushes run at once."""
         for flusher in self._flushers:
             flusher.finish()
         self._files.close()
@@ -186,7 +186,7 @@ class LogManager(DirectorySet):
     # Look-ups.
 
     def find(self, topic: str, partition: int) -> Log | None:
-        """The log of a partition, None where this broker has none."""
+        """The log of a partition, None if this broker has none."""
         return self._logs.get(TopicPartition(topic, partition))
 
     def all(self) -> list[Log]:
@@ -199,7 +199,7 @@ class LogManager(DirectorySet):
 
     @property
     def duplicates(self) -> int:
-        """Batches of idempotent producers that were here before and were answered with their first offset."""
+        """Number of duplicate batches of idempotent producers, which were answered with their first offset."""
         return self._duplicates + sum(log.producers.duplicates for log in self._logs.values())
 
     # Making.
@@ -236,7 +236,7 @@ class LogManager(DirectorySet):
         self._counts[path] += 1
 
     def open_created(self, topic: str, partition: int, config: TopicConfig) -> Log:
-        """Look after a created partition as a log from now on. Raises OSError: it stays a created partition."""
+        """Open a created partition and manage its log. After an OSError it remains a created partition."""
         key = TopicPartition(topic, partition)
         path, topic_id = self.created[key], self.topic_ids[key]
         log = open_created(self.disk, path, key, config, self._first_epochs.get(key))
@@ -246,7 +246,7 @@ class LogManager(DirectorySet):
         return log
 
     def forget_created(self, key: TopicPartition) -> str:
-        """Look after a created partition no more, its files stay; returns its log directory."""
+        """Stop managing a created partition; its files stay. Returns its log directory."""
         path = self.created.pop(key)
         self._first_epochs.pop(key, None)
         self.topic_ids.pop(key, None)
@@ -260,7 +260,7 @@ class LogManager(DirectorySet):
         self._deletions.unloaded(path, directory, topic, partition, delay_ms)
 
     def add(self, log: Log) -> None:
-        """Look after a log from now on."""
+        """Manage a log."""
         assert (log.topic, log.partition) not in self._logs, "a partition has one log"
         self._logs[TopicPartition(log.topic, log.partition)] = log
         self._counts[log.root] += 1
@@ -287,7 +287,7 @@ class LogManager(DirectorySet):
             self.cache.forget(segment)
 
     def leave_alone(self, log: Log) -> None:
-        """Look after a log no more; its files and what the checkpoints say of it stay."""
+        """Stop managing a log; its files and its checkpoint entries stay."""
         self._files.others[log.root][TopicPartition(log.topic, log.partition)] = log.synced, log.log_start_offset
         self.forget(log)
 
@@ -351,15 +351,15 @@ class LogManager(DirectorySet):
         self._deletions.files(log, paths)
 
     def when_removed(self, then: Callable[[], object]) -> None:
-        """Call `then` once the deleted files that are due for removal are gone, perhaps at once."""
+        """Call `then` once the deleted files that are due for removal are removed, perhaps at once."""
         self._deletions.when_removed(then)
 
     # Truncating.
 
     def truncate(self, cuts: Mapping[Log, int], done: Callable[[Outcome], object]) -> None:
-        """Cut logs back to offsets, their checkpoints first; `done` gets the first OSError, if any.
+        """Truncate logs to offsets, after their checkpoints are lowered; `done` receives the first OSError, if any.
 
-        With an error some logs may be as they were.
+        After an error some logs may be unchanged.
         """
         Truncation(cuts, self._files, self, done).start()
 
@@ -374,7 +374,7 @@ class LogManager(DirectorySet):
     # Trouble.
 
     def report_disk_error(self, path: str, error: OSError) -> None:
-        """Something failed in a directory: a line a minute where it will pass, else the directory goes offline."""
+        """Handle a disk error: log a transient one once a minute; take the directory offline after any other."""
         if not is_transient(error):
             self.take_offline(path, error)
             return

@@ -33,7 +33,7 @@ LEFT_OUT = ("__cluster_metadata", "__share_group_state")
 
 
 class AdoptionError(Exception):
-    """A partition cannot be adopted; one line that names it and says why."""
+    """A partition cannot be adopted; the message is one line with its path and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Candidate:
     """A partition that is to be adopted.
 
     Attributes:
-        source: its directory at the other broker; where it was moved from, when it was.
-        clean, recovery_point, log_start_offset: what the checkpoints of the other broker say.
+        source: its directory at the other broker, also after a move.
+        clean, recovery_point, log_start_offset: from the checkpoints of the other broker.
         cleaned: up to which offset a cleaner compacted it, None for never.
     """
 
@@ -62,7 +62,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What `make_ready` found: the log, and the leader epoch that comes after all of its own.
+    """Result of `make_ready`: the log, and the leader epoch after all epochs of the log.
 
     `cleaned` is the offset up to which the log is compacted, None where no cleaner worked on it.
     """

@@ -19,7 +19,7 @@ from kafkalite.storage.log.segment import Segment
 
 
 def expired(log: Log, now_ms: int | None, high_watermark: int) -> int:
-    """How many of the first segments may go. `now_ms` is wall time; None: none goes for its age."""
+    """Number of first segments that are expired. `now_ms` is wall time; None: no segment expires by its age."""
     excess = log.size - log.config.retention_bytes if log.config.retention_bytes >= 0 else -1
     count = 0
     for segment, following in itertools.pairwise([*log.segments, None]):
@@ -52,7 +52,7 @@ def _too_old(log: Log, segment: Segment, now_ms: int | None) -> bool:
 
 
 def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segment]:
-    """Take the expired segments out of the log; hand them to `mark_deleted` as a job. Raises OSError."""
+    """Remove the expired segments from the log; `mark_deleted` renames them as a job. Raises OSError."""
     count = expired(log, now_ms, high_watermark)
     if count == 0:
         return []
@@ -67,14 +67,14 @@ def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segm
 
 
 def mark_deleted(segments: list[Segment]) -> list[str]:
-    """Job: give the files their last name; answer their paths. Raises OSError."""
+    """Job: rename the files to `.deleted`; return their paths. Raises OSError."""
     return [path for segment in segments for path in segment.mark_deleted()]
 
 
 def remove_directory(disk: Disk, path: str) -> None:
-    """Job: remove a partition's directory that was renamed before; one that is gone already is fine. Raises OSError.
+    """Job: remove a partition's directory that was renamed before; a missing one is ignored. Raises OSError.
 
-    The new name comes to the disk first: a power cut must not bring back the old one with half of its files.
+    The new name is synced first: a power cut must not restore the old name with half of the files.
     """
     try:
         disk.sync_dir(os.path.dirname(path))
@@ -87,7 +87,7 @@ def remove_now(disk: Disk, directory: str, deleted: str) -> None:
     """Job: remove the directory of a partition on a disk without space to rename it to `-delete`. Raises OSError.
 
     The first removals free space, so the rename is tried again. Until then a segment and the topic id stay: a start
-    after a kill sees whose log it was, and goes on.
+    after a kill identifies the topic, and continues.
     """
     found = disk.list(directory)
     first = next((name for name in found if name.endswith(names.LOG)), None)

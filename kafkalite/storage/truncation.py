@@ -19,16 +19,16 @@ from kafkalite.storage.log.log import Log
 
 
 class TruncatedLogs(Protocol):
-    """What truncation needs of the log manager."""
+    """The part of the log manager that truncation uses."""
 
     def find(self, topic: str, partition: int) -> Log | None: ...
 
 
 class Truncation:
-    """The truncation of some logs, together.
+    """Truncates some logs together.
 
     Arguments:
-        cuts: the first offset that goes, of each.
+        cuts: the first removed offset of each log.
         files: writes the checkpoints.
         logs: the log manager.
         done: called with the first error after all truncations have ended.

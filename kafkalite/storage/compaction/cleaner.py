@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 class CleanerConfig(NamedTuple):
-    """The keys `log.cleaner.*`: threads, bytes of all maps, bytes of all buffers, how full a map may get, ms between
-    looks, bytes per second."""
+    """The keys `log.cleaner.*`: threads, bytes of all maps, bytes of all buffers, load factor of a map, ms between
+    checks, bytes per second."""
 
     threads: int = 1
     dedupe_buffer_size: int = 134_217_728
@@ -51,7 +51,7 @@ class CleanerConfig(NamedTuple):
 
 
 class CleanerLogs(Protocol):
-    """What the cleaner needs of the log manager."""
+    """The part of the log manager that the cleaner uses."""
 
     disk: Disk
     holds: DirectoriesInUse
@@ -67,7 +67,7 @@ class CleanerLogs(Protocol):
 
 
 class CleanerSlot:
-    """One cleaner thread: its memory, and what it is doing."""
+    """One cleaner thread: its memory and its current cleaning."""
 
     def __init__(self, config: CleanerConfig, secret: bytes, throttle: Throttle | None) -> None:
         share = max(config.dedupe_buffer_size // config.threads, MAP_BYTES_MIN)
@@ -76,19 +76,19 @@ class CleanerSlot:
         wait = throttle.waiter(self.stopped) if throttle is not None else None
         self.worker = Worker(OffsetMap(secret, share, load_factor), config.io_buffer_size // config.threads // 2, wait)
         self.run: CleaningRun | None = None
-        self.waiting = False  # for the checkpoint, the round has not begun
+        self.waiting = False  # for the checkpoint, the cleaning has not begun
         self.freeing = False  # the memory of its map, in a job: giving back 128 MiB takes 10 ms
         self.release: Callable[[], None] = nothing  # lets others make a log in the directory
         self.began = 0.0
 
     def prepare(self, now: float) -> None:
-        """Get ready for the next log."""
+        """Reset the slot for the next log."""
         self.stopped.clear()
         self.worker.reset()
         self.began = now
 
     def abort(self, *, touch: bool) -> None:
-        """Stop what is under way. Raises OSError."""
+        """Abort the running cleaning. Raises OSError."""
         self.stopped.set()
         if self.run is not None:
             self.run.abort(touch=touch)
@@ -99,7 +99,7 @@ class LogCleaner:
 
     Arguments:
         logs: the log manager.
-        clock, random: time; secrets of the maps.
+        clock, random: for timers; for the hash secrets of the maps.
         offload: threads of its own, `config.threads` of them.
         config: see CleanerConfig; `threads` is at least 1.
     """
@@ -126,7 +126,7 @@ class LogCleaner:
         self._high_watermark_of: Callable[[Log], int] = lambda log: log.log_start_offset
 
     def start(self, high_watermark_of: Callable[[Log], int]) -> None:
-        """Read the checkpoints, and look for work from now on."""
+        """Read the checkpoints, and start the periodic check for logs to clean."""
         self._high_watermark_of = high_watermark_of
         for path in self._logs.directories():
             if self._logs.is_online(path):
@@ -134,7 +134,7 @@ class LogCleaner:
         self._timer = self._clock.call_at(self._clock.monotonic(), self._tick)
 
     def close(self) -> None:
-        """Stop all work; what is under way ends with the next outcome. Close the offload afterwards."""
+        """Abort all cleanings; a running job ends with its next outcome. Close the offload afterwards."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -152,13 +152,13 @@ class LogCleaner:
     # What happens to logs.
 
     def release(self, log: Log, *, touch: bool = True) -> None:
-        """Abort the round of a log that is about to be truncated or deleted, or whose directory failed."""
+        """Abort the cleaning of a log that is about to be truncated or deleted, or whose directory failed."""
         slot = self._slot_of(log)
         if slot is not None:
             self._abort(slot, touch=touch)
 
     def truncated(self, log: Log, offset: int) -> None:
-        """A log is about to end at `offset`. Raises OSError, upon which it may not."""
+        """Prepare for the truncation of a log to `offset`. After an OSError the log must not be truncated."""
         slot = self._slot_of(log)
         if slot is not None:
             self._stop(slot, touch=True)
@@ -186,7 +186,7 @@ class LogCleaner:
             self._logs.report_disk_error(slot.run.log.root, error)
 
     def _stop(self, slot: CleanerSlot, *, touch: bool) -> None:
-        """Abort the round of a slot. Raises OSError."""
+        """Abort the cleaning of a slot. Raises OSError."""
         if slot.waiting:
             self._ended(slot, CleaningAbortedError())
         else:

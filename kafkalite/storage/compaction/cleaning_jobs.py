@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningPlan(NamedTuple):
-    """All that the jobs of one cleaning may touch.
+    """The input of the jobs of one cleaning.
 
     `segments`: the closed ones below `upper_offset`. `transaction_indexes`: (base offset, path) of every segment of the
-    log that may have one. `last_records`: see `Rules`.
+    log that may have one. `last_records`: see `RetentionRules`.
     """
 
     disk: Disk
@@ -46,7 +46,7 @@ class CleaningPlan(NamedTuple):
 
 
 class OffsetMapResult(NamedTuple):
-    """The first pass: `end_offset`, up to where the map is complete; what is to be written again, in groups."""
+    """Result of the first pass: the offset up to which the map is complete, and the groups of segments to rewrite."""
 
     end_offset: int
     whole: bool
@@ -55,7 +55,10 @@ class OffsetMapResult(NamedTuple):
 
 
 def build_map(worker: Worker, plan: CleaningPlan) -> OffsetMapResult:
-    """Job: which offset is each key's last. Raises OSError, Uncleanable, Stopped, MemoryError."""
+    """Job: map each key to its last offset.
+
+    Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError.
+    """
     be_nice()
     aborted = _aborted(plan)
     ends = [*(segment.base_offset for segment in plan.segments[1:]), plan.upper_offset]
@@ -71,11 +74,11 @@ def build_map(worker: Worker, plan: CleaningPlan) -> OffsetMapResult:
 
 
 def be_nice() -> None:
-    """Let every other thread go first. A thread that is nicer already stays so: the way back may be forbidden.
+    """Lower the priority of this thread. A lower priority stays: raising it again may be forbidden.
 
-    Niceness alone does not do it: a thread that wakes up takes the processor from the one that woke it, here the loop,
-    and keeps it for about 3 ms. One of SCHED_BATCH never does. A system that refuses, as some containers do, is logged
-    once: it is no error of the disk, and the other of the two may be allowed.
+    The nice value alone is not enough: a thread that wakes up preempts the thread that woke it, here the loop, for
+    about 3 ms. A SCHED_BATCH thread does not. A refusal by the system, as in some containers, is logged once. It is not
+    an error of the disk, and the other call may be allowed.
     """
     thread = threading.get_native_id()
     for give_way in (_wake_behind, _go_last):
@@ -97,7 +100,7 @@ def _go_last(thread: int) -> None:
 
 @lru_cache(maxsize=8)
 def log_rejected(reason: str) -> None:
-    """One line for each reason, not for each job."""
+    """Log a refused priority, once per reason."""
     logger.warning("background threads (compaction, deletion) keep their normal priority: %s", reason)
 
 
@@ -126,16 +129,16 @@ def _map_segment(worker: Worker, plan: CleaningPlan, segment: Segment, transacti
 
 
 def rules_of(plan: CleaningPlan) -> RetentionRules:
-    """What stays beside the last record of each key."""
+    """Return the rules for records that are kept besides the last record of each key."""
     return RetentionRules(plan.now_ms, plan.config.delete_retention_ms, plan.upper_offset, plan.last_records)
 
 
 def clean_group(
     worker: Worker, plan: CleaningPlan, group: list[Segment], rules: RetentionRules, transactions: Transactions
 ) -> Segment:
-    """Job: the segment that takes the place of a group, complete and synced as `.cleaned`.
+    """Job: create the segment that replaces a group, complete and synced as `.cleaned`.
 
-    Raises OSError, Uncleanable, Stopped, MemoryError.
+    Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError.
     """
     be_nice()
     target = Segment(group[0].base_offset, plan.directory, plan.disk, plan.config)

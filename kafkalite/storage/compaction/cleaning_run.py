@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class OutOfSpaceError(Exception):
-    """There is no memory, or no space on the disk, for what a job was to make; nothing of it is left."""
+    """A job had not enough memory or disk space; its incomplete files are removed."""
 
 
 class CleaningRun:
@@ -41,9 +41,9 @@ class CleaningRun:
         offload: of the cleaner's threads.
         flush: flushes the closed segments of a log, and calls back with 0 or a Kafka error code.
         removed: called with the paths of `.deleted` files.
-        waits: called with the reason for which the round waits for `retry`.
-        ended: called with the offset up to which the log is clean now, or what went wrong: OSError, Uncleanable,
-            NoRoom, or Stopped after `abort`.
+        waits: called with the reason for which the cleaning waits for `retry`.
+        ended: called with the offset up to which the log is clean now, or the error: OSError,
+            UncleanableSegmentError, OutOfSpaceError, or CleaningAbortedError after `abort`.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class CleaningRun:
         self._sync(lambda: self._swap(group, cleaned))
 
     def _sync(self, then: Callable[[], None]) -> None:
-        """Bring the renames to the disk before the next step; without a descriptor the round waits for `retry`."""
+        """Sync the renames before the next step; without a descriptor the cleaning waits for `retry`."""
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome.error, OSError) and lacks_descriptors(outcome.error) and not self.aborted:

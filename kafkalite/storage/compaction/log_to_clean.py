@@ -36,17 +36,17 @@ class LogToClean(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Which part of the bytes is dirty."""
+        """Ratio of dirty bytes to all bytes."""
         return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
 
     @property
     def due(self) -> bool:
-        """Whether it is time."""
+        """Whether the log is due for cleaning."""
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio)
 
 
 def cleanable(log: Log, checkpoint: int | None, stable_offset: int, now_ms: int) -> LogToClean:
-    """What of a log may be cleaned.
+    """Return the cleanable part of a log.
 
     Arguments:
         checkpoint: the first dirty offset as the last cleaning left it, None before the first.
@@ -100,7 +100,7 @@ def _first_timestamp(segment: Segment) -> int:
 
 
 def stable_offset(log: Log, high_watermark: int) -> int:
-    """Below it every transaction has ended."""
+    """The offset below which every transaction has ended."""
     return log.last_stable_offset(high_watermark)
 
 

@@ -26,7 +26,7 @@ class Throttle:
             return self._paid_until - now
 
     def waiter(self, ended: threading.Event) -> Callable[[int], None]:
-        """What a thread calls with the bytes it moved; it returns early once `ended` is set."""
+        """Return the function that a thread calls with the bytes it moved; its wait ends once `ended` is set."""
 
         def wait(size: int) -> None:
             ended.wait(min(self.delay(size), threading.TIMEOUT_MAX))

@@ -48,7 +48,7 @@ class DirectorySet:
             directory.unlock()
 
     def identity(self) -> Identity | None:
-        """Whose directories these are; None where all are new. Raises DirectoryError."""
+        """Return the cluster and broker that own the directories; None if all are new. Raises DirectoryError."""
         known: dict[str, Identity | None] = {}
         self._on_each(lambda directory: known.update({directory.path: directory.identity()}))
         found = {identity for identity in known.values() if identity is not None}
@@ -57,11 +57,11 @@ class DirectorySet:
         return next(iter(found), None)
 
     def check(self, identity: Identity) -> None:
-        """See that no directory is another's or too new, before anything is changed. Raises DirectoryError."""
+        """Validate owner and format of every directory, before any change. Raises DirectoryError."""
         self._on_each(lambda directory: directory.check(identity))
 
     def claim(self, identity: Identity) -> None:
-        """Make every directory ours, each with an id of its own. Raises DirectoryError."""
+        """Claim every directory for this broker, each with an id of its own. Raises DirectoryError."""
         self._on_each(lambda directory: directory.claim(identity, self._fresh_id()))
         ids = [directory.directory_id for directory in self._directories.values() if directory.online]
         if len(set(ids)) < len(ids):
@@ -86,14 +86,14 @@ class DirectorySet:
                 logger.error("%s; it stays offline", directory.why_offline())
 
     def see_one_online(self) -> None:
-        """See that there is a directory to work with. Raises DirectoryError."""
+        """Raise DirectoryError if all directories are offline."""
         if not self.any_online:
             raise DirectoryError("; ".join(directory.why_offline() for directory in self._directories.values()))
 
     # Later.
 
     def mark_offline(self, path: str, error: OSError) -> bool:
-        """Nothing of a directory is used any more; False where that was so before."""
+        """Mark a directory as offline; False if it was offline before."""
         directory = self._directories[path]
         was_online = directory.online
         directory.error = directory.error or error
@@ -124,7 +124,7 @@ class DirectorySet:
         return self._directories[path].lock_file
 
     def directory_id(self, path: str) -> str:
-        """What `meta.properties` calls a log directory: it stays the same wherever the directory is moved to."""
+        """The directory.id in `meta.properties`; it does not change when the directory is moved."""
         return self._directories[path].directory_id
 
     def describe_directory(self, noted: str) -> str:

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Level(IntEnum):
-    """How much is left."""
+    """Levels of free space."""
 
     ENOUGH = 0
     LOW = 1
@@ -35,10 +35,10 @@ def level_of(free: int, total: int, factor: float = 1.0) -> Level:
 
 
 class SpaceWatch:
-    """Looks at the free space of directories, as jobs.
+    """Checks the free space of directories, as jobs.
 
     Arguments:
-        disk, offload: how it is asked for.
+        disk, offload: the disk, and the executor of the jobs.
         failed: called with the directory and the error if the file system returns one.
     """
 
@@ -49,7 +49,7 @@ class SpaceWatch:
         self._levels: dict[str, Level] = {}
 
     def look(self, path: str) -> None:
-        """Ask for the space of a directory; its line comes when the answer does."""
+        """Start a job that checks the space of a directory; its result is logged."""
         self._offload.run(self._disk.free_bytes, path, done=partial(self._found, path))
 
     def _found(self, path: str, outcome: Outcome) -> None:

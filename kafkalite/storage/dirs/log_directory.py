@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class DirectoryError(Exception):
-    """A log directory cannot be used; one line that names it and says why."""
+    """A log directory cannot be used; the message is one line with its path and the reason."""
 
 
 def raise_without_descriptors(path: str, error: OSError) -> None:
@@ -48,7 +48,7 @@ def raise_without_descriptors(path: str, error: OSError) -> None:
 
 
 class Identity(NamedTuple):
-    """Whose directory it is, as `meta.properties` says."""
+    """The owner of a log directory, as in `meta.properties`."""
 
     cluster_id: str
     broker_id: int
@@ -78,7 +78,7 @@ class LogDirectory:
         return os.path.join(self.path, name)
 
     def why_offline(self) -> str:
-        """One line for people."""
+        """One line of text for a log or an error."""
         assert self.error is not None, "asked of a directory that failed"
         where = self.error.filename or self.path
         prefix = "" if where == self.path else f"{where}: "
@@ -119,13 +119,13 @@ class LogDirectory:
             self.disk.sync_dir(os.path.dirname(made))
 
     def unlock(self) -> None:
-        """Let others have it. A second call does nothing."""
+        """Release the lock. A second call does nothing."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.close()
 
     def identity(self) -> Identity | None:
-        """Whose it is; None for a new directory. Raises DirectoryError, OSError."""
+        """The owner; None for a new directory. Raises DirectoryError, OSError."""
         path, found = self.file(META_PROPERTIES), self._properties()
         if found is None:
             return None
@@ -163,7 +163,7 @@ class LogDirectory:
         self.format_version(fresh=known is None)
 
     def claim(self, identity: Identity, fresh_id: str) -> None:
-        """Make it ours, or see that it is; `fresh_id` becomes its directory.id where it has none yet (KIP-858).
+        """Claim the directory for this broker; `fresh_id` becomes its directory.id if it has none yet (KIP-858).
 
         Raises DirectoryError, OSError.
         """
@@ -182,7 +182,7 @@ class LogDirectory:
             self.disk.write_atomic(self.file(META_PROPERTIES), text.encode(), sync=True)
 
     def format_version(self, *, fresh: bool) -> int:
-        """The format it is kept in, 0 = Apache Kafka's. Raises DirectoryError, OSError."""
+        """The format version of the directory, 0 = Apache Kafka's. Raises DirectoryError, OSError."""
         version = FORMAT_VERSION if fresh else 0
         if self.disk.exists(self.file(FORMAT)):
             text = self.disk.read_bytes(self.file(FORMAT)).decode(errors="replace").strip()
@@ -197,7 +197,7 @@ class LogDirectory:
         return version
 
     def upgrade(self, *, fresh: bool) -> None:
-        """Bring the directory to our format. Raises DirectoryError, OSError."""
+        """Upgrade the directory to the current format. Raises DirectoryError, OSError."""
         version = self.format_version(fresh=fresh)
         if not version:
             logger.info("%s: no format version, assumed to be written by Apache Kafka", self.path)

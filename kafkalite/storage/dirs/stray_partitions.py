@@ -46,7 +46,7 @@ def rename(
 
     Arguments:
         key: topic and partition.
-        offsets: what the checkpoints say of it.
+        offsets: of the partition in the checkpoints.
         unique: 32 hex digits.
         cleaned: its entry in the cleaner's checkpoint, None for none.
 

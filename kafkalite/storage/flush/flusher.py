@@ -36,16 +36,16 @@ Asked = dict[Log, dict[FlushDone, None]]
 
 
 class Flusher:
-    """The rounds of all log directories.
+    """Collects flush requests and runs the fsync batches of all log directories.
 
     Arguments:
-        disk, clock: what is synced, and when that was.
-        syncer: carries out the rounds.
+        disk, clock: the disk of the logs; the time of each flush.
+        syncer: runs the fsync batches.
         fail: takes a log directory offline, with the reason.
         holds: tracks the directories in which a batch writes by name.
-        active: sync the segment that is appended to, too, not only those that were closed.
+        active: whether the active segment is synced, too, not only closed segments.
         exclusion: shared by all flushers of the same logs.
-        retried: called with a log directory and with the error for which its round is tried again.
+        retried: called with a log directory and the error for which its fsync batch is retried.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Flusher:
         self._exclusion = exclusion or FlushesInProgress()
         self._exclusion.register(self._start)
         self._retried = retried
-        self._paused: set[str] = set()  # log directories whose round is tried again later
+        self._paused: set[str] = set()  # log directories whose fsync batch is retried later
         self._finishing = False
         self._begins_soon = False
 
     def request_flush(self, log: Log, done_callback: FlushDone | None = None) -> None:
-        """Have all that `log` holds now synced in the next round; `done_callback` gets 0 or a Kafka error code then,
-        once, however often it asks for the same round.
+        """Sync the current content of `log` in the next fsync batch; `done_callback` then receives 0 or a Kafka error
+        code, once per fsync batch even if it is passed several times.
         """
         if log.failed:
             if done_callback is not None:
@@ -93,7 +93,7 @@ class Flusher:
         call_each(self._start, list(self.waiting))  # one that raises, a bug, ends that directory only
 
     def begin_soon(self) -> None:
-        """`begin` in the next loop iteration: what is being written now is written then, or taken back."""
+        """Call `begin` in the next loop iteration, when the running write has ended or was undone."""
         if not self._begins_soon:
             self._begins_soon = True
             self._clock.call_at(self._clock.monotonic(), self._begin_now)
@@ -103,7 +103,7 @@ class Flusher:
         self.begin()
 
     def finish(self) -> None:
-        """From now on a round is done when `begin` returns: the end of the broker is near."""
+        """Run every further fsync batch before `begin` returns, because the broker stops."""
         self._syncer = SyncAtOnce(self._disk)
         self._finishing = True
         self._paused.clear()
@@ -121,7 +121,7 @@ class Flusher:
             complete_requests(failed, KafkaErrorCode.KAFKA_STORAGE_ERROR)
 
     def _take(self, root: str) -> Asked:
-        """Those who wait there for logs that are in no round."""
+        """Remove and return the requests for logs of the directory that are in no fsync batch."""
         waiting = self.waiting[root]
         asked = {log: done_callback for log, done_callback in waiting.items() if not self._exclusion.is_busy(log)}
         for log in asked:
@@ -164,7 +164,7 @@ class Flusher:
             complete_requests(asked, 0)
 
     def _apply(self, under_way: "FsyncBatch") -> None:
-        """All plans of a round were carried out."""
+        """Apply the success of all plans of an fsync batch."""
         now = self._clock.monotonic()
         for log, plan in under_way.plans.items():
             if log.flushed(plan):
@@ -176,7 +176,7 @@ class Flusher:
         self.waiting.setdefault(root, {}).setdefault(log, {}).update(done_callback)
 
     def _retry(self, under_way: "FsyncBatch", error: OSError) -> None:
-        """A file of the round could not be opened: all of it is flushed again after RETRY_S."""
+        """Flush the whole fsync batch again after RETRY_S, because one of its files could not be opened."""
         root = under_way.root
         for log, done_callback in under_way.asked.items():
             if log in under_way.plans:
@@ -211,7 +211,7 @@ class Flusher:
 
 
 class FsyncBatch:
-    """One round of one log directory: who asked for it, and what is to be synced."""
+    """One fsync batch of one log directory: its requests and its plans."""
 
     __slots__ = ("_releases", "asked", "over", "plans", "root")
 
@@ -223,14 +223,14 @@ class FsyncBatch:
         self._releases: list[Callable[[], None]] = []
 
     def plan(self, active: bool, holds: DirectoriesInUse) -> None:
-        """Look what there is to sync. Raises OSError."""
+        """Create the flush plans of the logs. Raises OSError."""
         for log in self.asked:
             plan = self.plans[log] = log.unflushed(active=active)
             if plan.snapshots:
                 self._releases.append(holds.enter(log.directory))
 
     def end(self) -> None:
-        """Its job has ended."""
+        """Mark the fsync batch as ended, and release the directories."""
         self.over = True
         for release in self._releases:
             release()
@@ -242,6 +242,6 @@ def complete_requests(asked: Asked, error: int) -> None:
 
 
 def everybody(asked: Asked) -> Iterator[FlushDone]:
-    """All who wait for any of these logs."""
+    """Yield the callbacks of all requests."""
     for done_callback in asked.values():
         yield from done_callback

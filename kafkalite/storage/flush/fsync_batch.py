@@ -24,27 +24,27 @@ BATCHES_MAX = 2  # one gathers at the disk while the other commits; more gain no
 
 
 class ReaderLoop(Protocol):
-    """What lanes need of an event loop."""
+    """The part of an event loop that `ThreadSyncer` uses."""
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
-        """Have `callback` called while `fd` is readable."""
+        """Call `callback` while `fd` is readable."""
 
     def remove_reader(self, fd: int) -> object:
-        """Watch it no more."""
+        """Stop watching `fd`."""
 
 
 class ThreadSyncer:
-    """Carries out the plans of a round in the lanes of its log directory.
+    """Runs the plans of an fsync batch on the sync threads of its log directory.
 
     Arguments:
         paths: of the log directories.
         loop: where outcomes are applied; it must outlive `close`.
-        jobs: carries out the rounds in which small files are to be written first; closed with this.
-        raised: called with a callback that raised and what it raised.
-        batches: how many are under way in a directory at the same time; threads: how many files of a batch are synced
-            at the same time.
+        jobs: runs the fsync batches that first write producer snapshots; closed with this object.
+        raised: called with a callback that raised, and its exception.
+        batches: number of concurrent fsync batches per directory.
+        threads: number of files of an fsync batch that are synced concurrently.
 
-    Raises OSError when no thread can be begun.
+    Raises OSError if no thread can be started.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ThreadSyncer:
         loop.add_reader(self._wake, partial(self._ended, self._wake))
 
     def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
-        """Bring all of the plans to the disk, then call `done(outcome)` on the loop, never before `run` has returned.
+        """Sync the files of all plans, then call `done(outcome)` on the loop, never before `run` has returned.
 
         At most `batches_max` for the same directory at a time. Raises RuntimeError after `close`.
         """
@@ -87,7 +87,7 @@ class ThreadSyncer:
         self._under_way[self._idle[root].pop()] = root, done
 
     def close(self) -> None:
-        """Wait for every round and apply its outcome, then end the threads. A second call does nothing."""
+        """Wait for every fsync batch and apply its outcome, then end the threads. A second call does nothing."""
         if self._wake is None:
             return
         self._jobs.close()
@@ -115,14 +115,14 @@ class ThreadSyncer:
 
 
 def sync_new(disk: Disk, paths: Sequence[str], directories: Sequence[str], opened: File | None = None) -> None:
-    """Job: bring new files, then the directories with their names, to the disk; nothing on a temporary disk.
+    """Job: sync new files, then the directories with their names; do nothing on a temporary disk.
 
-    On the plain disk side by side: 100 files and directories take about 20 ms so, one after the other more than twice
-    as long.
+    On the plain disk the syncs are concurrent: 100 files and directories take about 20 ms, one after the other more
+    than twice as long.
 
     Arguments:
-        opened: sync everything on the file system by one call instead (2,000 files: 50 to 170 ms, file after file 300
-            to 1,000 ms); a file of it that was opened before the first write, for the errors of `sync_all`.
+        opened: a file of the same file system that was opened before the first write. If given, one `sync_all` syncs
+            the whole file system (2,000 files: 50 to 170 ms; one by one: 300 to 1,000 ms).
 
     Raises OSError.
     """
@@ -138,9 +138,9 @@ def sync_new(disk: Disk, paths: Sequence[str], directories: Sequence[str], opene
 
 
 def _sync_all(opened: File) -> bool:
-    """Sync the file system; False where that does not report errors, or reports one.
+    """Sync the file system; False if it does not report errors, or reports one.
 
-    The error may be that of a file that is none of ours: the sync of each of our own decides.
+    The error may be that of another file: the caller then syncs each of its own files.
     """
     try:
         return opened.sync_all()
@@ -165,7 +165,7 @@ def _sync_side_by_side(paths: Sequence[str], directories: Sequence[str]) -> None
 def syncer_for(
     disk: Disk, paths: Sequence[str], loop: ReaderLoop, threads: Executor, raised: Raised
 ) -> ThreadSyncer | JobSyncer:
-    """Lanes for the plain disk where the system has what they need, else jobs; both end `threads` when they are closed.
+    """Return a ThreadSyncer for the plain disk on Linux, else a JobSyncer; `close` of either ends `threads`.
 
     Raises OSError.
     """

@@ -82,13 +82,13 @@ class JobSyncer:
         self._offload.run(sync, self._disk, plans, done=done)
 
     def close(self) -> None:
-        """Take no more; every outcome is applied when this returns."""
+        """Accept no further plans; every outcome is applied when this returns."""
         if self._end is not None:
             self._end()
 
 
 class SyncAtOnce:
-    """Carries out the plans of a round before `run` returns."""
+    """Executes the plans of an fsync batch before `run` returns."""
 
     batches_max = 1
 
@@ -101,7 +101,7 @@ class SyncAtOnce:
 
 
 def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:
-    """Job: bring all that the plans name to the disk. Raises OSError, which is final: what was lost is not known."""
+    """Job: sync all files of the plans. An OSError is final, because the lost data is unknown."""
     plans = tuple(plans)
     for plan in plans:
         for path in plan.paths:
@@ -118,7 +118,7 @@ def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:
 
 
 def write_snapshots(disk: Disk, plan: FlushPlan, *, sync: bool = True) -> None:
-    """Job: write the producers as of the rolls; without `sync` not yet to the disk. Raises OSError."""
+    """Job: write the producer snapshots of the rolls, and sync them if `sync` is set. Raises OSError."""
     assert plan.directory is not None
     try:
         producer_state_loader.write_snapshots(disk, plan.directory, plan.snapshots, plan.bases, sync=sync)
@@ -131,7 +131,7 @@ def write_snapshots(disk: Disk, plan: FlushPlan, *, sync: bool = True) -> None:
 
 
 def sync_path(disk: Disk, path: str) -> None:
-    """Job: sync a file by its name, where it is still there. Raises OSError."""
+    """Job: sync a file by its name, if it still exists. Raises OSError."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
@@ -140,7 +140,7 @@ def sync_path(disk: Disk, path: str) -> None:
 
 
 def sync_and_close(file: File) -> None:
-    """Sync an open file, and close it whatever comes of that. Raises OSError."""
+    """Sync an open file, and close it even if the sync fails. Raises OSError."""
     try:
         file.sync()
     finally:

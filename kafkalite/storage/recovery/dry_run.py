@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DryRunChange(NamedTuple):
-    """What would happen to a file: `verb` (write, cut, rename, remove), its path, and more for people."""
+    """A change that a start would make to a file: `verb` (write, cut, rename, remove), its path, and a description."""
 
     verb: str
     path: str
@@ -25,7 +25,7 @@ class DryRunChange(NamedTuple):
 
 
 class ReadOnlyLog(File):
-    """A `.log` that only notes how it would be cut."""
+    """A `.log` that only records how it would be truncated."""
 
     changes: list[DryRunChange]
 
@@ -37,7 +37,7 @@ class ReadOnlyLog(File):
 
 
 class DryDisk(Disk):
-    """`changes`: what would have been done, in order."""
+    """A disk that changes nothing; `changes` lists the changes that were requested, in order."""
 
     def __init__(self) -> None:
         self.changes: list[DryRunChange] = []
@@ -101,7 +101,7 @@ class DryDisk(Disk):
         return os.stat(self._moved.get(path, path))
 
     def make_dir(self, path: str) -> None:
-        """Directories are not made."""
+        """Create no directory."""
 
     def remove(self, path: str) -> None:
         self._forget(path)

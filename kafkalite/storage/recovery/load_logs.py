@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LoadedDirectory:
-    """What was found in one log directory; `error` ended it early. Keys are directories of partitions.
+    """The content of one log directory; `error` ended the load early. Keys are directories of partitions.
 
     `created`: topic ids of the partitions without a trace of a record; they are not opened.
     `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
@@ -80,7 +80,7 @@ class LoadedDirectory:
 
 
 class RecoveryProgress:
-    """How far recovery is; `checked` may be called by any thread."""
+    """The progress of recovery; `checked` may be called by any thread."""
 
     def __init__(self, partitions: int, size: int, advance: Callable[[int], object]) -> None:
         self._advance = advance
@@ -91,13 +91,13 @@ class RecoveryProgress:
         self._lock = Lock()
 
     def checked(self, size: int) -> None:
-        """So many bytes of batches more."""
+        """Count checked bytes of batches."""
         with self._lock:
             self._checked += size
             self._advance(size)
 
     def say(self, partitions_done: int) -> None:
-        """One line on the log."""
+        """Log the progress in one line."""
         done, all_of_it = (self._checked, self._size) if self._checked else (partitions_done, self._partitions)
         elapsed = time.monotonic() - self._began
         left = f"about {elapsed * max(all_of_it - done, 0) / done:.0f} s left" if done else "just begun"
@@ -116,7 +116,7 @@ def load_directories(
     say_every_s: float = 1.0,
     advance: Callable[[int], object] = ignore,
 ) -> list[LoadedDirectory]:
-    """Recover every partition of the log directories; blocks. Raises DirectoryError: see also `Loaded.error`.
+    """Recover every partition of the log directories; blocks. Raises DirectoryError: see also `LoadedDirectory.error`.
 
     Arguments:
         config_of: answers for a topic name.

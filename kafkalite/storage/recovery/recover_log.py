@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecoveryError(ValueError):
-    """The directory cannot be taken as a log; the text names the file and the reason."""
+    """The log of a directory cannot be recovered; the message contains the file and the reason."""
 
 
 def ignore(_bytes: int) -> None:
@@ -51,7 +51,7 @@ def ignore(_bytes: int) -> None:
 
 @dataclass(slots=True)
 class PartitionDirectory:
-    """One partition's directory and what the checkpoints of its log directory say of it.
+    """One partition's directory, and its entries in the checkpoints of the log directory.
 
     Attributes:
         advance: called with the bytes of the validated batches.
@@ -74,7 +74,7 @@ class PartitionDirectory:
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery found, for the log line and the tests.
+    """Result of a recovery, for the log line and the tests.
 
     `gaps`: offsets that are missing between two segments of a log that was never compacted: the first of them, and
     the base offset of the next segment.
@@ -98,10 +98,10 @@ def recover(partition_dir: PartitionDirectory) -> tuple[Log, RecoveryReport]:
 
 
 class Recovery:
-    """One partition's directory on its way to a log.
+    """Recovers the log of one partition's directory.
 
     Arguments:
-        partition_dir: where it is, and from where on it is to be checked.
+        partition_dir: the directory, and the offset from which its batches are checked.
     """
 
     def __init__(self, partition_dir: PartitionDirectory) -> None:
@@ -225,7 +225,7 @@ class Recovery:
         )
 
     def _has_snapshot(self, offset: int) -> bool:
-        """Whether the round went through that syncs what was closed at an offset: it writes this after the indexes."""
+        """Whether the fsync batch of the segment closed at an offset succeeded: it writes the snapshot last."""
         path = os.path.join(self.partition_dir.directory, names.file_name(offset, names.SNAPSHOT))
         return self._disk.exists(path)
 
@@ -433,7 +433,7 @@ def _believe(segment: Segment, *, look: bool) -> bool:
 
 
 def _complete_times(segment: Segment) -> None:
-    """Give the time index of a closed segment the last entry, where it is not. Raises InsaneIndex, OSError."""
+    """Give the time index of a closed segment the last entry, where it is not. Raises CorruptIndexError, OSError."""
     found = segment.max_timestamp
     segment.file = segment.disk.open(segment.path(names.LOG))
     segment.read_indexes(segment.size)
@@ -443,7 +443,7 @@ def _complete_times(segment: Segment) -> None:
 
 
 def _last_time(segment: Segment) -> tuple[int, int]:
-    """The last entry of a time index file. Raises InsaneIndex, OSError."""
+    """The last entry of a time index file. Raises CorruptIndexError, OSError."""
     file = segment.disk.open(segment.path(names.TIME_INDEX), read_only=True)
     size = TIME_ENTRY.size
     entry = file.pread(size, file.size() - size) if file.size() >= size else b""
