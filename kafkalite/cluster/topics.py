@@ -18,7 +18,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
 from kafkalite.errors import KafkaErrorCode, reason_of, shortened
 from kafkalite.slicing import Slicer, Steps, finish
-from kafkalite.state.placement import assign_replicas
+from kafkalite.state.replica_assignment import assign_replicas
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")

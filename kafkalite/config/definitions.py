@@ -7,10 +7,10 @@ from types import MappingProxyType
 from kafkalite.config.keys import ConfigError, Key, Support, Update, Value
 from kafkalite.config.table_dynamic import CLUSTER_WIDE_NAMES, LISTENER_LEVEL, MECHANISM_KEYS, PER_BROKER_NAMES
 from kafkalite.config.table_groups import GROUP_KEYS
+from kafkalite.config.table_log import TOPIC_KEYS as TOPIC_ROWS
+from kafkalite.config.table_log import default_keys
 from kafkalite.config.table_security import REFUSED_PREFIXES, SECURITY_KEYS
 from kafkalite.config.table_server import SERVER_KEYS
-from kafkalite.config.table_topic import TOPIC_KEYS as TOPIC_ROWS
-from kafkalite.config.table_topic import default_keys
 
 
 def by_name(rows: Iterable[Key]) -> Mapping[str, Key]:

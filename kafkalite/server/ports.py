@@ -28,7 +28,7 @@ from kafkalite.clock import (
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
-from kafkalite.storage.flush.fsync_batch import syncer_for
+from kafkalite.storage.flush.fsync_threads import syncer_for
 from kafkalite.storage.log.flush_job import ClosableSyncer
 
 

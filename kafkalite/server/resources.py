@@ -24,7 +24,7 @@ from kafkalite.slicing import Slicer
 from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.compaction.cleaning_jobs import be_nice
 from kafkalite.storage.dirs.temporary import TemporaryDisk
-from kafkalite.storage.flush.fsync_batch import BATCHES_MAX
+from kafkalite.storage.flush.fsync_threads import BATCHES_MAX
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 

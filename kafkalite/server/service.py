@@ -12,7 +12,7 @@ class BrokerService:
     def __init__(self, dispatcher: Dispatcher, replicas: Replicas, heartbeats: Heartbeats) -> None:
         # Bound methods are handed through as they are: this is called for every request.
         self.request = dispatcher.request
-        self.flush = replicas.write_pending
+        self.write_pending = replicas.write_pending
         self.quick = heartbeats
         self.pinning = frozenset({PRODUCE})  # its records are views of the frame
         self.connections = 0

@@ -23,9 +23,9 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs import stray_partitions
-from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager, RejectedLog
+from kafkalite.storage.transient_errors import is_transient
 
 LOGGER = logging.getLogger("kafkalite.server")
 NAMED_MAX = 5  # strays named in a line

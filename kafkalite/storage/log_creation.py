@@ -25,7 +25,7 @@ from kafkalite.storage import checkpoints, file_operations, names, retention
 from kafkalite.storage.checkpoint_writer import CheckpointWriter
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
 from kafkalite.storage.file_operations import CREATE_EMPTY, MAKE_DIRECTORY, RENAME, WRITE_FILE, FileOperation
-from kafkalite.storage.flush.fsync_batch import sync_new
+from kafkalite.storage.flush.fsync_threads import sync_new
 from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment

@@ -16,9 +16,9 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random
 from kafkalite.storage import names, retention
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
-from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.file_removal import FileRemover
 from kafkalite.storage.log.log import Log
+from kafkalite.storage.transient_errors import is_transient
 
 logger = logging.getLogger(__name__)
 

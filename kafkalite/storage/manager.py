@@ -26,7 +26,6 @@ from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.dirs.directory_set import DirectorySet
 from kafkalite.storage.dirs.log_directory import DirectoryError
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
-from kafkalite.storage.disk_errors import is_transient, lacks_descriptors
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.flush.flushes_in_progress import FlushesInProgress
 from kafkalite.storage.housekeeping import Housekeeping
@@ -37,6 +36,7 @@ from kafkalite.storage.log_closing import MANY_FILES, close_logs
 from kafkalite.storage.log_creation import LogCreator, NewPartition, open_created
 from kafkalite.storage.log_deletion import LogDeleter
 from kafkalite.storage.recovery.load_logs import LoadedDirectory, load_directories
+from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 from kafkalite.storage.truncation import Truncation
 
 NOTED_S = 60.0

@@ -13,9 +13,9 @@ import os
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage import names
-from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
+from kafkalite.storage.transient_errors import is_transient
 
 
 def expired(log: Log, now_ms: int | None, high_watermark: int) -> int:

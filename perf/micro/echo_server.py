@@ -24,7 +24,7 @@ class Answering:
     def disconnected(self, connection):
         pass
 
-    def flush(self):
+    def write_pending(self):
         pass
 
     def request(self, reply, frame):

@@ -3,8 +3,8 @@
 Three drivers use this module: `net/epoll`, `net.transport` and `net.memory_transport`; its pure twin is in
 `tests/oracles`. Rules:
 
-1. A frame passed to the service is valid until the service's `flush()` returns. Its memory is not freed while a view of
-   it exists, but it is overwritten: code that keeps a frame copies it.
+1. A frame passed to the service is valid until the service's `write_pending()` returns. Its memory is not freed while
+   a view of it exists, but it is overwritten: code that keeps a frame copies it.
 2. A connection owns memory only for bytes that it could not parse yet; this memory grows with the received bytes.
 3. Responses are sent in the order of their requests, in whatever order they are completed.
 4. Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is received or parsed. Before
@@ -114,7 +114,7 @@ cdef class Frames(RespondingConnection):
         cdef Hub hub = self.hub
         cdef Py_ssize_t have
         if hub.retired_bytes >= RETIRED_MAX or ARENA_BYTES - hub.arena_at < ARENA_LOW:
-            hub.flush()
+            hub.write_pending()
         self.in_kept = False
         self.copied = 0
         if self.kept is not None:

@@ -44,7 +44,7 @@ cdef class Hub:
     cdef readonly object service
     cdef readonly Limits limits
     cdef readonly Pool pool
-    cdef object on_request, on_flush
+    cdef object on_request, on_write_pending
     cdef object quick          # a framing.FrameInterceptor, or None
     cdef Chunk arena
     cdef Py_ssize_t arena_at, retired_bytes
@@ -67,7 +67,7 @@ cdef class Hub:
     cpdef wake(self)
     cpdef begin(self)
     cpdef end(self)
-    cdef int flush(self) except -1
+    cdef int write_pending(self) except -1
     cdef int retire(self, Chunk chunk) except -1
     cdef int note(self, ConnectionBase connection) except -1
     cdef int send_all(self) except -1

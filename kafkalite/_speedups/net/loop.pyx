@@ -1,8 +1,8 @@
-"""Runs the passes of a service: receive and parse, flush the service, send, close; and limits their time and memory.
+"""Runs the passes of a service (receive and parse, write pending records, send, close) and limits their time and memory.
 
 A pass begins with ready sockets, a finished job or a timer. It ends in this order: the service writes queued records
 and completes replies; each visited connection sends once and, if it can, continues to parse; closed connections are
-released. Memory passed to the service is reused after its `flush` only. An exception of the service closes its
+released. Memory passed to the service is reused after its `write_pending` only. An exception of the service closes its
 connection. Time budgets bound how long a connection delays the others. Rules:
 
 1. A connection parses for at most `connection_budget_ns`, then continues in a later loop iteration; its requests keep
@@ -98,9 +98,9 @@ class Service(Protocol):
         """A new connection. False rejects it; then `disconnected` is not called."""
 
     def request(self, reply, frame):
-        """Process one whole frame without its size; it is writable, and valid until `flush` returns."""
+        """Process one whole frame without its size; it is writable, and valid until `write_pending` returns."""
 
-    def flush(self):
+    def write_pending(self):
         """Write queued records and complete replies: a pass ends, or its buffers are reused."""
 
     def disconnected(self, connection):
@@ -228,7 +228,7 @@ cdef class Hub:
         self.memory = RequestMemory(self.limits.all_requests_bytes_max, self.limits.guaranteed_bytes)
         self.pool = Pool(self.limits.memory_kept_max)
         self.on_request = service.request
-        self.on_flush = service.flush
+        self.on_write_pending = service.write_pending
         self.quick = getattr(service, "quick", None)
         pinning = getattr(service, "pinning", None)
         for key in range(KEYS_MAX + 1):
@@ -298,13 +298,13 @@ cdef class Hub:
         return 0
 
     cpdef end(self):
-        """End the pass: flush the service, send once per connection, continue to parse, close connections."""
+        """End the pass: write pending records, send once per connection, continue to parse, close connections."""
         cdef int repeats = 0
         self.passes += 1
         self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
         try:
             while True:
-                self.flush()
+                self.write_pending()
                 self.send_all()
                 self.close_all()
                 if self.memory.denied:
@@ -313,7 +313,7 @@ cdef class Hub:
                     break
                 repeats += 1
                 if repeats == REPEATS_MAX or self.now_ns >= self.deadline_ns:
-                    self.flush()
+                    self.write_pending()
                     break
         finally:
             self.in_pass = False
@@ -338,13 +338,13 @@ cdef class Hub:
             self.scheduled = True
             self.wake()
 
-    cdef int flush(self) except -1:
+    cdef int write_pending(self) except -1:
         self.flushes += 1
         try:
-            self.on_flush()
+            self.on_write_pending()
         except Exception as error:
             # It is unknown which requests were lost: close all connections of the pass.
-            self.fault("flush", error)
+            self.fault("write_pending", error)
             for connection in self.active + self.deferred:
                 (<ConnectionBase> connection).shut("internal error")
         cdef list chunks = self.retired

@@ -54,7 +54,7 @@ class ExpirationSlices:
         while self._names and offsets < self._pace.share:
             names.append(self._names.pop())
             offsets += machine.offsets.count(names[-1]) + GROUP_WEIGHT
-        effects = machine.sweep(names, now)
+        effects = machine.expire_offsets(names, now)
         effects.answer(token, None)
         return effects
 

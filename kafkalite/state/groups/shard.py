@@ -169,7 +169,7 @@ class GroupShard:
         return effects
 
     def names(self) -> list[str]:
-        """The names of all groups, for `sweep`."""
+        """The names of all groups, for `expire_offsets`."""
         return self.registry.names() + self.simple()
 
     def count(self) -> int:
@@ -180,7 +180,7 @@ class GroupShard:
         """The groups that exist by their offsets alone."""
         return [name for name in self.offsets.groups() if name not in self.registry]
 
-    def sweep(self, names: Sequence[str], now: Now) -> Effects:
+    def expire_offsets(self, names: Sequence[str], now: Now) -> Effects:
         """Expire the offsets of these groups; an Empty group without offsets is deleted.
 
         Retained groups stay: a classic group with a reserved member id, and a registered group that was created.

@@ -19,10 +19,10 @@ from kafkalite._speedups.compaction.input import (
 )
 from kafkalite.clock import Offload, Outcome
 from kafkalite.storage.compaction.cleaning_jobs import CleaningPlan, OffsetMapResult, build_map, clean_group, rules_of
-from kafkalite.storage.disk_errors import is_transient, lacks_descriptors
 from kafkalite.storage.log import segment_swap
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
+from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.model import uuid_from_text
 from kafkalite.storage.checkpoints import META_PROPERTIES
-from kafkalite.storage.disk_errors import lacks_descriptors
+from kafkalite.storage.transient_errors import lacks_descriptors
 
 LOCK = ".lock"
 FORMAT = ".kafkalite-format"

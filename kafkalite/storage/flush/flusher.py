@@ -24,10 +24,10 @@ from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Outcome
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
-from kafkalite.storage.disk_errors import lacks_descriptors
 from kafkalite.storage.flush.flushes_in_progress import FlushesInProgress
 from kafkalite.storage.log.flush_job import FlushPlan, SyncAtOnce, Syncer
 from kafkalite.storage.log.log import Log
+from kafkalite.storage.transient_errors import lacks_descriptors
 
 RETRY_S = 0.1
 

@@ -13,8 +13,8 @@ from typing import Protocol, TypeAlias
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Offload, Outcome, outcome_of
-from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log import producer_state_loader
+from kafkalite.storage.transient_errors import is_transient
 
 Done: TypeAlias = Callable[[Outcome], object]
 logger = logging.getLogger(__name__)

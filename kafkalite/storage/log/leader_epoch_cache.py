@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import read_epochs, write_epochs
-from kafkalite.storage.disk_errors import is_transient
+from kafkalite.storage.transient_errors import is_transient
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

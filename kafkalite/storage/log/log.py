@@ -18,7 +18,6 @@ from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.disk_errors import is_transient, lacks_descriptors
 from kafkalite.storage.log import flush_plan, producer_state_loader, timestamp_lookup
 from kafkalite.storage.log.flush_job import FlushPlan, sync
 from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
@@ -26,6 +25,7 @@ from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log.timestamp_lookup import Found
 from kafkalite.storage.log.transaction_index import AbortedTransaction
+from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 
 OFFSET_MAX = 2**63 - 1
 logger = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite._speedups.storage.segment_reader import BatchLocation, SegmentCore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
-from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log.index_entries import OFFSET_ENTRY
 from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log.transaction_index import BadTransactionIndex, TransactionIndex
+from kafkalite.storage.transient_errors import is_transient
 
 DAMAGE_REPORTS_MAX = 1_000
 WORK_NUMBERS = itertools.count()

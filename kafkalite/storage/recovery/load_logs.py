@@ -24,7 +24,6 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs.log_directory import raise_without_descriptors
-from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log.flush_job import sync
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.recovery.recover_log import (
@@ -35,6 +34,7 @@ from kafkalite.storage.recovery.recover_log import (
     ignore,
     recover,
 )
+from kafkalite.storage.transient_errors import is_transient
 
 CLEAN_PART = 64  # partitions per job where each takes a few tenths of a millisecond
 FIRST_LOG = names.file_name(0, names.LOG)

@@ -24,7 +24,6 @@ from kafkalite._speedups.storage.recovery_scan import SegmentScan, scan
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.checkpoints import LOG_STARTS, BadCheckpoint
-from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log import producer_state_loader as producer_states
 from kafkalite.storage.log import segment_swap
 from kafkalite.storage.log.index_entries import TIME_ENTRY
@@ -32,6 +31,7 @@ from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.recovery.dry_run import DryDisk
+from kafkalite.storage.transient_errors import is_transient
 
 WORK_SUFFIXES = (names.DELETED, names.CLEANED, names.WORK)
 SET_ASIDE = ".aside"

@@ -198,7 +198,7 @@ class Requests(Chaos):
 
     def sweep(self) -> None:
         machine = self.shard.machine
-        self.shard.do(machine.sweep(machine.names(), self.shard.now))
+        self.shard.do(machine.expire_offsets(machine.names(), self.shard.now))
         self.offsets = {key: offset for key, offset in self.offsets.items() if self._fetched(key) != -1}
 
     def restart(self) -> None:

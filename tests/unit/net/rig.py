@@ -38,7 +38,7 @@ class Echo:
     def disconnected(self, connection):
         self.gone.append(connection)
 
-    def flush(self):
+    def write_pending(self):
         self.flushes += 1
         self.at_flush()
 

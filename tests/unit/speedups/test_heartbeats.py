@@ -50,7 +50,7 @@ class Service:
         self.dispatched.append(bytes(frame))
         self.kept.append(reply)
 
-    def flush(self) -> None: ...
+    def write_pending(self) -> None: ...
 
 
 class Rig:

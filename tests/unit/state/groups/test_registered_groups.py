@@ -406,10 +406,10 @@ def test_offsets_of_empty_registered_group_expire(rig: Rig) -> None:
     rig.begin("x")
     rig.commit("x", 1, ("a", 0))
     later = shard.now._replace(wall_ms=shard.now.wall_ms + 2 * retention_ms)
-    assert not shard.machine.sweep(["g"], later).records, "a member reads the topic"
+    assert not shard.machine.expire_offsets(["g"], later).records, "a member reads the topic"
     rig.leave("x")
-    assert not shard.machine.sweep(["g"], shard.now).records
-    shard.do(shard.machine.sweep(["g"], later))
+    assert not shard.machine.expire_offsets(["g"], shard.now).records
+    shard.do(shard.machine.expire_offsets(["g"], later))
     assert not rig.exists() and not shard.replayed().names()
 
 
@@ -417,9 +417,9 @@ def test_created_group_does_not_expire(rig: Rig) -> None:
     rig.create()
     rig.commit("", -1, ("a", 0))
     rig.shard.restart()
-    assert not rig.shard.machine.sweep(["g"], rig.shard.now).records, "its offset is new"
+    assert not rig.shard.machine.expire_offsets(["g"], rig.shard.now).records, "its offset is new"
     later = rig.shard.now._replace(wall_ms=2 * rig.shard.now.wall_ms)
-    rig.shard.do(rig.shard.machine.sweep(["g"], later))
+    rig.shard.do(rig.shard.machine.expire_offsets(["g"], later))
     assert rig.exists() and "g" not in rig.shard.machine.offsets
 
 

@@ -89,8 +89,8 @@ def test_groups_are_deleted_with_their_offsets() -> None:
 
 def test_expiration_deletes_old_offsets_and_then_the_group() -> None:
     machine = shard(emptied("g", since_ms=1), committed("g"), committed("simple"))
-    assert run(machine, machine.sweep(machine.names(), NOW)) == [OffsetDeleted("simple", "t", 0)]
-    assert run(machine, machine.sweep(machine.names(), LATER)) == [
+    assert run(machine, machine.expire_offsets(machine.names(), NOW)) == [OffsetDeleted("simple", "t", 0)]
+    assert run(machine, machine.expire_offsets(machine.names(), LATER)) == [
         OffsetDeleted("g", "t", 0),
         GroupDeleted("g", "classic"),
     ]
@@ -102,9 +102,9 @@ def test_expiration_keeps_a_group_with_a_reserved_member_id() -> None:
     request = Join("g", "", "1", "consumer", (("range", b""),), 10_000, 10_000, "c", "h")
     founded = run(machine, machine.classic.join(request, "j", NOW))
     assert founded == [ClassicGroupMetadata("g", "", 0, None, None, NOW.wall_ms, ())]
-    assert machine.sweep(["g"], LATER) == Effects()
+    assert machine.expire_offsets(["g"], LATER) == Effects()
     run(machine, machine.expired(("classic", "g", "session", "c-1"), LATER))
-    assert run(machine, machine.sweep(["g"], LATER)) == [GroupDeleted("g", "classic")]
+    assert run(machine, machine.expire_offsets(["g"], LATER)) == [GroupDeleted("g", "classic")]
 
 
 def test_topic_deletion_deletes_its_offsets() -> None:
@@ -171,6 +171,6 @@ def test_empty_consumer_group_is_deleted_with_its_last_offset() -> None:
     fast_heartbeat(machine, 0)
     fast_heartbeat(machine, -1)
     assert machine.names() == ["g"]
-    swept = run(machine, machine.sweep(["g"], LATER))
+    swept = run(machine, machine.expire_offsets(["g"], LATER))
     assert swept[0] == OffsetDeleted("g", "t", 0) and swept[-1] == GroupDeleted("g", "consumer")
     assert machine.names() == []

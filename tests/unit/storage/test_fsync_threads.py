@@ -10,7 +10,7 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, Outcome, ThreadOffload
 from kafkalite.storage.flush.flusher import Flusher
-from kafkalite.storage.flush.fsync_batch import ThreadSyncer, syncer_for
+from kafkalite.storage.flush.fsync_threads import ThreadSyncer, syncer_for
 from kafkalite.storage.log.flush_job import FlushPlan, JobSyncer
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.faulty_disk import FaultyDisk

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from kafkalite.state.placement import assign_replicas
+from kafkalite.state.replica_assignment import assign_replicas
 
 
 def test_one_broker_holds_everything() -> None:
