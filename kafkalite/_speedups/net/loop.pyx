@@ -1,4 +1,4 @@
-"""Runs the passes of a service (receive and parse, write pending records, send, close) and limits their time and memory.
+"""Runs the passes of a service (receive, parse, write pending records, send, close), and limits their time and memory.
 
 A pass begins with ready sockets, a finished job or a timer. It ends in this order: the service writes queued records
 and completes replies; each visited connection sends once and, if it can, continues to parse; closed connections are
