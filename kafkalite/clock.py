@@ -1,4 +1,4 @@
-"""Time, random numbers and work outside the loop, as parameters (law 9 of the design).
+"""Time, random numbers and work outside the loop, as parameters.
 
 Nothing in the package asks the operating system for them; it gets a `Clock`, a `Random` and an `Offload`. Their virtual
 twins are in `kafkalite.testing.virtual_clock`.

@@ -2,8 +2,7 @@
 
 A `DelayedFetch` is attached to each partition that it reads. It is completed by the append that adds the missing bytes,
 by an event that changes the response (deletion, a new leader epoch, a new log start offset), or by its deadline. A
-read_committed fetch waits for the last stable offset: the records of an open transaction do not count. Nothing polls
-(law 4 of the design).
+read_committed fetch waits for the last stable offset: the records of an open transaction do not count. Nothing polls.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Finds the hosted partitions by topic name or id and index, in one step (law 12 of the design)."""
+"""Finds the hosted partitions by topic name or id and index, in one step."""
 
 from collections.abc import Iterator
 

@@ -47,7 +47,7 @@ class Coordination(Protocol):
         """(names of the children in order, Stat) of a node."""
 
     def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
-        """Make a node; `Created`."""
+        """Make a node; `CreatedNode`."""
 
     def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:
         """Replace a node's data if it has this version; the new Stat."""
@@ -56,7 +56,7 @@ class Coordination(Protocol):
         """Remove a node if it has this version; None."""
 
     def multi(self, operations: Sequence[Operation], then: Then) -> None:
-        """Do all or none; a list with `Created`, Stat or None for each."""
+        """Do all or none; a list with `CreatedNode`, Stat or None for each."""
 
     def close(self, then: Then) -> None:
         """End the session: its ephemeral nodes go; None."""

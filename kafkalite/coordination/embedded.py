@@ -34,7 +34,7 @@ COMPACT_AT_OPEN_BYTES = 1024 * 1024
 
 
 class SyncFailedError(Exception):
-    """What the file holds is unknown; the cause is the OSError."""
+    """The content of the file is unknown; the cause is the OSError."""
 
 
 class JournalFile:
@@ -43,7 +43,7 @@ class JournalFile:
     Arguments:
         disk, path: where it is.
         file: open for writing.
-        size: how many bytes of it hold.
+        size: number of valid bytes.
     """
 
     def __init__(self, disk: Disk, path: str, file: File, size: int) -> None:
@@ -66,7 +66,7 @@ class JournalFile:
         self.size += len(data)
 
     def replace(self, data: bytes) -> None:
-        """Put a new, smaller file in the place of this one; raises OSError when it is surely still the old one."""
+        """Replace the file by a smaller one. Raises OSError if the old file is still in use, else SyncFailedError."""
         try:
             self._file = self._disk.replace(self._path, data, sync=True)
         except OSError as error:
@@ -76,7 +76,7 @@ class JournalFile:
         self.size = len(data)
 
     def cut(self, size: int) -> None:
-        """Drop what is behind `size`; raises OSError."""
+        """Truncate the file to `size`; raises OSError."""
         self._file.truncate(size)
         self._file.sync()
         self.size = size
@@ -139,7 +139,7 @@ class EmbeddedCoordination:
         """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line naming the file.
 
         Arguments:
-            check: sees the tree before anything is written, and raises what speaks against using it.
+            check: called with the tree before anything is written; raises an error if the tree must not be used.
         """
         file, tree, owed = open_journal(disk, path, check)
         return cls(clock, tree, file, offload, owed)
@@ -169,14 +169,14 @@ class EmbeddedCoordination:
         self.end_session(session_id, lambda outcome: session.lose())
 
     def close(self) -> None:
-        """Close the file. Nothing may be under way; sessions that are open end with the next opening."""
+        """Close the file. No write may be in progress; open sessions end with the next opening."""
         if self._file is not None:
             self._file.close()
 
     # For the sessions.
 
     def read(self, read: Callable[[], object], then: Then) -> None:
-        """Answer what `read` returns or raises once all it can show is durable."""
+        """Complete with the result or error of `read` once all state that it can show is durable."""
         if self.failure is not None:
             then(Outcome(error=ConnectionLossError(detail=str(self.failure))))
             return
@@ -187,7 +187,7 @@ class EmbeddedCoordination:
         self._answer(then, outcome)
 
     def change(self, operations: Sequence[Operation], session: int, pick: Pick, then: Then) -> None:
-        """Do a transaction; `pick` chooses the answer among its results."""
+        """Execute a transaction; `pick` chooses the response from its results."""
         if self.failure is not None:
             then(Outcome(error=ConnectionLossError(detail=str(self.failure))))
             return
@@ -202,7 +202,7 @@ class EmbeddedCoordination:
         self._changed(journal.KIND_MULTI, journal.encode_multi(operations, session, now_ms))
 
     def change_later(self, operations: Sequence[Operation], session: int) -> None:
-        """Do a transaction now and write it together with the next one; for a start on a full disk.
+        """Execute a transaction now and write it together with the next one; for a start on a full disk.
 
         Only while nothing is being written. Raises CoordinationError.
         """
@@ -314,7 +314,7 @@ class EmbeddedCoordination:
 
 
 class EmbeddedSession:
-    """One session with an `Embedded`; made by its `connect`."""
+    """One session with an `EmbeddedCoordination`; created by its `connect`."""
 
     def __init__(self, service: EmbeddedCoordination, session_id: int, on_lost: Callable[[], object] | None) -> None:
         self._service = service
@@ -345,7 +345,7 @@ class EmbeddedSession:
         self._read(lambda tree: tree.children(path, watch, self._session_id), then)
 
     def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
-        """Make a node; `Created`."""
+        """Make a node; `CreatedNode`."""
         self._change((Create(path, data, ephemeral, sequence),), first, then)
 
     def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:
@@ -357,15 +357,15 @@ class EmbeddedSession:
         self._change((Delete(path, version),), first, then)
 
     def multi(self, operations: Sequence[Operation], then: Then) -> None:
-        """Do all or none; a list with `Created`, Stat or None for each."""
+        """Execute all operations or none; a list with `CreatedNode`, Stat or None for each."""
         self._change(tuple(operations), lambda results: results, then)
 
     def multi_later(self, operations: Sequence[Operation]) -> None:
-        """Do all or none at once, durable with the next change (`Embedded.change_later`). Raises CoordinationError."""
+        """Execute all operations or none at once; see `EmbeddedCoordination.change_later`. Raises CoordinationError."""
         self._service.change_later(tuple(operations), self._session_id)
 
     def close(self, then: Then) -> None:
-        """End the session: its ephemeral nodes go; None."""
+        """End the session and delete its ephemeral nodes; None."""
         if self._lost:
             then(Outcome())
             return
@@ -412,8 +412,8 @@ def open_journal(
 ) -> tuple[JournalFile, Tree, list[Entry]]:
     """Read the journal at `path`, or begin one, and end a former process's sessions; raises OSError, JournalError.
 
-    Also returns what must be written with the next transaction, after a lack of space. It is read, then checked, then
-    written to: a refused one stays as it was, byte by byte.
+    Also returns the changes that must be written with the next transaction, after a lack of space. The journal is read,
+    then checked, then written to: a refused journal is unchanged, byte by byte.
     """
     if not disk.exists(path):
         disk.write_atomic(path, journal.encode_snapshot(Tree()), sync=True)
@@ -441,7 +441,7 @@ def open_journal(
 
 
 def smaller(file: JournalFile, tree: Tree, owed: list[Entry]) -> list[Entry]:
-    """Rewrite a journal that is far larger than its tree; returns what must be written later. Raises OSError."""
+    """Rewrite a journal that is far larger than its tree; returns the changes to write later. Raises OSError."""
     whole = journal.encode_snapshot(tree) if file.size > COMPACT_AT_OPEN_BYTES else b""
     if not whole or len(whole) * 2 >= file.size:
         return owed

@@ -21,7 +21,7 @@ class CoordinationError(Exception):
 
 
 class ConnectionLossError(CoordinationError):
-    """No answer came: the change may or may not have happened; read back before trying again."""
+    """The result is unknown: the change may have been made; read the node before a retry."""
 
     code = -4
     words = "the coordination service is out of reach"
@@ -70,7 +70,7 @@ class NotEmptyError(CoordinationError):
 
 
 class SessionExpiredError(CoordinationError):
-    """The session is over, its ephemeral nodes and watches are gone: rebuild everything."""
+    """The session has expired, its ephemeral nodes and watches are deleted: rebuild everything."""
 
     code = -112
     words = "the session is over"

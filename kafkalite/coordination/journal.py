@@ -39,13 +39,13 @@ CREATE, SET, DELETE, CHECK, EPHEMERAL, SEQUENCE = 1, 2, 3, 4, 0x10, 0x20
 
 
 class JournalError(Exception):
-    """A journal that cannot be used; one line that says why. `next_step`: what an operator does."""
+    """A journal that cannot be used; the message is one line. `next_step`: the action for the operator."""
 
     next_step = "restore it from a backup"
 
 
 class JournalFormatError(JournalError):
-    """A journal in a format that this version does not know."""
+    """A journal in a format that this version does not support."""
 
     next_step = "use the version of kafkalite that wrote it, or a newer one"
 
@@ -85,7 +85,7 @@ def encode_multi(operations: Sequence[Operation], session: int, now_ms: int) -> 
 
 
 def encode_snapshot(tree: Tree) -> bytes:
-    """A whole file that holds just this tree."""
+    """The bytes of a journal that contains only this tree."""
     parts, count = [header()], 0
     for path, node in tree.walk():
         times = NODE.pack(
@@ -100,7 +100,7 @@ def encode_snapshot(tree: Tree) -> bytes:
 
 
 def sized(data: bytes) -> bytes:
-    """Bytes behind their length."""
+    """The length of the bytes, then the bytes."""
     return LENGTH.pack(len(data)) + data
 
 
@@ -116,7 +116,7 @@ class LoadedJournal(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """A record that is whole."""
+    """A complete record."""
 
     kind: int
     zxid: int
@@ -126,7 +126,7 @@ class JournalRecord(NamedTuple):
 
 
 def load(data: bytes) -> LoadedJournal:
-    """Read a journal; raises JournalError when something acknowledged is missing, or when it is no journal at all."""
+    """Read a journal; raises JournalError if an acknowledged transaction is missing, or the file is not a journal."""
     at = check_header(data)
     tree, at = load_snapshot(data, at)
     while at < len(data):
@@ -141,7 +141,7 @@ def load(data: bytes) -> LoadedJournal:
 
 
 def check_header(data: bytes) -> int:
-    """Where the first record is; raises JournalError."""
+    """Return the position of the first record; raises JournalError."""
     if len(data) < HEADER.size:
         raise JournalError("not a journal of this broker: too short")
     magic, version = HEADER.unpack_from(data)
@@ -188,7 +188,7 @@ def insert_node(tree: Tree, body: "Body") -> None:
 
 
 def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
-    """Check what the end of the snapshot says."""
+    """Validate the end of the snapshot."""
     expected, session_count = body.take(COUNTS)
     sessions = {body.take(SESSION)[0] for _ in range(min(session_count, len(body.data)))}
     body.end()
@@ -200,7 +200,7 @@ def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
 
 
 def replay(tree: Tree, found: JournalRecord, at: int) -> None:
-    """Do one transaction again; raises JournalError when it does not fit the tree."""
+    """Replay one transaction; raises JournalError if it does not fit the tree."""
     if found.zxid != tree.zxid + 1:
         raise JournalError(f"transaction {found.zxid} at byte {at} follows {tree.zxid}")
     body = Body(found.body, at)
@@ -227,7 +227,7 @@ def replay(tree: Tree, found: JournalRecord, at: int) -> None:
 
 
 def read_record(data: bytes, at: int) -> JournalRecord | None:
-    """The record at `at`, or None when there is no whole one."""
+    """The record at `at`, or None if it is incomplete."""
     if len(data) - at < RECORD.size:
         return None
     marker, length, crc = RECORD.unpack_from(data, at)
@@ -267,7 +267,7 @@ class Body:
         return values
 
     def sized(self) -> bytes:
-        """The next bytes behind their length."""
+        """Read a length, then that many bytes."""
         (size,) = self.take(LENGTH)
         if size > len(self.data) - self._at:
             raise JournalError(f"the record at byte {self._where} is truncated")
@@ -296,6 +296,6 @@ class Body:
         raise JournalError(f"the record at byte {self._where} has an unknown operation {what}")
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Raise JournalError if bytes are left."""
         if self._at != len(self.data):
             raise JournalError(f"the record at byte {self._where} has bytes after its last field")

@@ -31,7 +31,7 @@ PATH = re.compile(r"(?:/(?!\.\.?(?:/|$))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+)+")
 
 
 class Stat(NamedTuple):
-    """What is known of a node besides its data; times in milliseconds since 1970."""
+    """The metadata of a node; times in milliseconds since 1970."""
 
     czxid: int
     mzxid: int
@@ -47,7 +47,7 @@ class Stat(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make a node; with `sequence`, ten digits are put behind its name; with `ephemeral`, it ends with its session."""
+    """Create a node; with `sequence`, ten digits follow its name; with `ephemeral`, it is deleted with its session."""
 
     path: str
     data: bytes = b""
@@ -81,7 +81,7 @@ Operation: TypeAlias = Create | Set | Delete | Check
 
 
 class CreatedNode(NamedTuple):
-    """The node that was made: its path with the sequence number, and its Stat."""
+    """The created node: its path with the sequence number, and its Stat."""
 
     path: str
     stat: Stat
@@ -147,13 +147,13 @@ class Tree:
     # Reading.
 
     def get(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[bytes, Stat]:
-        """Data and Stat; raises NoNodeError. The watch fires when the data changes or the node goes."""
+        """Data and Stat; raises NoNodeError. The watch fires when the data changes or the node is deleted."""
         node = self.node(path)
         add_watch(self._data_watches, path, watch, session)
         return node.data, node.stat()
 
     def exists(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> Stat | None:
-        """Stat, or None when there is no such node. The watch fires when it comes, changes or goes."""
+        """Stat, or None if the node does not exist. The watch fires when it is created, changed or deleted."""
         check_path(path)
         node = self.find(path)
         add_watch(self._data_watches, path, watch, session)
@@ -179,14 +179,14 @@ class Tree:
     def multi(
         self, operations: Sequence[Operation], session: int, now_ms: int, taken_back: list["TreeChange"] | None = None
     ) -> list[Result]:
-        """Do all operations or none.
+        """Execute all operations or none.
 
         Arguments:
-            session: whose they are; ephemeral nodes belong to it.
+            session: the owner of ephemeral nodes.
             now_ms: the wall time, for ctime and mtime.
-            taken_back: gets the change, for `undo`.
+            taken_back: receives the change, for `undo`.
         Returns: one result per operation.
-        Raises CoordinationError of the first operation that cannot be done, with `at` its index.
+        Raises CoordinationError of the first operation that fails, with `at` its index.
         """
         if session not in self.sessions:
             raise SessionExpiredError()
@@ -277,7 +277,7 @@ class TreeChange:
         self._undo: list[Callable[[], None]] = []
 
     def do(self, operation: Operation) -> Result:
-        """Do one operation; raises CoordinationError and has then changed nothing."""
+        """Execute one operation; after a CoordinationError nothing is changed."""
         if isinstance(operation, Create):
             return self._create(operation)
         node = self._tree.node(operation.path)
@@ -290,7 +290,7 @@ class TreeChange:
         return None
 
     def undo(self) -> None:
-        """Take everything back."""
+        """Undo all changes."""
         for step in reversed(self._undo):
             step()
 
@@ -382,7 +382,7 @@ def drop_watches(watches: dict[str, dict[Watcher, int]], session: int) -> None:
 
 
 def check_data(path: str, data: bytes) -> None:
-    """Raise BadArgumentsError for more than a node may hold."""
+    """Raise BadArgumentsError if the data exceeds the limit of a node."""
     if len(data) > DATA_BYTES_MAX:
         raise BadArgumentsError(path, detail=f"the data has {len(data)} bytes, the limit is {DATA_BYTES_MAX}")
 

@@ -4,7 +4,7 @@ The additions of kafkalite are below `/kafkalite`: the log directory of each par
 the configs of groups, which Kafka 3.9 does not store; and the ids of recently deleted topics, so that a start completes
 their deletion and keeps their logs apart from those of new topics.
 
-Contents of older versions of Kafka and unknown fields are accepted; invalid contents raise `LayoutError`.
+Contents of older versions of Kafka and unknown fields are accepted; invalid contents raise `ZnodeError`.
 """
 
 import json
@@ -90,7 +90,7 @@ def group_config_path(group: str) -> str:
 
 
 def group_of(node: str) -> str:
-    """The group whose configs stand in this node below `GROUP_CONFIGS`."""
+    """The group whose configs this node below `GROUP_CONFIGS` contains."""
     return unquote(node)
 
 
@@ -118,7 +118,7 @@ def dump(fields: Mapping[str, Any]) -> bytes:
 
 
 def parse(path: str, data: bytes) -> dict[str, Any]:
-    """A JSON object; raises LayoutError."""
+    """A JSON object; raises ZnodeError."""
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -129,7 +129,7 @@ def parse(path: str, data: bytes) -> dict[str, Any]:
 
 
 class ZnodeReader:
-    """Typed fields of one node's JSON; every wrong one raises LayoutError."""
+    """Typed fields of one node's JSON; every wrong one raises ZnodeError."""
 
     def __init__(self, path: str, fields: Mapping[str, Any]) -> None:
         self._path = path
@@ -143,7 +143,7 @@ class ZnodeReader:
         return value
 
     def whole_text(self, name: str) -> int:
-        """A whole number written as a text."""
+        """A whole number written as a string."""
         value = self._fields.get(name)
         if not isinstance(value, str) or not value.removeprefix("-").isdecimal() or len(value) > 20:
             raise self.wrong(name)
@@ -179,7 +179,7 @@ class ZnodeReader:
         return None if self._fields.get(name) is None else self.text(name)
 
     def wrong(self, name: str) -> ZnodeError:
-        """What to raise for a field."""
+        """Return the error for an invalid field."""
         return ZnodeError(f"{self._path}: the field {name!r} is missing or wrong")
 
     def _ids(self, name: str, value: object) -> tuple[int, ...]:
@@ -197,12 +197,12 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """`/cluster/id`; raises LayoutError."""
+    """`/cluster/id`; raises ZnodeError."""
     return ZnodeReader(CLUSTER_ID, parse(CLUSTER_ID, data)).text("id")
 
 
 class TopicNode(NamedTuple):
-    """`/brokers/topics/<t>`: who has which partition. The id is None in nodes of Kafka before 2.8."""
+    """`/brokers/topics/<t>`: the assignment of the partitions. The id is None in nodes of Kafka before 2.8."""
 
     topic_id: bytes | None
     replicas: Mapping[int, tuple[int, ...]]
@@ -221,7 +221,7 @@ def encode_topic(node: TopicNode) -> bytes:
 
 
 def decode_topic(path: str, data: bytes) -> TopicNode:
-    """Any version; raises LayoutError."""
+    """Any version; raises ZnodeError."""
     fields = ZnodeReader(path, parse(path, data))
     text = fields.optional_text("topic_id")
     try:
@@ -261,7 +261,7 @@ def encode_state(state: PartitionState) -> bytes:
 
 
 def decode_state(path: str, data: bytes) -> PartitionState:
-    """The state of a partition; raises LayoutError."""
+    """The state of a partition; raises ZnodeError."""
     fields = ZnodeReader(path, parse(path, data))
     return PartitionState(
         fields.whole("leader"),
@@ -278,7 +278,7 @@ def encode_configs(configs: Mapping[str, str]) -> bytes:
 
 
 def decode_configs(path: str, data: bytes) -> dict[str, str]:
-    """`/config/<type>/<name>`; raises LayoutError."""
+    """`/config/<type>/<name>`; raises ZnodeError."""
     return ZnodeReader(path, parse(path, data)).texts("config")
 
 
@@ -288,7 +288,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 class ProducerIdBlock(NamedTuple):
-    """`/latest_producer_id_block`: the ids a broker took, both ends included."""
+    """`/latest_producer_id_block`: the ids that a broker allocated, both ends included."""
 
     broker_id: int
     first: int
@@ -296,14 +296,14 @@ class ProducerIdBlock(NamedTuple):
 
 
 def encode_producer_ids(block: ProducerIdBlock) -> bytes:
-    """The ids last taken."""
+    """`/latest_producer_id_block`: the last allocated ids."""
     return dump(
         {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
     )
 
 
 def decode_producer_ids(data: bytes) -> ProducerIdBlock | None:
-    """The ids last taken, None when none were yet; raises LayoutError."""
+    """The last allocated ids, None if there are none; raises ZnodeError."""
     if not data:
         return None
     fields = ZnodeReader(PRODUCER_ID_BLOCK, parse(PRODUCER_ID_BLOCK, data))
@@ -311,15 +311,15 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock | None:
 
 
 def encode_directory(broker_id: int, directory: str) -> bytes:
-    """Ours: which of a broker's log directories a partition was given, by the directory.id in its `meta.properties`.
+    """kafkalite's own node: the log directory of a partition, by the directory.id in its `meta.properties`.
 
-    Notes of old have its path; nothing but their presence is asked for, so they stay as they are.
+    Nodes of older versions contain its path; only their existence is used, so they are not converted.
     """
     return dump({"version": 1, "directories": {str(broker_id): directory}})
 
 
 def decode_directory(path: str, data: bytes) -> dict[int, str]:
-    """Directory by broker; raises LayoutError."""
+    """Directory by broker; raises ZnodeError."""
     fields = ZnodeReader(path, parse(path, data))
     directories = fields.texts("directories")
     if not all(key.isdecimal() and len(key) <= 10 for key in directories):
@@ -331,7 +331,7 @@ def decode_directory(path: str, data: bytes) -> dict[int, str]:
 
 
 def parents(path: str) -> list[str]:
-    """Every node above this one but the root, the highest first."""
+    """All ancestors of a node except the root, the highest first."""
     names = path.split("/")[1:-1]
     return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
 
@@ -394,7 +394,7 @@ def delete_empty_topic(topic: str, topic_id: bytes) -> list[Operation]:
 
 
 def record_deletion(topic_id: bytes) -> Operation:
-    """The record that a topic is deleted: from then on it is not there, whatever is left of its nodes."""
+    """The record of a deleted topic: from then on the topic does not exist, even while some of its nodes do."""
     return Create(deleted_topic_path(topic_id))
 
 
@@ -407,5 +407,5 @@ def configure_topic(topic: str, configs: Mapping[str, str]) -> list[Operation]:
 
 
 def note_directory(topic_id: bytes, partition: int, broker_id: int, directory: str) -> Operation:
-    """The log directory that a partition's files are in: noted once they are there, before the first append."""
+    """Store the log directory of a partition, once its files exist and before the first append."""
     return Create(directory_path(topic_id, partition), encode_directory(broker_id, directory))

@@ -83,7 +83,7 @@ class BrokerResources:
         return self.coordination
 
     def coordination_lost(self) -> None:
-        """Take all log directories offline: the journal could not be flushed, so its content is unknown (law 11)."""
+        """Take all log directories offline: the journal could not be flushed, so its content is unknown."""
         text = f"the journal of the cluster's state failed: {self.coordination and self.coordination.failure!r}"
         LOGGER.critical("%s; all log directories are offline: restart the broker", text)
         self._failed(text)

@@ -25,7 +25,7 @@ class StrayAdoption(TopicAdoption):
     async def adopt(self, strays: Sequence[Stray]) -> AdoptedTopic:
         """Adopt these strays, all or none of them where one conflicts with another or with a topic.
 
-        Raises AdoptionError, DirectoryError, JournalError, LayoutError, OSError.
+        Raises AdoptionError, DirectoryError, JournalError, ZnodeError, OSError.
         """
         if not self._disk.exists(os.path.join(self._data, JOURNAL)):
             text = f"has no {JOURNAL}: move its strays to the log directory that has one, then adopt them there"

@@ -96,7 +96,7 @@ class TopicAdoption:
     async def run(self, bar: Callable[[int], Progress]) -> AdoptedTopic:
         """Adopt the topics; `bar` is called with the number of bytes to copy and returns the progress callback.
 
-        Raises AdoptionError, DirectoryError, JournalError, LayoutError, OSError.
+        Raises AdoptionError, DirectoryError, JournalError, ZnodeError, OSError.
         """
         if self._disk.exists(os.path.join(self._source, JOURNAL)):
             raise AdoptionError(

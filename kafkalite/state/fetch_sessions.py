@@ -1,11 +1,12 @@
 """Incremental fetch sessions (KIP-227): the partitions that a client fetches, and their last response.
 
-A pure machine: it knows sessions, epochs and eviction, and holds of a partition only an opaque `handle`. Laws:
+A pure machine: it knows sessions, epochs and eviction, and holds of a partition only an opaque `handle`. Invariants:
 1. A session's epoch grows by one with each request; any other epoch is rejected, and the client starts a new session.
 2. An answer of an incremental session holds only the partitions that have news; one with an error always has.
 3. A partition that gave records moves to the end of the session, so that the next answer begins with others.
 4. A session can be evicted when it was idle for `EVICTION_MS`, or when it is that old and smaller than the new one.
-5. All sessions together hold so many partitions at most: who asks for more gets no session, or loses the one that grew.
+5. All sessions together hold at most `PARTITIONS_MAX` partitions: a new session that does not fit is not opened, and
+   a session that grows beyond the limit is closed.
    Stricter than Kafka, which counts sessions only; a client without one names all its partitions each time.
 Source: FetchSession.java of Apache Kafka, KIP-227.
 """
@@ -108,7 +109,7 @@ class FetchSession:
         self.counted = 0  # of its partitions, in those of all sessions
 
     def served(self, key: PartitionKey) -> None:
-        """Move a partition that gave records to the end (law 3), unless a pipelined request has forgotten it since."""
+        """Move a partition that returned records to the end (invariant 3), unless a pipelined request removed it."""
         part = self.partitions.pop(key, None)
         if part is not None:
             self.partitions[key] = part
@@ -151,7 +152,7 @@ class FetchSessions:
         return session
 
     def open(self, partitions: Iterable[tuple[PartitionKey, SessionPartition]], by_id: bool, now_ms: int) -> int:
-        """Keep a full request's partitions for later ones; answer the session's id, or 0 when there is no room."""
+        """Open a session with the partitions of a full request; return its id, or 0 if the session does not fit."""
         kept = dict(partitions)
         if not kept or not self._make_room(len(kept), now_ms):
             return SESSION_NONE
@@ -179,7 +180,7 @@ class FetchSessions:
         return True
 
     def close(self, session_id: int) -> None:
-        """Forget a session; an unknown id is nothing to close."""
+        """Close a session; an unknown id is ignored."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= session.counted

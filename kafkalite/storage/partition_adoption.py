@@ -4,7 +4,7 @@ The steps for one partition; the directory is synced after each, and after a kil
 1. `fetch`: its files are copied to `<topic>-<partition>.fetching`, which is renamed to `.adopting` once all of them are
    on the disk. A move renames the directory to `.adopting` at once.
 2. `make_ready`: it is recovered there, and left as after a clean stop, with its topic id.
-3. `note_points`: its offsets are added to the checkpoints. The caller registers its topic.
+3. `write_checkpoints`: its offsets are added to the checkpoints. The caller registers its topic.
 4. `install`: `.adopting` is removed from the name. After a start before that, the partition is offline, never empty;
    directories with such names are left unchanged.
 

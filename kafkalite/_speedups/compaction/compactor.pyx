@@ -63,7 +63,7 @@ cdef class Worker:
 
     Arguments:
         offsets: the map.
-        buffer_bytes: how much is read, and written, at a time.
+        buffer_bytes: size of one read and of one write.
         throttle: called with bytes read or written, to wait as long as the limit asks; None: no limit.
     `stop` may be set by another thread.
     """
@@ -109,7 +109,7 @@ cdef class Worker:
         return 0
 
     cdef int fault(self, int why) except -1:
-        """Raise what a loop came back with."""
+        """Raise the error of a loop."""
         if why == AT_STOPPED:
             raise CleaningAbortedError
         if why == AT_NO_MEMORY:
@@ -136,7 +136,7 @@ cdef class Worker:
 
     def map_segment(self, File file not None, int64_t position, int64_t size, int64_t base_offset,
                     int64_t start_offset, Transactions transactions not None):
-        """Note the last offset of every key in a segment.
+        """Add the last offset of every key in a segment to the map.
 
         Arguments:
             position: of a batch start at or before `start_offset`.
@@ -145,7 +145,7 @@ cdef class Worker:
             start_offset: records below are clean.
 
         Result: False where the map became full; `offsets.latest_offset` says up to where it is complete then.
-        Raises OSError, Uncleanable, Stopped, MemoryError.
+        Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError.
         """
         cdef const uint8_t *records
         cdef bytes plain
@@ -270,7 +270,7 @@ cdef class Worker:
             interval: index.interval.bytes.
             last: no more segments go into `target`; the batch at its end stays, perhaps empty.
 
-        Raises OSError, Uncleanable, Stopped, MemoryError, OverflowError.
+        Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError, OverflowError.
         """
         cdef const uint8_t *records
         cdef bytes plain
@@ -315,7 +315,7 @@ cdef class Worker:
         return AT_FLUSH
 
     cdef int clean_batch(self, const uint8_t *records, int64_t size) noexcept nogil:
-        """Judge the batch at hand and put what stays of it behind what is to be written."""
+        """Select the retained records of the current batch and append them to the output."""
         cdef BatchHeader *header = &self.reader.header
         cdef bint control = header.attributes & CONTROL_BIT
         cdef bint at_horizon = header.attributes & DELETE_HORIZON_BIT and header.base_timestamp <= self.rules.now_ms

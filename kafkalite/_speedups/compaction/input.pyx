@@ -50,7 +50,7 @@ REASONS = {
 
 
 class UncleanableSegmentError(ValueError):
-    """The bytes of a segment cannot be compacted; the text says where and why."""
+    """A segment cannot be compacted; the message has the position and the reason."""
 
 
 class CleaningAbortedError(Exception):
@@ -81,7 +81,7 @@ cdef class BatchReader:
         return 0
 
     cdef int advance(self) noexcept nogil:
-        """Bring the next batch to hand: AT_BATCH, AT_MORE, AT_END or what is bad about it."""
+        """Move to the next batch and validate it: AT_BATCH, AT_MORE, AT_END or the code of a defect."""
         cdef int64_t left = self.buffer.size - self.at
         cdef int64_t in_file = self.size - self.start - self.at
         cdef int64_t size
@@ -110,7 +110,7 @@ cdef class BatchReader:
         return AT_BATCH
 
     cdef int64_t refill(self) except -1:
-        """Read on until the next batch fits; answer how many bytes were read. Raises OSError, Uncleanable."""
+        """Read until the next batch fits; return the number of bytes read. Raises OSError, UncleanableSegmentError."""
         cdef int64_t left = self.buffer.size - self.at
         cdef int64_t wanted
         cdef ssize_t got
@@ -250,12 +250,12 @@ cdef class Transactions:
 
 
 cdef class RetentionRules:
-    """What stays beside the last record of each key.
+    """Decides which records are kept besides the last record of each key.
 
     Arguments:
         now_ms: wall time.
         delete_retention_ms: for how long tombstones and markers stay once they were met.
-        upper_offset: up to where this round may clean; the batch that ends there stays, perhaps empty.
+        upper_offset: the end of this cleaning; the batch that ends there stays, perhaps empty.
         last_records: (producer id, last offset of its data or -1, epoch) of each producer that is remembered.
     """
 

@@ -82,7 +82,7 @@ cdef class OffsetMap:
     Arguments:
         secret: 16 random bytes.
         bytes_max: memory at most.
-        load_factor: which part of the slots may be taken, above 0 and at most 1.
+        load_factor: largest share of used slots, above 0 and at most 1.
     """
 
     def __cinit__(self, bytes secret not None, int64_t bytes_max, double load_factor=0.9):
@@ -118,7 +118,7 @@ cdef class OffsetMap:
             self.capacity = max(<int64_t> 1, min(<int64_t> (self.slots * self.load_factor), self.slots - 1))
 
     def put(self, bytes key not None, int64_t offset):
-        """Note that a key has an offset; False where the map is full and does not know the key."""
+        """Set the offset of a key; False if the map is full and does not contain the key."""
         cdef Digest digest = self.digest(key, len(key))
         return self.note(&digest, offset)
 

@@ -273,7 +273,7 @@ cdef class File:
         return write_all(self, parts, count, offset)
 
     def truncate(self, int64_t size):
-        """Cut (or extend with zeros) to `size` bytes. Raises OSError."""
+        """Truncate (or extend with zeros) to `size` bytes. Raises OSError."""
         if self.watched:
             self.before("truncate", size, 0)
         os.ftruncate(self.fd, size)
@@ -302,7 +302,7 @@ cdef class File:
         return True
 
     def lock(self):
-        """Take the exclusive lock. Raises BlockingIOError where anybody else holds it, also in this process."""
+        """Take the exclusive lock. Raises BlockingIOError if it is held, also by this process."""
         if kl_lock(self.fd) != 0:
             if c_errno == errno.EACCES:
                 raise BlockingIOError(errno.EAGAIN, "the lock is held", self.path)
@@ -391,7 +391,7 @@ cdef class Disk:
     """The file system. Every method raises OSError."""
 
     def open(self, str path, *, bint create=False, bint read_only=False):
-        """Open for reading and writing (or reading only); `create` makes the file where it is missing."""
+        """Open for reading and writing (or reading only); `create` creates a missing file."""
         cdef int flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
         return self.make_file(path, os.open(path, flags, FILE_MODE))
 
@@ -450,7 +450,7 @@ cdef class Disk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def make_dir(self, str path):
-        """Make a directory and what is missing above it; one that exists is fine."""
+        """Create a directory and its missing parents, if it does not exist."""
         os.makedirs(path, exist_ok=True)
 
     def remove(self, str path):
@@ -480,7 +480,7 @@ cdef class Disk:
         return File(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def sync_open_dir(self, File directory):
-        """fsync what `open_dir` opened. Raises OSError."""
+        """fsync a directory that `open_dir` opened. Raises OSError."""
         os.fsync(directory.fd)
 
     def free_bytes(self, str path):

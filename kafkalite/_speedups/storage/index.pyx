@@ -22,11 +22,11 @@ cdef int64_t INT32_MAX = 0x7fffffff
 
 
 class CorruptIndexError(ValueError):
-    """The bytes are no index of this segment; the text says why. The index is to be rebuilt."""
+    """The bytes are not an index of this segment; the message has the reason. The index must be rebuilt."""
 
 
 cdef class Index:
-    """What both kinds share.
+    """The base of both indexes.
 
     Arguments:
         base_offset: of the segment.
@@ -50,7 +50,7 @@ cdef class Index:
         return self.capacity * self.entry_size
 
     cdef uint8_t *grow(self) except NULL:
-        """Where the next entry goes; the caller fills it and counts it."""
+        """Return the memory of the next entry; the caller fills it and counts it."""
         cdef int capacity
         cdef uint8_t *data
         if self.count == self.capacity:
@@ -118,7 +118,7 @@ cdef int count_to(Index index, int field_at, bint wide, int64_t key, bint equal)
 
 
 cdef class OffsetIndex(Index):
-    """From an offset to a file position at or before its batch."""
+    """Maps an offset to a file position at or before its batch."""
 
     cdef int add(self, int64_t offset, int64_t position) except -1:
         cdef uint8_t *entry
@@ -161,11 +161,11 @@ cdef class OffsetIndex(Index):
         return self.position(i) if i < self.count else -1
 
     def append(self, int64_t offset, int64_t position):
-        """Note that the batch ending with `offset` begins at `position`. Raises OverflowError, ValueError."""
+        """Add an entry: the batch that ends with `offset` begins at `position`. Raises OverflowError, ValueError."""
         self.add(offset, position)
 
     def look_up(self, int64_t offset):
-        """Where to begin the scan for `offset`."""
+        """Return the position where the scan for `offset` begins."""
         return self.position_of(offset)
 
     def offset_from(self, int64_t position):
@@ -178,7 +178,7 @@ cdef class OffsetIndex(Index):
         return [(self.base_offset + self.relative(i), self.position(i)) for i in range(self.count)]
 
     def load(self, bytes data not None, int64_t size):
-        """Take the bytes of an index file of a segment of `size` bytes. Raises InsaneIndex where they are insane."""
+        """Load the bytes of an index file of a segment of `size` bytes. Raises CorruptIndexError."""
         cdef int i
         self.fill(data)
         for i in range(self.count):
@@ -188,12 +188,12 @@ cdef class OffsetIndex(Index):
                 raise CorruptIndexError(f"entry {i} is not above the one before")
 
     def truncate(self, int64_t offset):
-        """Drop the entries at and above `offset`."""
+        """Remove the entries at or above `offset`."""
         self.cut(count_to(self, 0, False, offset - self.base_offset, False))
 
 
 cdef class TimeIndex(Index):
-    """From a timestamp to the offset before which all is older."""
+    """Maps a timestamp to an offset below which all records are older."""
 
     cdef int64_t timestamp(self, int i) noexcept nogil:
         return <int64_t> load_u64(self.data + <size_t> i * TIME_ENTRY)
@@ -205,7 +205,7 @@ cdef class TimeIndex(Index):
         return self.timestamp(self.count - 1) if self.count else -1
 
     cdef int add(self, int64_t timestamp, int64_t offset) except -1:
-        """Note the highest timestamp so far, unless it is known already or time did not move."""
+        """Add the highest timestamp so far, if it and its offset are above the last entry."""
         cdef uint8_t *entry
         cdef int64_t relative = offset - self.base_offset
         if timestamp <= self.last_timestamp() or (self.count and relative <= self.relative(self.count - 1)):
@@ -223,7 +223,7 @@ cdef class TimeIndex(Index):
         return count_to(self, 0, True, timestamp, False) - 1
 
     def append(self, int64_t timestamp, int64_t offset):
-        """Note the highest timestamp so far and the last offset of its batch. Raises OverflowError."""
+        """Add the highest timestamp so far and the last offset of its batch. Raises OverflowError."""
         self.add(timestamp, offset)
 
     def look_up(self, int64_t timestamp):
@@ -242,7 +242,7 @@ cdef class TimeIndex(Index):
         return self.timestamp(self.count - 1), self.base_offset + self.relative(self.count - 1)
 
     def load(self, bytes data not None, int64_t next_offset):
-        """Take the bytes of an index file of a segment ending before `next_offset`. Raises InsaneIndex."""
+        """Load the bytes of an index file of a segment that ends before `next_offset`. Raises CorruptIndexError."""
         cdef int i
         self.fill(data)
         for i in range(self.count):
@@ -252,5 +252,5 @@ cdef class TimeIndex(Index):
                 raise CorruptIndexError(f"entry {i} is not above the one before")
 
     def truncate(self, int64_t offset):
-        """Drop the entries at and above `offset`."""
+        """Remove the entries at or above `offset`."""
         self.cut(count_to(self, 8, False, offset - self.base_offset, False))

@@ -100,7 +100,7 @@ cdef class ReadAttempt:
         )
 
     cdef PageCacheMiss read_ahead_of(self, object segment):
-        """What a job has read ahead in this segment for this reader, or None."""
+        """Return the miss whose bytes a job has read ahead in this segment for this reader, or None."""
         return self.read_ahead if self.read_ahead is not None and self.read_ahead.segment is segment else None
 
 

@@ -282,7 +282,7 @@ cdef class ProducerState:
         return 0
 
     cdef int order(self) except -1:
-        """Find the open transactions again, from what is known of the producers."""
+        """Rebuild the open transactions from the producers."""
         cdef Producer entry
         found = []
         for entry in self.entries.values():
@@ -333,7 +333,7 @@ cdef class ProducerState:
         self.undo.clear()
 
     def take_back(self, int64_t end_offset):
-        """What was noted since the last `keep`, all of it at or above `end_offset`, never happened."""
+        """Undo all changes since the last `keep`, which are at or above `end_offset`."""
         for producer_id, entry in self.undo.items():
             if entry is None:
                 self.entries.pop(producer_id, None)
@@ -345,7 +345,7 @@ cdef class ProducerState:
         self.order()
 
     cdef ProducerState as_kept(self):
-        """What was known at the last `keep`, in another object whose changes do not show here."""
+        """Return a copy of the state at the last `keep`."""
         cdef ProducerState kept = ProducerState()
         kept.entries = dict(self.entries)
         for producer_id, entry in self.undo.items():
@@ -356,14 +356,14 @@ cdef class ProducerState:
         return kept
 
     def load(self, producers):
-        """Replace everything by the entries of a snapshot."""
+        """Replace the state by the entries of a snapshot."""
         self.clear()
         for producer in producers:
             self.entries[producer.producer_id] = producer
         self.order()
 
     def clear(self):
-        """Know nothing."""
+        """Remove all producers and transactions."""
         self.entries.clear()
         self.undo.clear()
         self.aborted.clear()
@@ -396,9 +396,9 @@ cdef class ProducerState:
         return packed
 
     def expire(self, int64_t now_ms, int64_t silent_ms):
-        """Forget producers that appended nothing for `silent_ms` and have no open transaction; see law 3.
+        """Forget producers that appended nothing for `silent_ms` and have no open transaction; see invariant 3.
 
-        Arguments: the time of this check on a clock that never goes back, from 0 on; both in milliseconds.
+        Arguments: the time of this check on a monotonic clock, from 0 on; both in milliseconds.
         """
         cdef Producer producer
         for producer in list(self.entries.values()):

@@ -137,7 +137,7 @@ cdef int take_over(Chunk *chunk, SegmentCore segment, ProducerState producers, i
 
 
 cdef int note_producer(ProducerState producers, const BatchHeader *header, const uint8_t *p, int64_t size) except -1:
-    """Note a batch of which at least the first record of a marker is at `p`; a malformed marker says nothing."""
+    """Note a batch of which at least the first record of a marker is at `p`; a malformed marker is ignored."""
     cdef EndMarker marker
     if header.attributes & CONTROL_BIT and read_marker(p, size, header, &marker) < 0:
         return 0
@@ -172,7 +172,7 @@ def note_producers(SegmentCore segment not None, int64_t from_offset, ProducerSt
 
 def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t interval,
          ProducerState producers=None, int64_t producers_from=0, int64_t next_offset=-1):
-    """Check a segment from `position` (where its counters stand) and index what is good.
+    """Validate the batches of a segment from `position` (up to which its counters are valid) and index them.
 
     Arguments:
         size: bytes of the file.
@@ -180,7 +180,8 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
         producers: also note the batches of idempotent producers from the offset `producers_from` on.
         next_offset: no batch may begin below; -1: of the segment.
 
-    Result: Scanned. The segment's `size` ends at the first bad batch; the file stays. Raises OSError, MemoryError.
+    Result: a SegmentScan. The segment's `size` ends at the first bad batch; the file is unchanged. Raises OSError,
+    MemoryError.
     """
     cdef Chunk *chunk = <Chunk *> malloc(sizeof(Chunk))
     cdef SegmentScan found = SegmentScan.__new__(SegmentScan)

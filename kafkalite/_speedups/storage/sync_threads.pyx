@@ -85,8 +85,8 @@ cdef struct Item:
 
 cdef struct Shared:
     pthread_mutex_t lock
-    pthread_cond_t work   # a lane waits for something to do
-    pthread_cond_t over   # the owner waits for the end of the round
+    pthread_cond_t work   # a thread waits for an item
+    pthread_cond_t over   # the owner waits for the end of the batch
     Item *items
     int count
     int begun             # handed over so far, of the stage
@@ -99,13 +99,13 @@ cdef struct Shared:
 
 
 cdef class SyncThreads:
-    """Threads that carry out one round at a time.
+    """Threads that sync one batch at a time.
 
     Arguments:
-        wake_fd: an eventfd, or another descriptor that takes 8 bytes, written to when a round is over; not owned.
-        lanes: how many syncs are under way at the same time at most, 1 to 16.
+        wake_fd: an eventfd, or another descriptor that takes 8 bytes, written to when a batch has ended; not owned.
+        threads_max: largest number of concurrent syncs, 1 to 16.
 
-    Raises OSError when the first thread cannot be begun.
+    Raises OSError if the first thread cannot be started.
     """
 
     cdef Shared shared
@@ -149,10 +149,10 @@ cdef class SyncThreads:
         """Start a batch; the owner reads `result` after the number has arrived.
 
         Arguments:
-            paths: files that are synced by name, as bytes; directories: the same of directories. What is gone is fine.
+            paths, directories: files and directories that are synced by name, as bytes; missing ones are ignored.
             files: open files with record batches, of the plain `File` only, because others count each sync.
 
-        Raises RuntimeError while a round is under way, ValueError for an empty one.
+        Raises RuntimeError while a batch is in progress, ValueError for an empty one.
         """
         cdef int count = len(paths) + len(files) + len(directories)
         cdef int i = 0
@@ -210,7 +210,7 @@ cdef class SyncThreads:
 
     @property
     def busy(self):
-        """Whether a round is under way."""
+        """Whether a batch is in progress."""
         cdef bint running
         pthread_mutex_lock(&self.shared.lock)
         running = self.shared.running
@@ -218,7 +218,7 @@ cdef class SyncThreads:
         return running
 
     def wait(self):
-        """Wait until no round is under way."""
+        """Wait until no batch is in progress."""
         with nogil:
             pthread_mutex_lock(&self.shared.lock)
             while self.shared.running:
@@ -226,7 +226,7 @@ cdef class SyncThreads:
             pthread_mutex_unlock(&self.shared.lock)
 
     def result(self):
-        """What became of the round that is over: its first OSError, or None. Raises RuntimeError while it runs.
+        """Return the result of the last batch: its first OSError, or None. Raises RuntimeError while it runs.
 
         An error of a sync counts before a file that could not be opened for want of descriptors: only the latter may
         be tried again.
@@ -245,7 +245,7 @@ cdef class SyncThreads:
         return failure
 
     def close(self):
-        """Wait for the round that is under way, then end every thread. A second call does nothing."""
+        """Wait for the batch in progress, then end every thread. A second call does nothing."""
         self.closed = True
         with nogil:
             self.stop()
@@ -264,7 +264,7 @@ cdef class SyncThreads:
 
 
 cdef void begin_stage(Shared *shared, int first) noexcept nogil:
-    """Let the lanes have the items from `first` on that are of one stage; the lock is held."""
+    """Start the stage of the items from `first` on; the lock is held."""
     cdef int stage = shared.items[first].stage
     cdef int end = first
     cdef int count
@@ -283,7 +283,7 @@ cdef void begin_stage(Shared *shared, int first) noexcept nogil:
 
 
 cdef void *serve(void *argument) noexcept nogil:
-    """The body of a lane."""
+    """The body of a thread."""
     cdef Shared *shared = <Shared *> argument
     cdef Item *item
     pthread_mutex_lock(&shared.lock)
@@ -312,7 +312,7 @@ cdef void *serve(void *argument) noexcept nogil:
 
 
 cdef void stage_ended(Shared *shared) noexcept nogil:
-    """Go on with the next stage, or end the round; the lock is held."""
+    """Start the next stage, or end the batch; the lock is held."""
     cdef uint64_t one = 1
     cdef int i
     cdef bint failed = False

@@ -202,7 +202,7 @@ class CoordinatorContext(Generic[M]):
             self._later.append(command)
 
     def _command_failed(self, incarnation: Incarnation[M], completion: CommandCompletion | None = None) -> None:
-        """A command raised an exception (law 3)."""
+        """End the incarnation, because a command raised an exception (invariant 3)."""
         if completion is not None and completion in incarnation.completions:
             del incarnation.completions[completion]
             completion.fail(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
@@ -211,7 +211,7 @@ class CoordinatorContext(Generic[M]):
     def _apply_effects(
         self, incarnation: Incarnation[M], effects: Effects, now: Now, producer_epoch: int = -1
     ) -> Sequence[Answer]:
-        """Apply and append the records of a command (law 1); returns the answers that may leave now."""
+        """Apply and append the records of a command (invariant 1); returns the answers that may leave now."""
         for record in effects.records:
             incarnation.machine.apply(record)
         for change in effects.timers:
@@ -248,7 +248,7 @@ class CoordinatorContext(Generic[M]):
         )
 
     def _commit_timed_out(self, incarnation: Incarnation[M]) -> None:
-        """Fail the requests of late appends (law 5). One timer for all appends fires at most once per timeout."""
+        """Fail the requests of late appends (invariant 5). One timer for all appends fires at most once per timeout."""
         incarnation.commit_timer = None
         now_ms = self.now().ms + 1  # the float may be slightly lower
         late = [entry for entry in incarnation.entries if now_ms - entry.since_ms >= self._commit_timeout_ms]

@@ -38,7 +38,7 @@ Partition = Topic.OffsetCommitResponsePartition
 
 
 Refused = dict[tuple[int, int], int]  # errors by the indexes of topic and partition in the request
-# Without the Python frame of `CommitOf(...)`: this is done for every partition of a commit, the other for every commit.
+# Without the Python frame of the constructors: `commit_of` runs for every partition, `packed_commit` for every request.
 commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], PartitionCommit] = partial(
     tuple.__new__, PartitionCommit
 )

@@ -1,8 +1,8 @@
-"""From a topic to the groups that refer to it, so that a change of one topic touches no other group.
+"""Maps each topic to the groups that refer to it, so that a change of one topic touches no other group.
 
-`TopicIndex` counts references by name: committed offsets, subscriptions by name, rewind marks. `Matches` knows what the
-patterns of consumer groups match: groups whose patterns match the same topics share one `Match`, so that 5,000 groups
-with one pattern over 10,000 topics cost one set of names.
+`GroupsByTopic` counts references by name: committed offsets, subscriptions by name, rewind marks. `RegexMatches` has
+the topics that the patterns of consumer groups match: groups whose patterns match the same topics share one
+`RegexMatch`, so that 5,000 groups with one pattern over 10,000 topics cost one set of names.
 """
 
 from collections.abc import Collection, Iterable, Set
@@ -44,14 +44,14 @@ class GroupsByTopic:
         return group in self._groups.get(topic, NO_GROUPS)
 
     def add(self, topic: str, group: str) -> None:
-        """One more reference of a group to a topic."""
+        """Add a reference of a group to a topic."""
         groups = self._groups.get(topic)
         if groups is None:
             groups = self._groups[intern(topic)] = {}
         groups[group] = groups.get(group, 0) + 1
 
     def remove(self, topic: str, group: str) -> None:
-        """One reference less; it must have been added."""
+        """Remove a reference, which must have been added."""
         groups = self._groups[topic]
         groups[group] -= 1
         if not groups[group]:
@@ -60,7 +60,7 @@ class GroupsByTopic:
             del self._groups[topic]
 
     def replace(self, group: str, before: Collection[str], after: Collection[str]) -> None:
-        """A group refers to other topics than before, each of them once."""
+        """Replace the topics to which a group refers, each of them once."""
         if before == after:
             return
         for topic in after:
@@ -81,7 +81,7 @@ class RegexMatch:
 
 
 class RegexMatches:
-    """What the resolved patterns of the consumer groups of a shard match."""
+    """The topics that the resolved patterns of the consumer groups of a shard match."""
 
     def __init__(self) -> None:
         self._by_topics: dict[tuple[str, ...], RegexMatch] = {}
@@ -92,13 +92,13 @@ class RegexMatches:
         return self._of_group.get(group, {}).values()
 
     def reading(self, topics: Set[str]) -> Iterable[str]:
-        """The groups with a pattern that matched one of these topics; one may come several times."""
+        """Yield the groups with a pattern that matched one of these topics; a group may be yielded several times."""
         for match in self._by_topics.values():
             if not match.names.isdisjoint(topics):
                 yield from match.groups
 
     def put(self, group: str, pattern: str, topics: tuple[str, ...]) -> tuple[str, ...]:
-        """A pattern of a group was resolved; answers `topics` as all groups with this match share them."""
+        """Store the result of a pattern; returns the tuple of topics that all groups with this match share."""
         match = self._by_topics.get(topics)
         if match is None:
             match = self._by_topics[topics] = RegexMatch(topics)
@@ -108,7 +108,7 @@ class RegexMatches:
         return match.topics
 
     def remove(self, group: str, pattern: str) -> None:
-        """A group has no such pattern any more, if it had one."""
+        """Remove a pattern of a group, if it exists."""
         patterns = self._of_group.get(group, {})
         match = patterns.pop(pattern, None)
         if match is None:

@@ -1,4 +1,4 @@
-"""The broker takes time, random numbers, threads, disk and sockets from its ports alone (law 9 of the design)."""
+"""The broker takes time, random numbers, threads, disk and sockets from its ports alone."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
 """One classic group: its members, its generation and its state.
 
 Pure. A request becomes an event (`join`, `commands`), the transition table gives the next state and the action
-(`table`, `rebalance`), and the action changes the group. Laws:
+(`table`, `rebalance`), and the action changes the group. Invariants:
 1. The generation increases when all joins of a rebalance are complete; by one, unless members were fenced. Requests of
    another generation are rejected.
 2. Every token is answered once: a delayed join when its generation begins, a delayed sync when the leader has sent the
@@ -356,7 +356,7 @@ class ClassicGroup:
         return command.effects
 
     def fence_owners(self, partitions: Collection[TopicIdPartition], now: Now) -> Effects:
-        """Remove the members that own any of these rewound partitions, as if their sessions had expired (law 4).
+        """Remove the members that own any of these rewound partitions, as if their sessions had expired (invariant 4).
 
         They drop all their partitions as lost, join as new members and read the committed offsets. A rebalance is not
         enough: a member that keeps a partition also keeps its position. During a rebalance the partition may have no

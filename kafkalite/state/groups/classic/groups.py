@@ -1,6 +1,6 @@
 """All classic groups of a shard: their requests, timers and records.
 
-Pure. Laws:
+Pure. Invariants:
 1. Before `loaded`, `apply` builds the groups from the records. Later a command changes the group before its record is
    appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
 2. A join that is accepted creates the group; a rejected first join leaves nothing behind.
@@ -156,7 +156,7 @@ class ClassicGroups(GroupType):
         return commands.sync_timeout_expired(group, now)
 
     def apply(self, record: ClassicGroupMetadata | GroupDeleted) -> None:
-        """Apply a record (law 1)."""
+        """Apply a record (invariant 1)."""
         if isinstance(record, GroupDeleted):
             self._drop(record.group)
             return

@@ -1,7 +1,7 @@
-"""Offsets that were committed in transactions whose markers have not come yet (KIP-98, KIP-447).
+"""Keeps the offsets that open transactions have committed (KIP-98, KIP-447).
 
-Law: of the commits for a partition the latest in the log wins, whichever transaction ends first. A pending commit that
-a later one has overtaken stays pending (the partition is not stable), but its marker brings nothing.
+Invariant: of the commits for a partition, the latest in the log is valid, whichever transaction ends first. A pending
+commit that a later one has superseded stays pending (the partition is not stable), but its marker commits nothing.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class PendingOffsets:
         return group in self._of_group
 
     def __iter__(self) -> Iterator[Key]:
-        """Every partition of which an offset is pending; one that several transactions write comes several times."""
+        """Every partition with a pending offset, once for each transaction that commits it."""
         for pending in self._open.values():
             yield from pending
 
@@ -44,26 +44,26 @@ class PendingOffsets:
         )
 
     def add(self, producer_id: int, committed: OffsetCommitted) -> None:
-        """A commit within a transaction."""
+        """Add a commit of an open transaction."""
         self._order += 1
         key = (committed.group, committed.topic, committed.partition)
         self._open.setdefault(producer_id, {})[key] = (self._order, committed)
         self._of_group.setdefault(committed.group, {})[producer_id] = None
 
     def supersede(self, key: Key, before: int | None = None) -> None:
-        """A later commit counts: what is pending for its partition (up to an order) will bring nothing."""
+        """Invalidate the pending commits for a partition (before an order), because a later commit is valid."""
         for producer in self._of_group.get(key[0], ()):
             pending = self._open[producer]
             if key in pending and (before is None or pending[key][0] < before):
                 pending[key] = (pending[key][0], None)
 
     def forget(self, key: Key) -> None:
-        """The offset of a partition was deleted: what is pending for it is gone too; the transaction stays open."""
+        """Remove the pending commits for a partition whose offset was deleted; the transactions stay open."""
         for producer in self._of_group.get(key[0], ()):
             self._open[producer].pop(key, None)
 
     def end(self, producer_id: int, *, materialise: bool) -> list[OffsetCommitted]:
-        """The marker of a transaction; what it brings, nothing when it was aborted."""
+        """End a transaction; returns the commits that become valid, none if it was aborted."""
         pending = self._open.pop(producer_id, {})
         for group in [group for group, producers in self._of_group.items() if producer_id in producers]:
             del self._of_group[group][producer_id]

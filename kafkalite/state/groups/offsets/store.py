@@ -26,7 +26,7 @@ class StoredOffset(NamedTuple):
     topic_id: bytes
 
 
-# Without the Python frame of `Stored(...)`: a start stores millions.
+# Without the Python frame of `StoredOffset(...)`: a start stores millions.
 _stored: Callable[[tuple[int, int, str, int, int, bytes]], StoredOffset] = partial(tuple.__new__, StoredOffset)
 _Topics = dict[str, dict[int, StoredOffset]]
 _NOTHING: Mapping[str, Mapping[int, StoredOffset]] = {}

@@ -1,6 +1,6 @@
 """All registered groups of a shard: their requests, timers, topics and records.
 
-Pure. Laws:
+Pure. Invariants:
 1. Before `loaded`, `apply` builds the groups from the records. Later a command changes the group before its records are
    appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
 2. A group is created by CreateGroup or by a registration that is accepted; a rejected one leaves nothing behind.
@@ -223,7 +223,7 @@ class RegisteredGroups(GroupType):
             reader.resolving = reader.resolved = False
 
     def apply(self, record: RegisteredRecord) -> None:
-        """Apply a record (law 1)."""
+        """Apply a record (invariant 1)."""
         if isinstance(record, GroupDeleted):
             self.groups.pop(record.group, None)
             self._topic_references.forget(record.group)
