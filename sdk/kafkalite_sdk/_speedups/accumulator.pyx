@@ -132,13 +132,16 @@ cdef class RecordAccumulator:
         self, TopicQueue queue, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
     ) except -1:
         cdef PartitionQueue target = self.target(queue, key, value, partition)
-        cdef ProducerBatch batch = target.open if target.open is not None else self.begin(target)
-        cdef Py_ssize_t before = batch.builder.size
-        if not batch.add(future, timestamp, key, value, headers):
-            self.close_batch(target)
-            batch = self.begin(target)
-            before = batch.builder.size
-            batch.add(future, timestamp, key, value, headers)
+        cdef ProducerBatch batch = target.open
+        cdef Py_ssize_t before = EMPTY_BATCH if batch is None else batch.builder.size
+        if batch is None or not batch.add(future, timestamp, key, value, headers):
+            batch = ProducerBatch(target.topic, target.partition, self.batch_size, self.loop, self.monotonic_s())
+            before = EMPTY_BATCH
+            batch.add(future, timestamp, key, value, headers)  # raises for a wrong type: no batch without records opens
+            if target.open is not None:
+                self.close_batch(target)
+            target.open = batch
+            self.open_batches.append((target, batch))
         self.buffered += batch.builder.size - before
         if key is None and partition is None:
             queue.sticky_left -= batch.builder.size - before
@@ -175,11 +178,6 @@ cdef class RecordAccumulator:
             if left < 0:
                 return number
         raise AssertionError("`choose` returned more than it was given")
-
-    cdef ProducerBatch begin(self, PartitionQueue target):
-        target.open = ProducerBatch(target.topic, target.partition, self.batch_size, self.loop, self.monotonic_s())
-        self.open_batches.append((target, target.open))
-        return target.open
 
     cdef int close_batch(self, PartitionQueue target) except -1:
         if not target.full:

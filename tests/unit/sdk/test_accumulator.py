@@ -347,3 +347,18 @@ async def test_every_future_completes_once_with_its_own_offset(seed):
         metadata = await future
         assert log[metadata.topic, metadata.partition][metadata.offset] == value
     assert sum(map(len, log.values())) == 300 and buffer.buffered == 0
+
+
+async def test_rejected_record_opens_no_batch():
+    buffer = accumulator()
+    buffer.set_partitions("t", 1)
+    (queue,) = buffer.partitions_of("t")
+    with pytest.raises(TypeError):
+        buffer.send("t", 1)
+    assert queue.open is None and buffer.close_batches(math.inf) is None and not buffer.ready
+    buffer.send("t", RECORD)
+    before = buffer.buffered
+    with pytest.raises(TypeError):
+        buffer.send("t", RECORD, headers=[("name", 1)])
+    buffer.close_batches(math.inf)
+    assert [values(batch) for batch in queue.full] == [[RECORD]] and buffer.buffered == before
