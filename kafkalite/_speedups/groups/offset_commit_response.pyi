@@ -8,5 +8,5 @@ def encode_response(request: PackedCommit, correlation_id: int, errors: int | tu
         correlation_id: of the request.
         errors: the Kafka error code of all partitions, or of each; 0 = none.
 
-    Raises: ValueError if there are not as many errors as partitions.
+    Raises: ValueError if there are not as many errors as partitions, or the request was not decoded by `read_packed`.
     """

@@ -22,14 +22,18 @@ def encode_response(PackedCommit request not None, int32_t correlation_id, error
     """The response with its header. See the .pyi."""
     cdef bint flexible = request.version >= FLEXIBLE_SINCE
     cdef PartitionOffsets offsets = request.offsets
-    cdef Py_ssize_t size = response_size(request, flexible)
-    cdef bytes out = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t *p = <uint8_t *> PyBytes_AS_STRING(out)
-    cdef Py_ssize_t at, i
+    cdef Py_ssize_t size, at, i
+    cdef bytes out
+    cdef uint8_t *p
     cdef tuple by_partition = None if isinstance(errors, int) else <tuple?> errors
     cdef int16_t error = errors if by_partition is None else 0
+    if offsets is None:
+        raise ValueError("the request was not decoded by `read_packed`")
     if by_partition is not None and len(by_partition) != offsets.count:
         raise ValueError(f"{len(by_partition)} errors for {offsets.count} partitions")
+    size = response_size(request, flexible)
+    out = PyBytes_FromStringAndSize(NULL, size)
+    p = <uint8_t *> PyBytes_AS_STRING(out)
     store_u32(p, <uint32_t> correlation_id)
     p = put_empty_tags(p + 4, flexible)
     if request.version >= THROTTLED_SINCE:

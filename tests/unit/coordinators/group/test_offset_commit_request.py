@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite._speedups.codec.codec import decode, encode, response_header
-from kafkalite._speedups.groups.offset_commit_request import read_packed
+from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
 from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.errors import DecodeError
@@ -171,6 +171,8 @@ def test_answers_need_the_index_of_their_partition() -> None:
         packed.offsets.put_into({}, 0, PartitionLeader, 0, ZERO_UUID)
     with pytest.raises(ValueError, match="2 errors for 1"):
         encode_response(packed, 1, (0, 0))
+    with pytest.raises(ValueError, match="read_packed"):
+        encode_response(PackedCommit(), 1, 0)
 
 
 TIMES = st.integers(0, 2**62)
