@@ -360,6 +360,7 @@ cdef class LogCore:
         if position >= segment.size:
             return self.end_of_segment(segment) < attempt.end_offset
         open_window(&window, attempt, segment, position, segment.is_recent(position))
+        window.wait = attempt.wait     # the last attempt of a reader waits for its batches, not for what follows them
         found = header_at(segment.file, &window, position, segment.size, &header)
         return found != FOUND or last_offset_of(&header) < attempt.end_offset
 
