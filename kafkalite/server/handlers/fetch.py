@@ -83,7 +83,7 @@ class PendingFetch:
         if len(reads) > OBJECTS_MAX:
             self._go_on_in_steps(missing, reads)
         elif missing > 0:
-            self._park(missing)
+            self._delay(missing)
         else:
             self._answer(reads)
 
@@ -93,7 +93,7 @@ class PendingFetch:
         elif self._context.has_moved(reads):  # no fetch was delayed yet when the records were appended
             self._serve(hurried=True)
         else:
-            self._park(missing)
+            self._delay(missing)
 
     def _bytes_missing(self, reads: list[PartitionRead]) -> int:
         """Return how many bytes the response lacks; 0 or less if it need not wait, as with an error or a diverging
@@ -105,7 +105,7 @@ class PendingFetch:
         return 0 if size and self._stopped(reads) else self._bytes_min - size
 
     def _stopped(self, reads: list[PartitionRead]) -> bool:
-        """Return whether a byte limit, the end of a segment or a cold region ended a read before the last record."""
+        """Return whether a read ended before the last record: at a byte limit, a segment end or a page-cache miss."""
         for part, found in zip(self._context.partitions, reads, strict=True):
             if not isinstance(part.handle, Partition):
                 continue
@@ -118,7 +118,7 @@ class PendingFetch:
                 return True
         return False
 
-    def _park(self, bytes_missing: int) -> None:
+    def _delay(self, bytes_missing: int) -> None:
         partitions = [part.handle for part in self._context.partitions if isinstance(part.handle, Partition)]
         missing = self._missing if self._committed_only else None
         waiter = DelayedFetch(partitions, bytes_missing, self._wake, missing)

@@ -70,9 +70,13 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
     def heartbeat(
         self, request: ConsumerGroupHeartbeat, token: Token, now: Now, founding: Sequence[object] = ()
     ) -> Effects:
-        """A member says that it lives, joins or leaves; answered by a `HeartbeatResult`.
+        """A member joins, leaves or extends its session. The result is a `HeartbeatResult`.
 
-        `founding` are the records that make the group out of a classic one: they come before those of the heartbeat.
+        Arguments:
+            request: of the member.
+            token: of the response.
+            now: the time.
+            founding: the records that convert a classic group; they precede those of the heartbeat.
         """
         effects = Effects()
         try:
@@ -90,9 +94,15 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
     def fast_heartbeat(
         self, name: str, member_id: str, instance_id: str | None, epoch: int, client: tuple[str, str], now_ms: int
     ) -> int | None:
-        """Take note of a heartbeat without news, from a client of this id and host, for which `heartbeat` would do
-        nothing else: the heartbeat interval of the answer, in ms. None = it leads to something, and nothing has
-        happened.
+        """Extend the session of a member if `heartbeat` would do only that and return no error.
+
+        Arguments:
+            name: of the group.
+            member_id, instance_id, epoch: as in the request.
+            client: its id and host.
+            now_ms: on the monotonic clock.
+
+        Returns: the heartbeat interval of the response, in ms; None if the heartbeat does more: nothing has changed.
         """
         group, watch = self.groups.get(name), self._watches.get(name)
         if group is None or watch is None or watch.has_patterns or not watch.topics_seen:

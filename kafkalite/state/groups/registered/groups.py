@@ -88,7 +88,6 @@ class RegisteredGroups(GroupType):
         self._offsets = offsets
         self._topic_references = RegisteredTopicReferences()
         self.topic_readers = RegisteredReaders()
-        self._loaded = False
 
     def __contains__(self, name: str) -> bool:
         return name in self.groups
@@ -249,7 +248,6 @@ class RegisteredGroups(GroupType):
 
     def loaded(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: members have their whole session timeout for the next heartbeat."""
-        self._loaded = True
         for group in self.groups.values():
             if group.stored is not None:
                 group.restore(group.stored)
