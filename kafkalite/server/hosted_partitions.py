@@ -94,7 +94,7 @@ class HostedPartitions:
         for key in list(self._logs.created):
             topic_id = self._logs.topic_ids[key]
             assert topic_id is not None, "a created partition has its topic id"
-            if isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), int):
+            if isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), KafkaErrorCode):
                 try:
                     self._logs.open_created(*key, self._config.topic_defaults)
                 except OSError as error:
@@ -196,8 +196,7 @@ class HostedPartitions:
         Arguments:
             name: of the topic.
             done: called with the outcome when all directories are renamed, thousands of them in slices. No topic of
-                this name
-                may be hosted before.
+                this name may be hosted before.
         """
         self._slicer.run(grouped(self._dropping(self._replicas.remove(name).partitions)), done)
 

@@ -102,7 +102,7 @@ cdef class LogCore:
         self.epoch = leader_epoch
 
     def append(self, batch, validation, int32_t leader_epoch):
-        """Queue one inspected v2 batch, patching its base offset and leader epoch in place.
+        """Queue one validated v2 batch, patching its base offset and leader epoch in place.
 
         Arguments:
             batch: writable buffer of exactly one batch; valid and untouched until `write`.
