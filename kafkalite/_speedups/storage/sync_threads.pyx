@@ -80,7 +80,7 @@ cdef struct Item:
     int stage
     int fd                # of a file of batches
     const char *path      # of the others
-    int begun_error       # of handing it over
+    int start_error       # of starting its writeback
     int error
 
 cdef struct Shared:
@@ -89,9 +89,9 @@ cdef struct Shared:
     pthread_cond_t over   # the owner waits for the end of the batch
     Item *items
     int count
-    int begun             # handed over so far, of the stage
-    int taken             # waited for so far, of the stage
-    int stage_end         # behind its last item
+    int started           # next item whose writeback is to be started
+    int next_sync         # next item to sync
+    int stage_end         # index after the last item of the stage
     int left              # calls of the stage that have not returned
     bint running
     bint stopping
@@ -102,10 +102,10 @@ cdef class SyncThreads:
     """Threads that sync one batch at a time.
 
     Arguments:
-        wake_fd: an eventfd, or another descriptor that takes 8 bytes, written to when a batch has ended; not owned.
-        threads_max: largest number of concurrent syncs, 1 to 16.
+        wake_fd: an eventfd, or another descriptor that accepts 8 bytes, written to when a batch has ended; not owned.
+        threads_max: maximum of concurrent syncs, 1 to 16.
 
-    Raises OSError if the first thread cannot be started.
+    Raises OSError when the first thread cannot be started.
     """
 
     cdef Shared shared
@@ -114,7 +114,7 @@ cdef class SyncThreads:
     cdef int threads_max
     cdef int capacity
     cdef bint closed
-    cdef list kept          # whatever the items point into
+    cdef list kept          # objects that own the memory of the items
     cdef list names
 
     def __cinit__(self, int wake_fd, int threads_max=4):
@@ -149,10 +149,12 @@ cdef class SyncThreads:
         """Start a batch; the owner reads `result` after the number has arrived.
 
         Arguments:
-            paths, directories: files and directories that are synced by name, as bytes; missing ones are ignored.
-            files: open files with record batches, of the plain `File` only, because others count each sync.
+            paths: paths of files to open and sync; a missing file is skipped.
+            files: open files with record batches. Only plain `File` objects: others have a hook for each sync.
+            directories: paths of directories to open and sync; a missing directory is skipped.
 
-        Raises RuntimeError while a batch is in progress, ValueError for an empty one.
+        Raises RuntimeError while a batch is running or after `close`, ValueError for an empty batch, TypeError for a
+        file with a hook.
         """
         cdef int count = len(paths) + len(files) + len(directories)
         cdef int i = 0
@@ -162,19 +164,19 @@ cdef class SyncThreads:
             raise ValueError("there is nothing to sync")
         self.grow(count)
         for path in paths:
-            self.put_path(i, BY_PATH, path)
+            self.add_path(i, BY_PATH, path)
             i += 1
         for file in files:
-            self.put_file(i, file)
+            self.add_file(i, file)
             i += 1
         for path in directories:
-            self.put_path(i, DIRECTORY, path)
+            self.add_path(i, DIRECTORY, path)
             i += 1
         self.kept = [paths[:], files[:], directories[:]]
         self.names = [*paths, *[file.path for file in files], *directories]
         while self.threads_count < min(self.threads_max, count):
             if self.add_thread() != 0:
-                break      # those there are do it all
+                break      # the threads that exist sync all items
         with nogil:
             pthread_mutex_lock(&self.shared.lock)
             self.shared.count = count
@@ -192,14 +194,14 @@ cdef class SyncThreads:
             self.capacity = count
         return 0
 
-    cdef int put_path(self, int i, int stage, bytes path) except -1:
+    cdef int add_path(self, int i, int stage, bytes path) except -1:
         cdef Item *item = &self.shared.items[i]
         memset(item, 0, sizeof(Item))
         item.stage = stage
         item.path = path
         return 0
 
-    cdef int put_file(self, int i, File file) except -1:
+    cdef int add_file(self, int i, File file) except -1:
         cdef Item *item = &self.shared.items[i]
         if file.watched:
             raise TypeError(f"{file!r} has a hook for fsync: flush it in a job")
@@ -210,7 +212,7 @@ cdef class SyncThreads:
 
     @property
     def busy(self):
-        """Whether a batch is in progress."""
+        """Whether a batch is running."""
         cdef bint running
         pthread_mutex_lock(&self.shared.lock)
         running = self.shared.running
@@ -218,7 +220,7 @@ cdef class SyncThreads:
         return running
 
     def wait(self):
-        """Wait until no batch is in progress."""
+        """Wait until no batch is running."""
         with nogil:
             pthread_mutex_lock(&self.shared.lock)
             while self.shared.running:
@@ -226,10 +228,9 @@ cdef class SyncThreads:
             pthread_mutex_unlock(&self.shared.lock)
 
     def result(self):
-        """Return the result of the last batch: its first OSError, or None. Raises RuntimeError while it runs.
+        """Return the first OSError of the ended batch, or None. Raises RuntimeError while the batch is running.
 
-        An error of a sync counts before a file that could not be opened for want of descriptors: only the latter may
-        be tried again.
+        EMFILE and ENFILE are returned only when there is no other error, because only they may be retried.
         """
         cdef int i
         cdef int error
@@ -237,7 +238,7 @@ cdef class SyncThreads:
             raise RuntimeError("the batch is still under way")
         failure = None
         for i in range(len(self.names)):
-            error = self.shared.items[i].begun_error or self.shared.items[i].error
+            error = self.shared.items[i].start_error or self.shared.items[i].error
             if error and (failure is None or failure.errno in (EMFILE, ENFILE)):
                 failure = OSError(error, os.strerror(error), os.fsdecode(self.names[i]))
         self.kept = []
@@ -245,7 +246,7 @@ cdef class SyncThreads:
         return failure
 
     def close(self):
-        """Wait for the batch in progress, then end every thread. A second call does nothing."""
+        """Wait for the running batch, then end every thread. A second call does nothing."""
         self.closed = True
         with nogil:
             self.stop()
@@ -264,18 +265,18 @@ cdef class SyncThreads:
 
 
 cdef void begin_stage(Shared *shared, int first) noexcept nogil:
-    """Start the stage of the items from `first` on; the lock is held."""
+    """Release the items of the stage that begins at `first` to the threads; the caller holds the lock."""
     cdef int stage = shared.items[first].stage
     cdef int end = first
     cdef int count
     while end < shared.count and shared.items[end].stage == stage:
         end += 1
     count = end - first
-    # One file alone need not be handed over first.
-    shared.begun = first if stage == BATCHES and count > 1 else end
-    shared.taken = first
+    # A single file needs no separate start of its writeback.
+    shared.started = first if stage == BATCHES and count > 1 else end
+    shared.next_sync = first
     shared.stage_end = end
-    shared.left = count + end - shared.begun
+    shared.left = count + end - shared.started
     if count > 1:
         pthread_cond_broadcast(&shared.work)
     else:
@@ -283,21 +284,21 @@ cdef void begin_stage(Shared *shared, int first) noexcept nogil:
 
 
 cdef void *serve(void *argument) noexcept nogil:
-    """The body of a thread."""
+    """The body of a sync thread."""
     cdef Shared *shared = <Shared *> argument
     cdef Item *item
     pthread_mutex_lock(&shared.lock)
     while True:
-        if shared.begun < shared.stage_end:
-            item = &shared.items[shared.begun]
-            shared.begun += 1
+        if shared.started < shared.stage_end:
+            item = &shared.items[shared.started]
+            shared.started += 1
             pthread_mutex_unlock(&shared.lock)
-            item.begun_error = hand_over(item.fd)
-        elif shared.taken < shared.stage_end:
-            item = &shared.items[shared.taken]
-            shared.taken += 1
+            item.start_error = start_writeback(item.fd)
+        elif shared.next_sync < shared.stage_end:
+            item = &shared.items[shared.next_sync]
+            shared.next_sync += 1
             pthread_mutex_unlock(&shared.lock)
-            item.error = bring_to_disk(item)
+            item.error = sync_item(item)
         elif shared.stopping:
             break
         else:
@@ -312,29 +313,29 @@ cdef void *serve(void *argument) noexcept nogil:
 
 
 cdef void stage_ended(Shared *shared) noexcept nogil:
-    """Start the next stage, or end the batch; the lock is held."""
+    """Begin the next stage, or end the batch; the caller holds the lock."""
     cdef uint64_t one = 1
     cdef int i
     cdef bint failed = False
     for i in range(shared.stage_end):
-        failed = failed or shared.items[i].error != 0 or shared.items[i].begun_error != 0
+        failed = failed or shared.items[i].error != 0 or shared.items[i].start_error != 0
     if shared.stage_end < shared.count and not failed:
         begin_stage(shared, shared.stage_end)
         return
     shared.running = False
     pthread_cond_broadcast(&shared.over)
-    c_write(shared.wake_fd, &one, sizeof(one))    # full means that the owner has not looked yet: it will
+    c_write(shared.wake_fd, &one, sizeof(one))    # a full counter is fine: the owner has not read it yet
 
 
-cdef int hand_over(int fd) noexcept nogil:
+cdef int start_writeback(int fd) noexcept nogil:
     if kl_start_writing(fd) == 0:
         return 0
-    # Where there is no such call, the wait does it all.
+    # Where the call is not supported, the sync starts the writeback.
     return 0 if c_errno in (ENOSYS, EINVAL, ESPIPE, EPERM) else c_errno
 
 
-cdef int bring_to_disk(Item *item) noexcept nogil:
-    """Sync one item: 0 or its errno. A missing file was deleted or renamed, and needs no sync."""
+cdef int sync_item(Item *item) noexcept nogil:
+    """Sync one item; return 0 or an errno. A missing file was deleted or renamed, and needs no sync."""
     cdef int fd
     cdef int error = 0
     if item.stage == BATCHES:

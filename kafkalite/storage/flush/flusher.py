@@ -32,20 +32,21 @@ from kafkalite.storage.transient_errors import lacks_descriptors
 RETRY_S = 0.1
 
 FlushDone = Callable[[int], object]
-Asked = dict[Log, dict[FlushDone, None]]
+FlushRequests = dict[Log, dict[FlushDone, None]]
 
 
 class Flusher:
     """Collects flush requests and runs the fsync batches of all log directories.
 
     Arguments:
-        disk, clock: the disk of the logs; the time of each flush.
+        disk: syncs the files after `finish`.
+        clock: times the last flush of each log and the retries.
         syncer: runs the fsync batches.
         fail: takes a log directory offline, with the reason.
-        holds: tracks the directories in which a batch writes by name.
-        active: whether the active segment is synced, too, not only closed segments.
+        holds: tracks the partition directories in which a batch writes files by name.
+        active: sync the active segment too, not only closed segments.
         exclusion: shared by all flushers of the same logs.
-        retried: called with a log directory and the error for which its fsync batch is retried.
+        retried: called with a log directory and the error for which its batch is retried.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Flusher:
         exclusion: FlushesInProgress | None = None,
         retried: Callable[[str, OSError], object] | None = None,
     ) -> None:
-        self.waiting: dict[str, Asked] = {}
+        self.waiting: dict[str, FlushRequests] = {}
         self.batches = 0
         self._disk = disk
         self._clock = clock
@@ -72,28 +73,32 @@ class Flusher:
         self._exclusion = exclusion or FlushesInProgress()
         self._exclusion.register(self._start)
         self._retried = retried
-        self._paused: set[str] = set()  # log directories whose fsync batch is retried later
+        self._paused: set[str] = set()  # log directories whose batch is retried later
         self._finishing = False
         self._begins_soon = False
 
     def request_flush(self, log: Log, done_callback: FlushDone | None = None) -> None:
-        """Sync the current content of `log` in the next fsync batch; `done_callback` then receives 0 or a Kafka error
-        code, once per fsync batch even if it is passed several times.
+        """Request a flush of the log up to its current end in the next fsync batch.
+
+        Arguments:
+            log: the log to flush.
+            done_callback: called with 0 or a Kafka error code when the batch ends; once per batch, also after several
+                requests for it.
         """
         if log.failed:
             if done_callback is not None:
                 done_callback(KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
-        asked = self.waiting.setdefault(log.root, {}).setdefault(log, {})
+        requests = self.waiting.setdefault(log.root, {}).setdefault(log, {})
         if done_callback is not None:
-            asked[done_callback] = None
+            requests[done_callback] = None
 
     def begin(self) -> None:
-        """Start a batch in every log directory with requests that may have one more."""
-        call_each(self._start, list(self.waiting))  # one that raises, a bug, ends that directory only
+        """Start a batch in every log directory that has requests and fewer than `batches_max` running batches."""
+        call_each(self._start, list(self.waiting))  # an unexpected exception affects its directory only
 
     def begin_soon(self) -> None:
-        """Call `begin` in the next loop iteration, when the running write has ended or was undone."""
+        """Call `begin` in the next loop iteration: an append in progress is complete, or undone, by then."""
         if not self._begins_soon:
             self._begins_soon = True
             self._clock.call_at(self._clock.monotonic(), self._begin_now)
@@ -103,7 +108,7 @@ class Flusher:
         self.begin()
 
     def finish(self) -> None:
-        """Run every further fsync batch before `begin` returns, because the broker stops."""
+        """Sync on the loop thread from now on, for the shutdown: a batch has ended when `begin` returns."""
         self._syncer = SyncAtOnce(self._disk)
         self._finishing = True
         self._paused.clear()
@@ -112,79 +117,79 @@ class Flusher:
     def _start(self, root: str) -> None:
         if root not in self.waiting or root in self._paused or self._running[root] >= self._syncer.batches_max:
             return
-        asked = self._take(root)
-        failed = {log: asked.pop(log) for log in list(asked) if log.failed}  # offline or deleted since they asked
+        requests = self._take_requests(root)
+        failed = {log: requests.pop(log) for log in list(requests) if log.failed}  # offline or deleted meanwhile
         try:
-            if asked:
-                self._run(FsyncBatch(root, asked))
+            if requests:
+                self._run(FsyncBatch(root, requests))
         finally:
             complete_requests(failed, KafkaErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _take(self, root: str) -> Asked:
-        """Remove and return the requests for logs of the directory that are in no fsync batch."""
+    def _take_requests(self, root: str) -> FlushRequests:
+        """Remove and return the requests of a log directory whose logs are in no running batch."""
         waiting = self.waiting[root]
-        asked = {log: done_callback for log, done_callback in waiting.items() if not self._exclusion.is_busy(log)}
-        for log in asked:
+        requests = {log: done_callback for log, done_callback in waiting.items() if not self._exclusion.is_busy(log)}
+        for log in requests:
             del waiting[log]
         if not waiting:
             del self.waiting[root]
-        return asked
+        return requests
 
-    def _run(self, under_way: "FsyncBatch") -> None:
-        self._running[under_way.root] += 1
-        self._exclusion.begin(under_way.asked)
+    def _run(self, batch: "FsyncBatch") -> None:
+        self._running[batch.root] += 1
+        self._exclusion.begin(batch.requests)
         self.batches += 1
         try:
-            under_way.plan(self._active, self._holds)
-            self._syncer.run(under_way.root, tuple(under_way.plans.values()), partial(self._ended, under_way))
+            batch.plan(self._active, self._holds)
+            self._syncer.run(batch.root, tuple(batch.plans.values()), partial(self._ended, batch))
         except Exception as error:
-            if under_way.over:  # an unexpected exception of a callback
+            if batch.ended:  # a callback raised
                 raise
-            self._ended(under_way, Outcome(error=error))
+            self._ended(batch, Outcome(error=error))
 
-    def _ended(self, under_way: "FsyncBatch", outcome: Outcome) -> None:
-        if under_way.over:  # what carries it out raised before, and ends it all the same
+    def _ended(self, batch: "FsyncBatch", outcome: Outcome) -> None:
+        if batch.ended:  # the syncer raised before, and reports the end as well
             return
-        under_way.end()
-        root, asked = under_way.root, under_way.asked
+        batch.end()
+        root, requests = batch.root, batch.requests
         self._running[root] -= 1
-        self._exclusion.end(asked)
+        self._exclusion.end(requests)
         try:
             outcome.result()
-            self._apply(under_way)
+            self._apply(batch)
         except BaseException as error:
             if isinstance(error, OSError) and lacks_descriptors(error):
-                self._retry(under_way, error)
+                self._retry(batch, error)
             else:
-                self._failed(root, asked, error)
+                self._failed(root, requests, error)
             return
         try:
             self._exclusion.look_again(root)
         finally:
-            complete_requests(asked, 0)
+            complete_requests(requests, 0)
 
-    def _apply(self, under_way: "FsyncBatch") -> None:
-        """Apply the success of all plans of an fsync batch."""
+    def _apply(self, batch: "FsyncBatch") -> None:
+        """Record the flush of every log: all plans of the batch succeeded."""
         now = self._clock.monotonic()
-        for log, plan in under_way.plans.items():
+        for log, plan in batch.plans.items():
             if log.flushed(plan):
                 log.last_flush = now
-            else:  # cut meanwhile: the plan says nothing of what came after
-                self._again(under_way.root, log, under_way.asked.pop(log))
+            else:  # truncated meanwhile: the plan does not cover later appends
+                self._again(batch.root, log, batch.requests.pop(log))
 
     def _again(self, root: str, log: Log, done_callback: dict[FlushDone, None]) -> None:
         self.waiting.setdefault(root, {}).setdefault(log, {}).update(done_callback)
 
-    def _retry(self, under_way: "FsyncBatch", error: OSError) -> None:
-        """Flush the whole fsync batch again after RETRY_S, because one of its files could not be opened."""
-        root = under_way.root
-        for log, done_callback in under_way.asked.items():
-            if log in under_way.plans:
-                log.not_flushed(under_way.plans[log])
+    def _retry(self, batch: "FsyncBatch", error: OSError) -> None:
+        """Request all flushes of the batch again after RETRY_S: a file of it could not be opened."""
+        root = batch.root
+        for log, done_callback in batch.requests.items():
+            if log in batch.plans:
+                log.not_flushed(batch.plans[log])
             self._again(root, log, done_callback)
         if self._retried is not None:
             self._retried(root, error)
-        if self._finishing:  # there is no later
+        if self._finishing:  # there is no later loop iteration
             complete_requests(self.waiting.pop(root), KafkaErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self._paused.add(root)
@@ -195,15 +200,15 @@ class Flusher:
         self._paused.discard(root)
         self._start(root)
 
-    def _failed(self, root: str, asked: Asked, error: BaseException) -> None:
+    def _failed(self, root: str, requests: FlushRequests, error: BaseException) -> None:
         late = self.waiting.pop(root, {})
         reason = error if isinstance(error, OSError) else OSError(errno.EIO, f"a sync ended with {error!r}")
         try:
             self._fail(root, reason)
         finally:
-            all_asked = {log: {**asked.get(log, {}), **late.get(log, {})} for log in (*asked, *late)}
+            all_requests = {log: {**requests.get(log, {}), **late.get(log, {})} for log in (*requests, *late)}
             call_all(
-                partial(complete_requests, all_asked, KafkaErrorCode.KAFKA_STORAGE_ERROR),
+                partial(complete_requests, all_requests, KafkaErrorCode.KAFKA_STORAGE_ERROR),
                 partial(self._exclusion.look_again, root),
             )
         if not isinstance(error, OSError):
@@ -211,37 +216,37 @@ class Flusher:
 
 
 class FsyncBatch:
-    """One fsync batch of one log directory: its requests and its plans."""
+    """One fsync batch of one log directory: its requests, and the files to sync."""
 
-    __slots__ = ("_releases", "asked", "over", "plans", "root")
+    __slots__ = ("_releases", "ended", "plans", "requests", "root")
 
-    def __init__(self, root: str, asked: Asked) -> None:
+    def __init__(self, root: str, requests: FlushRequests) -> None:
         self.root = root
-        self.asked = asked
+        self.requests = requests
         self.plans: dict[Log, FlushPlan] = {}
-        self.over = False
+        self.ended = False
         self._releases: list[Callable[[], None]] = []
 
     def plan(self, active: bool, holds: DirectoriesInUse) -> None:
-        """Create the flush plans of the logs. Raises OSError."""
-        for log in self.asked:
+        """Collect the files to sync. Raises OSError."""
+        for log in self.requests:
             plan = self.plans[log] = log.unflushed(active=active)
             if plan.snapshots:
                 self._releases.append(holds.enter(log.directory))
 
     def end(self) -> None:
-        """Mark the fsync batch as ended, and release the directories."""
-        self.over = True
+        """Mark the batch as ended and release its partition directories."""
+        self.ended = True
         for release in self._releases:
             release()
 
 
-def complete_requests(asked: Asked, error: int) -> None:
+def complete_requests(requests: FlushRequests, error: int) -> None:
     """Call all callbacks; an exception of one is raised after the others."""
-    call_each(lambda done_callback: done_callback(error), everybody(asked))
+    call_each(lambda done_callback: done_callback(error), callbacks_of(requests))
 
 
-def everybody(asked: Asked) -> Iterator[FlushDone]:
-    """Yield the callbacks of all requests."""
-    for done_callback in asked.values():
+def callbacks_of(requests: FlushRequests) -> Iterator[FlushDone]:
+    """Yield the callbacks of all logs."""
+    for done_callback in requests.values():
         yield from done_callback

@@ -15,28 +15,28 @@ from kafkalite.storage.log.log import Log
 
 
 class FlushesInProgress:
-    """The logs that are being synced; loop thread only."""
+    """The logs that are being synced. Used by the loop thread only."""
 
     def __init__(self) -> None:
         self._busy: set[Log] = set()
         self._starts: list[Callable[[str], object]] = []
 
     def register(self, start: Callable[[str], object]) -> None:
-        """Call `start` with a log directory after each flush in it; callbacks run in the order of registration."""
+        """Call `start` with the log directory whenever a flush there has ended, in the order of registration."""
         self._starts.append(start)
 
     def is_busy(self, log: Log) -> bool:
-        """Whether a flush of the log is in progress."""
+        """Whether the log is being flushed."""
         return log in self._busy
 
     def begin(self, logs: Iterable[Log]) -> None:
-        """Register the start of a flush of these logs, none of which is busy."""
+        """Mark these logs as busy; none of them may be busy."""
         self._busy.update(logs)
 
     def end(self, logs: Iterable[Log]) -> None:
-        """Register the end of a flush before its outcome is applied; call `look_again` afterwards."""
+        """Mark these logs as idle. The caller then applies the outcome of the flush and calls `look_again`."""
         self._busy.difference_update(logs)
 
     def look_again(self, root: str) -> None:
-        """Let every flusher start its waiting requests in the log directory `root`."""
+        """Let every flusher start a batch for the waiting requests of the log directory `root`."""
         call_each(lambda start: start(root), self._starts)

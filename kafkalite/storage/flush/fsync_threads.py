@@ -19,32 +19,32 @@ from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.log.flush_job import Done, FlushPlan, JobSyncer, sync_path
 
 THREADS = 6  # ten busy files on ext4 get a fifth more syncs than with four; more gain nothing
-SIDE_BY_SIDE = 8  # files from which on threads are worth their start
-BATCHES_MAX = 2  # one gathers at the disk while the other commits; more gain nothing
+CONCURRENT_MIN = 8  # fewer files are synced without threads: starting them would take longer
+BATCHES_MAX = 2  # one starts its writeback while the other commits; more gain nothing
 
 
 class ReaderLoop(Protocol):
-    """The part of an event loop that `ThreadSyncer` uses."""
+    """The methods of an event loop that `ThreadSyncer` uses."""
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
-        """Call `callback` while `fd` is readable."""
+        """Call `callback` whenever `fd` is readable."""
 
     def remove_reader(self, fd: int) -> object:
         """Stop watching `fd`."""
 
 
 class ThreadSyncer:
-    """Runs the plans of an fsync batch on the sync threads of its log directory.
+    """Runs the flush plans of an fsync batch in the sync threads of its log directory.
 
     Arguments:
-        paths: of the log directories.
-        loop: where outcomes are applied; it must outlive `close`.
-        jobs: runs the fsync batches that first write producer snapshots; closed with this object.
-        raised: called with a callback that raised, and its exception.
-        batches: number of concurrent fsync batches per directory.
-        threads: number of files of an fsync batch that are synced concurrently.
+        paths: the log directories.
+        loop: applies the outcomes; it must outlive `close`.
+        jobs: runs the batches whose producer snapshots are written first; `close` closes it.
+        raised: called with a callback that raised and its exception.
+        batches: maximum of concurrent batches per log directory.
+        threads: maximum of files of a batch that are synced concurrently.
 
-    Raises OSError if no thread can be started.
+    Raises OSError when a thread cannot be started.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class ThreadSyncer:
         loop.add_reader(self._wake, partial(self._ended, self._wake))
 
     def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
-        """Sync the files of all plans, then call `done(outcome)` on the loop, never before `run` has returned.
+        """Sync all files of the plans, then call `done(outcome)` on the loop, never before `run` has returned.
 
-        At most `batches_max` for the same directory at a time. Raises RuntimeError after `close`.
+        At most `batches_max` batches per log directory may run at a time. Raises RuntimeError after `close`.
         """
         if any(plan.snapshots for plan in plans):
             self._jobs.run(root, plans, done)
@@ -87,7 +87,7 @@ class ThreadSyncer:
         self._under_way[self._idle[root].pop()] = root, done
 
     def close(self) -> None:
-        """Wait for every fsync batch and apply its outcome, then end the threads. A second call does nothing."""
+        """Wait for every batch and apply its outcome, then end the threads. A second call does nothing."""
         if self._wake is None:
             return
         self._jobs.close()
@@ -115,21 +115,24 @@ class ThreadSyncer:
 
 
 def sync_new(disk: Disk, paths: Sequence[str], directories: Sequence[str], opened: File | None = None) -> None:
-    """Job: sync new files, then the directories with their names; do nothing on a temporary disk.
+    """Job: sync new files, then the directories with their names; no-op on a temporary disk.
 
-    On the plain disk the syncs are concurrent: 100 files and directories take about 20 ms, one after the other more
-    than twice as long.
+    On the plain disk, threads sync them concurrently: 100 files and directories take about 20 ms, and more than twice
+    as long without threads.
 
     Arguments:
-        opened: a file of the same file system that was opened before the first write. If given, one `sync_all` syncs
-            the whole file system (2,000 files: 50 to 170 ms; one by one: 300 to 1,000 ms).
+        disk: the disk of the files.
+        paths: the new files.
+        directories: the directories to sync after the files.
+        opened: a file that was opened before the first write, so that `sync_all` reports all errors; its whole file
+            system is synced by one call instead (2,000 files: 50 to 170 ms, one by one 300 to 1,000 ms).
 
     Raises OSError.
     """
     if isinstance(disk, TemporaryDisk) or (opened is not None and _sync_all(opened)):
         return
-    if type(disk) is Disk and sys.platform == "linux" and len(paths) + len(directories) >= SIDE_BY_SIDE:
-        _sync_side_by_side(paths, directories)
+    if type(disk) is Disk and sys.platform == "linux" and len(paths) + len(directories) >= CONCURRENT_MIN:
+        _sync_concurrently(paths, directories)
         return
     for path in paths:
         sync_path(disk, path)
@@ -138,7 +141,7 @@ def sync_new(disk: Disk, paths: Sequence[str], directories: Sequence[str], opene
 
 
 def _sync_all(opened: File) -> bool:
-    """Sync the file system; False if it does not report errors, or reports one.
+    """Sync the file system. Return False where that does not report errors, or reports one.
 
     The error may be that of another file: the caller then syncs each of its own files.
     """
@@ -148,7 +151,7 @@ def _sync_all(opened: File) -> bool:
         return False
 
 
-def _sync_side_by_side(paths: Sequence[str], directories: Sequence[str]) -> None:
+def _sync_concurrently(paths: Sequence[str], directories: Sequence[str]) -> None:
     wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     try:
         threads = SyncThreads(wake, THREADS)
@@ -165,7 +168,7 @@ def _sync_side_by_side(paths: Sequence[str], directories: Sequence[str]) -> None
 def syncer_for(
     disk: Disk, paths: Sequence[str], loop: ReaderLoop, threads: Executor, raised: Raised
 ) -> ThreadSyncer | JobSyncer:
-    """Return a ThreadSyncer for the plain disk on Linux, else a JobSyncer; `close` of either ends `threads`.
+    """Return sync threads for the plain disk on Linux, else jobs; both close `threads` when they are closed.
 
     Raises OSError.
     """
