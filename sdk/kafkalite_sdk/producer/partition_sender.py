@@ -169,11 +169,6 @@ class PartitionSender:
             self._returned = []
             self._proven = NO_LEADER
 
-    @property
-    def after_failure(self) -> bool:
-        """Whether an earlier batch than the open ones must be sent again."""
-        return bool(self._returned)
-
     def expired(self, created_until_s: float) -> list[ProducerBatch]:
         """Take the unsent batches that were created until then; the caller fails them.
 
