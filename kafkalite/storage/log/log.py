@@ -75,7 +75,6 @@ class Log(LogCore):
         self.complete_state: tuple[int, ...] | None = None
         self._truncation_offset = OFFSET_MAX
         self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
-        self.last_error: OSError | None = None
         self.on_error: Callable[[Log, OSError], object] = report
         self.on_roll: Callable[[Log], object] = nothing
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
@@ -169,7 +168,6 @@ class Log(LogCore):
 
     def write_failed(self, error: OSError) -> None:
         """Report the error of a failed write; the appends fail with KAFKA_STORAGE_ERROR."""
-        self.last_error = error
         self.on_error(self, error)
 
     def truncate_segments(self, offset: int) -> None:

@@ -171,14 +171,14 @@ class Recovery:
     # Checking them.
 
     def _check(self, segments: list[Segment]) -> list[Segment]:
-        """Make every segment usable; answer those that stay."""
+        """Check or repair every segment; returns those that are kept."""
         kept: list[Segment] = []
         waiting = deque(segments)
         while waiting:
             segment = waiting.popleft()
             segment.closed = bool(waiting)
             kept.append(segment)
-            if not self._from_recovery_point(segment, waiting):
+            if not self._from_recovery_point(waiting):
                 self._believe_or_scan(segment, waiting)
             elif self._scan(segment):
                 self._set_overlap_aside(segment, waiting)
@@ -193,8 +193,8 @@ class Recovery:
                 segment.unload()
         return kept
 
-    def _from_recovery_point(self, segment: Segment, following: Sequence[Segment]) -> bool:
-        """Whether the segment may hold what was not synced when the broker ended."""
+    def _from_recovery_point(self, following: Sequence[Segment]) -> bool:
+        """Whether the segment before `following` may contain batches that were not flushed when the broker ended."""
         return not self.partition_dir.clean and (
             not following or following[0].base_offset > self.partition_dir.recovery_point
         )
