@@ -179,9 +179,9 @@ class ConsumerGroupsCore:
             effects.cancel_timer(timer)
 
     def _subscribed(self, group: ConsumerGroup, topics: SubscribedTopics, report: MemberReport) -> Set[bytes]:
-        """Ids of the topics that a member is subscribed to, of a member with a large target perhaps of those alone.
+        """Ids of the topics to which a member is subscribed; for a large target those of the target suffice.
 
-        All topics of a target are subscribed, while the subscription is that for which the target was made.
+        All topics of a target are subscribed, as long as the subscription is that for which it was computed.
         """
         target, member = group.targets.get(report.member_id, {}), group.members[report.member_id]
         unchanged = group.epoch == group.assignment_epoch and not report.new_names and not report.new_pattern
@@ -209,8 +209,8 @@ class ConsumerGroupsCore:
         return True
 
     def _watch(self, effects: Effects, group: ConsumerGroup, watch: RegexWatch, now: Now) -> None:
-        """Last in a command, when nothing can refuse it any more: topics have been seen, patterns are asked for, and a
-        target assignment that the command has not made is scheduled.
+        """The last step of a command, after which it cannot be rejected: the topics count as seen, patterns are
+        resolved, and a target assignment that is still due is scheduled.
         """
         self._watches[group.group_id] = watch
         watch.topics_seen = True

@@ -274,8 +274,8 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
 
 
 def _is_revoking(group: ConsumerGroup, member_id: str) -> bool:
-    """Whether the member must give partitions up in time. A static one that is away has done so; one of the classic
-    protocol is asked to rejoin, and watched from then on.
+    """Whether the member has its rebalance timeout to revoke partitions. A static member that is away has revoked them;
+    a member of the classic protocol has a timeout from the response that makes it rejoin.
     """
     current = group.current(member_id)
     away = current.member_epoch == STATIC_LEAVE_EPOCH or group.speaks_classic(member_id)

@@ -53,7 +53,7 @@ class SubscribedGroups:
         return SubscribedTopicSet(group, self._named, self._matches)
 
     def follow(self, group: ConsumerGroup, record: object) -> object:
-        """Take over what a record changes of a group; answers the record to apply, which may share its topics."""
+        """Update the index from a record of a group; returns the record to apply, which may share its topics."""
         if isinstance(record, ConsumerGroupMemberMetadata):
             self._named.replace(group.group_id, named(group, record.member_id), set(record.subscribed_topic_names))
         elif isinstance(record, ConsumerGroupRegularExpression):

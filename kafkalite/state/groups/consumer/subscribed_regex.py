@@ -29,11 +29,11 @@ class RegexWatch:
 
     Arguments:
         topics_seen: the group epoch takes account of all topics there are.
-        patterns_version: the version of the topics for which the patterns were asked for last; NEVER = ask again.
+        patterns_version: the version of the topics at the last request to resolve; NEVER = resolve again.
         has_patterns: a member is subscribed to one.
-        resolving: a question is out.
-        resolved_at_ms: when the last answer came, on the monotonic clock; None = never.
-        target_scheduled: a timer is set that makes the target assignment.
+        resolving: the patterns are being resolved.
+        resolved_at_ms: time of the last result, on the monotonic clock; None = never.
+        target_scheduled: a timer is set that computes the target assignment.
     """
 
     topics_seen: bool = False
@@ -47,11 +47,14 @@ class RegexWatch:
 def want_resolved(
     group: ConsumerGroup, watch: RegexWatch, settings: ConsumerGroupSettings, topics_version: int, now: Now
 ) -> tuple[str, ...]:
-    """Answer the patterns to ask for, in order; none where there is nothing to ask, or it is too early. The watch
-    learns whether there are any.
+    """The patterns to resolve, in order; none if all are resolved, or if it is too early. Sets `watch.has_patterns`.
 
     Arguments:
-        topics_version: grows whenever a topic comes, goes or grows.
+        group: the group that is subscribed to the patterns.
+        watch: of the group.
+        settings: of the group.
+        topics_version: increases when a topic is created, deleted or extended.
+        now: the time.
     """
     patterns = group.subscribed_patterns()
     watch.has_patterns = bool(patterns)
