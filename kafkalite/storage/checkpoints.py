@@ -32,7 +32,7 @@ class BadCheckpoint(ValueError):
 
 
 def _entries(disk: Disk, path: str) -> list[list[str]]:
-    """Fields of every entry of a checkpoint of version 0; no file, no entries."""
+    """The fields of every entry of a checkpoint of version 0; a missing file has no entries."""
     try:
         lines = disk.read_bytes(path).decode().splitlines()
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def read_offsets(disk: Disk, path: str, *, empty: bool = False) -> Offsets:
     """`<topic> <partition> <offset>` per line. Raises BadCheckpoint, OSError.
 
     Arguments:
-        empty: take a file of no bytes for one without entries; Apache Kafka makes such files beforehand.
+        empty: accept an empty file as one without entries; Apache Kafka creates such files in advance.
     """
     offsets: Offsets = {}
     if empty and disk.exists(path) and disk.size(path) == 0:
@@ -142,7 +142,7 @@ def take_clean_shutdown(disk: Disk, directory: str) -> set[TopicPartition] | Non
 
 
 def read_clean_shutdown(disk: Disk, directory: str) -> set[TopicPartition] | None:
-    """The partitions that the mark of a clean shutdown excludes; None without a mark, or one that does not read.
+    """The partitions that the mark of a clean shutdown excludes; None if there is no mark or it cannot be read.
 
     Apache Kafka may leave an empty mark. Raises OSError.
     """
@@ -172,7 +172,7 @@ def write_clean_shutdown(
 
     Arguments:
         broker_epoch: the last flushed zxid of the journal, -1 where it is unknown (CleanShutdownFileHandler.java).
-        unclean: partitions for which that does not hold: the next start checks them. Apache Kafka ignores this field.
+        unclean: partitions that are not complete: the next start checks them. Apache Kafka ignores this field.
     """
     mark: dict[str, object] = {"version": 0, "brokerEpoch": broker_epoch}
     if unclean:

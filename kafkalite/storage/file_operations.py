@@ -28,12 +28,12 @@ class FileOperation(NamedTuple):
 
 
 def apply(disk: Disk, changes: Sequence[FileOperation], *, sync_soon: bool = False) -> dict[int, OSError]:
-    """Job: make all changes; one that fails does not stop the later ones.
+    """Job: apply all changes; a failed change does not stop the later ones.
 
     Arguments:
-        sync_soon: the files are going to be synced one by one, so that their writing may begin at once.
+        sync_soon: start the writeback at once, because the caller syncs the files one by one afterwards.
 
-    Returns the errors of those that failed, by their index in `changes`.
+    Returns the errors of the failed changes, by their index in `changes`.
     """
     if type(disk) is Disk:
         encoded = [

@@ -142,7 +142,7 @@ class Housekeeping:
     def _marked(self, log: Log, release: Callable[[], None], outcome: Outcome) -> None:
         release()
         if isinstance(outcome.error, FileNotFoundError) and not self._is_here(log):
-            return  # the whole directory went away meanwhile
+            return  # the whole directory was renamed meanwhile
         if isinstance(outcome.error, OSError):
             self._logs.report_disk_error(log.root, outcome.error)
             return
@@ -153,7 +153,7 @@ class Housekeeping:
     # Checkpoints.
 
     def checkpoint(self) -> None:
-        """Sync segments that were closed since, and write the recovery points, all as jobs."""
+        """Flush closed segments, and write the recovery points, all as jobs."""
 
         def visit(log: Log) -> None:
             self._files.note(log, checkpoints.RECOVERY_POINTS)
@@ -167,7 +167,7 @@ class Housekeeping:
         self._walk(visit, then)
 
     def checkpoint_starts(self) -> None:
-        """Write where the logs begin that do not begin with their first segment, as jobs."""
+        """Write the log start offsets that are above the base of the first segment, as jobs."""
 
         def visit(log: Log) -> None:
             self._files.note(log, checkpoints.LOG_STARTS)
@@ -181,7 +181,7 @@ class Housekeeping:
         for path in filter(self._logs.is_online, self._logs.directories()):
             self._files.write(path, name)
 
-    # The rest.
+    # Flushes, producers and free space.
 
     def flush_due(self) -> None:
         """Flush the logs that have had unflushed records for longer than their flush.ms."""

@@ -111,7 +111,7 @@ class LogCreator:
     def _when_free(self, directories: Sequence[str], then: Callable[[], object]) -> None:
         """Call `then` when no job uses any of the directories."""
         for at, directory in enumerate(directories):
-            if self._holds.is_in_use(directory):  # those before it may be held again by then
+            if self._holds.is_in_use(directory):  # earlier directories may be in use again by then
                 self._holds.when_free(directory, partial(self._when_free, directories[at:], then))
                 return
         then()
@@ -144,7 +144,7 @@ def create_files(
     """Job: create and sync the files of new partitions in a log directory.
 
     Arguments:
-        left: directories in which the files of a deleted log are still there.
+        left: directories that still contain the files of a deleted log.
         many_files: from this number on the whole file system is synced by one call.
 
     Returns the errors of single partitions; raises the OSError of a sync, which fails all partitions.
@@ -158,7 +158,7 @@ def create_files(
         made = _apply_each(disk, made, files, failed, sync_soon=not together)
         synced = [os.path.join(new.directory(path), name) for new in made for name in FILES_SYNCED]
         sync_new(disk, synced, [], opened if together else None)
-        renames = [[_last(new.directory(path))] for new in made]
+        renames = [[_final_rename(new.directory(path))] for new in made]
         made = _apply_each(disk, made, renames, failed)
         if made:
             directories = [*(new.directory(path) for new in made), path]
@@ -171,7 +171,7 @@ def create_files(
 def _make_directories(
     disk: Disk, path: str, wanted: Sequence[NewPartition], left: set[str], failed: Failures
 ) -> list[NewPartition]:
-    """The partitions whose directory exists now and has no file of a log."""
+    """Create the directories; return the partitions whose directory exists now and has no file of a log."""
     for new in wanted:
         if (directory := new.directory(path)) in left:
             try:
@@ -198,9 +198,9 @@ def _apply_each(
     *,
     sync_soon: bool = False,
 ) -> list[NewPartition]:
-    """Make the changes of each partition, as many for one as for another; the partitions without an error."""
+    """Apply the changes of each partition, equally many for each; return the partitions without an error."""
     errors = file_operations.apply(disk, list(itertools.chain.from_iterable(each)), sync_soon=sync_soon)
-    for index in sorted(errors, reverse=True):  # of several the first one counts
+    for index in sorted(errors, reverse=True):  # the first error of a partition is reported
         failed[wanted[index // len(each[0])].key] = errors[index]
     return [new for new in wanted if new.key not in failed]
 
@@ -218,14 +218,14 @@ def _files(directory: str, new: NewPartition) -> list[FileOperation]:
     ]
 
 
-def _last(directory: str) -> FileOperation:
-    """The rename after which the directory is a partition's."""
+def _final_rename(directory: str) -> FileOperation:
+    """The rename that completes the creation of a partition directory."""
     path = os.path.join(directory, names.PARTITION_METADATA)
     return FileOperation(RENAME, path + names.WORK, new=path)
 
 
 def _clear(disk: Disk, directory: str) -> None:
-    """Remove what an interrupted creation left, which may have been loaded as an empty log meanwhile.
+    """Remove the files of an interrupted creation, which may have been loaded as an empty log meanwhile.
 
     Raises FileExistsError, with nothing removed, where there are records: a creation that was completed wrote them.
     """

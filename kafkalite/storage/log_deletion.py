@@ -83,8 +83,8 @@ class LogDeleter:
         return True
 
     def _remove_now(self, log: Log, deleted: str) -> None:
-        """The disk had no space for the longer name."""
-        if log.directory in self._left:  # else it was removed to make a new log
+        """Remove the directory without a rename: the disk had no space for the longer name."""
+        if log.directory in self._left:  # else `create_files` removed it for a new log
             done = partial(self._gone, log, self._holds.enter(log.directory))
             self._offload.run(retention.remove_now, self._disk, log.directory, deleted, done=done)
 

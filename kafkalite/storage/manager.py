@@ -92,14 +92,14 @@ class LogManager(DirectorySet):
         self._clock = clock
         self._random = random
         self._logs: dict[TopicPartition, Log] = {}
-        self._counts: Counter[str] = Counter()  # logs by directory, those under way included
+        self._counts: Counter[str] = Counter()  # logs by directory, including those being created
         self.created: dict[TopicPartition, str] = {}  # log directory of each partition with files and without a log
         self._first_epochs: dict[TopicPartition, int] = {}  # of created partitions, unless a start found them
         self.on_created_offline: Callable[[list[TopicPartition]], None] | None = None
         self.refused: dict[TopicPartition, RejectedLog] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
         self._noted: dict[tuple[str, int | None], float] = {}  # when an error of a directory was last logged
-        self._duplicates = 0  # of logs that were forgotten
+        self._duplicates = 0  # of logs that are no longer managed
         self._files = CheckpointWriter(disk, offload, self._job_ended)
         self._deletions = LogDeleter(disk, clock, removals or offload, random, self.holds, self.report_disk_error)
         self._maker = LogCreator(disk, creations or offload, self.holds, self._deletions, self._files)
@@ -122,7 +122,7 @@ class LogManager(DirectorySet):
             self, disk, clock, offload, removals or offload, unhurried=unhurried, closed=self._closed, files=self._files
         )
 
-    # Start and end.
+    # Startup and shutdown.
 
     def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[LoadedDirectory]:
         """Recover every log of every directory, `threads` at a time in each; blocks. `config_of`: of a topic name.
@@ -176,7 +176,7 @@ class LogManager(DirectorySet):
                 sound = [log for log in logs if not log.failed]
                 close_logs(self.disk, sound, self.lock_file(path), self.many_files)
                 self._files.write_now(path, logs)
-                # With it, the next start would trust the end of a failed log. It checks a refused partition again.
+                # With the mark, the next start would trust the end of a failed log. It checks refused partitions again.
                 if len(sound) == len(logs):
                     refused = {key for key, each in self.refused.items() if each.root == path}
                     checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused)
@@ -202,7 +202,7 @@ class LogManager(DirectorySet):
         """Number of duplicate batches of idempotent producers, which were answered with their first offset."""
         return self._duplicates + sum(log.producers.duplicates for log in self._logs.values())
 
-    # Making.
+    # Creation of logs.
 
     def choose_directory(self) -> str | None:
         """The directory with the fewest logs; None where all are offline."""
@@ -354,7 +354,7 @@ class LogManager(DirectorySet):
         """Call `then` once the deleted files that are due for removal are removed, perhaps at once."""
         self._deletions.when_removed(then)
 
-    # Truncating.
+    # Truncation.
 
     def truncate(self, cuts: Mapping[Log, int], done: Callable[[Outcome], object]) -> None:
         """Truncate logs to offsets, after their checkpoints are lowered; `done` receives the first OSError, if any.
@@ -371,7 +371,7 @@ class LogManager(DirectorySet):
         """Whether a log is being compacted: then only the cleaner removes segments of it."""
         return self.cleaner is not None and self.cleaner.is_busy(log)
 
-    # Trouble.
+    # Disk errors.
 
     def report_disk_error(self, path: str, error: OSError) -> None:
         """Handle a disk error: log a transient one once a minute; take the directory offline after any other."""
@@ -392,7 +392,7 @@ class LogManager(DirectorySet):
             raise outcome.error
 
     def _log_failed(self, log: Log, error: OSError) -> None:
-        if log.failed and not lacks_descriptors(error):  # what it wrote could not be cut away
+        if log.failed and not lacks_descriptors(error):  # a failed write could not be truncated
             self.take_offline(log.root, error)
         else:
             self.report_disk_error(log.root, error)

@@ -1,4 +1,4 @@
-"""Takes over partitions from the log directory of another broker: finds, copies or moves, and recovers them.
+"""Adopts partitions from the log directory of another broker: finds, copies or moves, and recovers them.
 
 The steps for one partition; the directory is synced after each, and after a kill each can be repeated:
 1. `fetch`: its files are copied to `<topic>-<partition>.fetching`, which is renamed to `.adopting` once all of them are
@@ -75,9 +75,9 @@ class Ready:
 
 
 def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]]:
-    """The partitions in a log directory of Apache Kafka, also those that a move cut short has taken already.
+    """The partitions in a log directory of Apache Kafka, also those that an interrupted move has renamed.
 
-    Result: them, and the names of directories that are left out. Raises AdoptionError, OSError.
+    Returns the partitions and the names of the ignored directories. Raises AdoptionError, OSError.
     """
     unclean = checkpoints.read_clean_shutdown(disk, source)
     recovery_points, starts, cleaned = _checkpoints(disk, source)
@@ -114,7 +114,7 @@ def _checkpoints(disk: Disk, source: str) -> list[checkpoints.Offsets]:
 
 
 def of_strays(found: list[Stray]) -> list[Candidate]:
-    """Strays as candidates; all their batches above their recovery points are checked."""
+    """Return strays as candidates; all their batches above their recovery points are checked."""
     return [
         Candidate(
             one.topic, one.partition, one.directory, one.topic_id, False, one.recovery_point, one.log_start_offset,
@@ -125,7 +125,7 @@ def of_strays(found: list[Stray]) -> list[Candidate]:
 
 
 def with_ids(found: list[Candidate], fresh: Callable[[], bytes]) -> list[Candidate]:
-    """The same, each with a topic id: that of the topic's other partitions, or a fresh one. Raises AdoptionError."""
+    """Add missing topic ids: that of the topic's other partitions, or a fresh one. Raises AdoptionError."""
     ids: dict[str, bytes] = {}
     for candidate in found:
         if candidate.topic_id is not None and ids.setdefault(candidate.topic, candidate.topic_id) != candidate.topic_id:
@@ -137,7 +137,7 @@ def with_ids(found: list[Candidate], fresh: Callable[[], bytes]) -> list[Candida
 
 
 def fetch(disk: Disk, candidate: Candidate, data: str, *, move: bool, advance: Callable[[int], object]) -> None:
-    """Step 1; nothing where it was done before. Raises AdoptionError, OSError."""
+    """Step 1; does nothing if it was done before. Raises AdoptionError, OSError."""
     staged, partial = (os.path.join(data, candidate.name + suffix) for suffix in (ADOPTING, FETCHING))
     if disk.exists(partial):
         disk.remove_tree(partial)
@@ -149,7 +149,7 @@ def fetch(disk: Disk, candidate: Candidate, data: str, *, move: bool, advance: C
             disk.rename(candidate.source, staged)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                text = "lies in another file system and cannot be moved; adopt it without --move"
+                text = "is on another file system and cannot be moved; adopt it without --move"
                 raise AdoptionError(f"{candidate.source}: {text}") from error
             raise
         disk.sync_dir(os.path.dirname(candidate.source))
@@ -165,7 +165,7 @@ def fetch(disk: Disk, candidate: Candidate, data: str, *, move: bool, advance: C
 
 
 def _refuse_old_format(disk: Disk, candidate: Candidate) -> None:
-    """Recovery would take messages of magic 0 and 1 for damage."""
+    """Reject messages of magic 0 and 1, which recovery would treat as damage. Raises AdoptionError, OSError."""
     for name in disk.list(candidate.source):
         if name.endswith(names.LOG) and not candidate.clean:
             path = os.path.join(candidate.source, name)
@@ -220,11 +220,11 @@ def make_ready(disk: Disk, candidate: Candidate, data: str, config: TopicConfig)
 
 
 def _last_epoch(disk: Disk, directory: str) -> int:
-    """The last one in the checkpoint, perhaps without a record yet; -1 where that does not read."""
+    """The last epoch in the checkpoint, perhaps without a record yet; -1 if it cannot be read."""
     try:
         entries = checkpoints.read_epochs(disk, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT))
     except checkpoints.BadCheckpoint:
-        return -1  # recovery says so, and reads the epochs from the batches
+        return -1  # recovery logs it, and reads the epochs from the batches
     return entries[-1][0] if entries else -1
 
 
@@ -258,7 +258,7 @@ def install(disk: Disk, candidate: Candidate, data: str) -> None:
 
 
 def check_space(disk: Disk, candidates: list[Candidate], data: str) -> int:
-    """Bytes to copy. Raises DirectoryError where they do not fit, OSError."""
+    """Return the bytes to copy. Raises DirectoryError if they do not fit, OSError."""
     size = 0
     for candidate in candidates:
         if not disk.exists(os.path.join(data, candidate.name + ADOPTING)):

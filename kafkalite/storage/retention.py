@@ -59,7 +59,7 @@ def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segm
     if count == len(log.segments):
         try:
             log.roll(log.log_end_offset)
-        except OSError as error:  # on a full disk the others go all the more
+        except OSError as error:  # on a full disk the closed segments are deleted nevertheless
             if not is_transient(error):
                 raise
             count -= 1

@@ -76,9 +76,9 @@ class CleanerSlot:
         wait = throttle.waiter(self.stopped) if throttle is not None else None
         self.worker = Worker(OffsetMap(secret, share, load_factor), config.io_buffer_size // config.threads // 2, wait)
         self.run: CleaningRun | None = None
-        self.waiting = False  # for the checkpoint, the cleaning has not begun
+        self.waiting = False  # for the checkpoint; the cleaner run has not started
         self.freeing = False  # the memory of its map, in a job: giving back 128 MiB takes 10 ms
-        self.release: Callable[[], None] = nothing  # lets others make a log in the directory
+        self.release: Callable[[], None] = nothing  # allows a new log in the directory
         self.began = 0.0
 
     def prepare(self, now: float) -> None:
@@ -116,8 +116,8 @@ class LogCleaner:
         self._config = config
         self._slots = [CleanerSlot(config, random.bytes(16), throttle) for _ in range(config.threads)]
         self._clean_until: dict[str, dict[TopicPartition, int]] = defaultdict(dict)  # by log directory
-        self._due: list[Log] = []  # as the last look at all logs found them, the dirtiest last
-        self._looking = False
+        self._due: list[Log] = []  # found by the last check of all logs, the dirtiest last
+        self._checking = False
         self._named: dict[str, set[TopicPartition]] = defaultdict(set)  # by the checkpoints on the disk
         self._writing: set[str] = set()
         self._to_write: set[str] = set()
@@ -149,7 +149,7 @@ class LogCleaner:
         """Whether a log is being cleaned: then only the cleaner removes segments of it."""
         return self._slot_of(log) is not None
 
-    # What happens to logs.
+    # Truncation, deletion and failure of logs.
 
     def release(self, log: Log, *, touch: bool = True) -> None:
         """Abort the cleaning of a log that is about to be truncated or deleted, or whose directory failed."""
@@ -192,7 +192,7 @@ class LogCleaner:
         else:
             slot.abort(touch=touch)
 
-    # Looking for work.
+    # Choosing the logs to clean.
 
     def _tick(self) -> None:
         unwritten, self._to_write = self._to_write, set()
@@ -201,32 +201,32 @@ class LogCleaner:
         for slot in self._slots:
             if slot.run is not None:
                 slot.run.retry()
-        self._look_at_all()
+        self._check_all()
         delay = max(self._config.backoff_ms, 1) / 1000
         self._timer = self._clock.call_at(self._clock.monotonic() + delay, self._tick)
 
-    def _look_at_all(self) -> None:
-        """Look at every log, in slices, and give the dirtiest ones to the threads that are free."""
-        if self._looking or not any(self._is_free(slot) for slot in self._slots):
+    def _check_all(self) -> None:
+        """Check every log, in slices, and start a cleaner run of the dirtiest ones on each free thread."""
+        if self._checking or not any(self._is_free(slot) for slot in self._slots):
             return
-        self._looking = True
+        self._checking = True
         found: list[tuple[float, Log]] = []
 
         def visit(log: Log) -> None:
             if (each := self.due(log)) is not None:
                 found.append((each.ratio, log))
 
-        visit_in_slices(self._clock, self._logs.all(), visit, partial(self._looked, found))
+        visit_in_slices(self._clock, self._logs.all(), visit, partial(self._checked, found))
 
-    def _looked(self, found: list[tuple[float, Log]]) -> None:
-        self._looking = False
+    def _checked(self, found: list[tuple[float, Log]]) -> None:
+        self._checking = False
         found.sort(key=lambda each: each[0])
         self._due = [log for _, log in found]
         if not self._closed:
             self._fill_slots()
 
     def _fill_slots(self) -> None:
-        """Begin with the dirtiest logs of the last look that are due still."""
+        """Start cleaner runs of the dirtiest logs of the last check that are still due."""
         for slot in filter(self._is_free, self._slots):
             chosen = None
             while self._due and chosen is None:
@@ -309,7 +309,7 @@ class LogCleaner:
         if self._due:
             self._fill_slots()
         else:
-            self._look_at_all()
+            self._check_all()
 
     def _give_up(self, log: Log, reason: str) -> None:
         logger.error("%s-%d is excluded from compaction: %s", log.topic, log.partition, reason)
@@ -331,7 +331,7 @@ class LogCleaner:
         if worker.keyless:
             logger.warning("%s-%d: %d records without a key were dropped", log.topic, log.partition, worker.keyless)
 
-    # The checkpoints.
+    # Checkpoints.
 
     def _read(self, path: str) -> None:
         try:
@@ -346,7 +346,7 @@ class LogCleaner:
         kept = {key: offset for key, offset in found.items() if offset <= ends.get(key, -1)}
         self._clean_until[path].update(kept)
         self._named[path] = set(kept)
-        if kept != found:  # of a partition whose deletion was cut short; the next of its name is dirty
+        if kept != found:  # a deletion was interrupted; a new partition of that name has no clean part
             self._write(path)
 
     def _write(self, path: str) -> None:
@@ -368,7 +368,7 @@ class LogCleaner:
         waiting = [slot for slot in self._slots if slot.waiting and slot.run is not None]
         waiting = [slot for slot in waiting if slot.run is not None and slot.run.log.root == path]
         if isinstance(outcome.error, OSError):
-            self._to_write.add(path)  # tried again with the next look
+            self._to_write.add(path)  # retried by the next `_tick`
             for slot in waiting:
                 self._ended(slot, OutOfSpaceError(str(outcome.error)))
             self._logs.report_disk_error(path, outcome.error)

@@ -99,7 +99,7 @@ class CleaningRun:
         ready, self._ready = self._ready, None
         if touch and ready is not None:
             segment_swap.remove(ready)
-            self.plan.disk.sync_dir(self.plan.directory)  # or it comes back after a power cut, over what changed since
+            self.plan.disk.sync_dir(self.plan.directory)  # otherwise it returns after a power cut, over later changes
         if touch and self._swapping_in is not None:
             self.plan.disk.sync_dir(self.plan.directory)
             segment_swap.swap_in(self._swapping_in)

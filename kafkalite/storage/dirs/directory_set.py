@@ -29,12 +29,12 @@ class DirectorySet:
         self._fresh_id = fresh_id
         self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
 
-    # At the start.
+    # Startup.
 
     def lock(self) -> None:
-        """Make and lock every directory; one whose disk fails is offline. Raises DirectoryError, with none locked.
+        """Create and lock every directory; one whose disk fails is offline. Raises DirectoryError, with none locked.
 
-        A directory that another broker holds is refused, whatever the others are.
+        A directory that another broker holds fails the start, even if the other directories are usable.
         """
         try:
             self._on_each(LogDirectory.lock)
@@ -70,9 +70,9 @@ class DirectorySet:
             )
 
     def _on_each(self, do: Callable[[LogDirectory], object]) -> None:
-        """Do something with each directory that is online; its OSError takes it offline.
+        """Call `do` with each directory that is online; its OSError takes the directory offline.
 
-        Raises DirectoryError where none is left or no file descriptor is free, and what `do` raises besides."""
+        Raises DirectoryError if no directory is online or no file descriptor is free, and other exceptions of `do`."""
         online = [directory for directory in self._directories.values() if directory.online]
         for directory in online:
             try:
@@ -90,7 +90,7 @@ class DirectorySet:
         if not self.any_online:
             raise DirectoryError("; ".join(directory.why_offline() for directory in self._directories.values()))
 
-    # Later.
+    # Online and offline directories.
 
     def mark_offline(self, path: str, error: OSError) -> bool:
         """Mark a directory as offline; False if it was offline before."""
@@ -104,7 +104,7 @@ class DirectorySet:
         return list(self._directories)
 
     def online(self) -> list[str]:
-        """Absolute paths of those that can be used."""
+        """Absolute paths of the log directories that are online."""
         return [path for path, directory in self._directories.items() if directory.online]
 
     def is_online(self, path: str) -> bool:
@@ -112,7 +112,7 @@ class DirectorySet:
 
     @property
     def any_online(self) -> bool:
-        """Whether a log directory is left to work with."""
+        """Whether any log directory is online."""
         return any(directory.online for directory in self._directories.values())
 
     def is_locked(self, path: str) -> bool:
@@ -128,7 +128,7 @@ class DirectorySet:
         return self._directories[path].directory_id
 
     def describe_directory(self, noted: str) -> str:
-        """A log directory for people, by the id (in old notes: the path) under which it was noted."""
+        """Describe a log directory in a text, by its noted directory.id (in old notes: its path)."""
         for path, directory in self._directories.items():
             if noted in (path, directory.directory_id):
                 return path if directory.online else f"{path}, which is offline"

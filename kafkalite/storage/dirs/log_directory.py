@@ -59,7 +59,7 @@ class LogDirectory:
 
     Arguments:
         disk: the disk port.
-        path: of the directory; made where it is missing.
+        path: of the directory; created if it is missing.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -86,7 +86,7 @@ class LogDirectory:
         return f"{self.path}: cannot use this log directory: {prefix}{reason}"
 
     def lock(self) -> None:
-        """Create the directory and take its lock. Raises DirectoryError if another process has it, OSError."""
+        """Create the directory and lock it. Raises DirectoryError if another process has it, OSError."""
         self.make()
         lock = self.disk.open(self.file(LOCK), create=True)
         try:
@@ -109,7 +109,7 @@ class LogDirectory:
         return self._lock
 
     def make(self) -> None:
-        """Make the directory and what is missing above it, and sync their names. Raises OSError."""
+        """Create the directory and its missing parents, and sync their names. Raises OSError."""
         missing, path = [], self.path
         while not self.disk.exists(path):
             missing.append(path)

@@ -128,7 +128,7 @@ class DryDisk(Disk):
 
     def remove_tree(self, path: str) -> None:
         self._gone.add(path)
-        self.changes.append(DryRunChange("remove", path, "with all that is in it"))
+        self.changes.append(DryRunChange("remove", path, "with its content"))
 
     def sync_dir(self, path: str) -> None:
         """Nothing was changed."""

@@ -36,7 +36,7 @@ from kafkalite.storage.recovery.recover_log import (
 )
 from kafkalite.storage.transient_errors import is_transient
 
-CLEAN_PART = 64  # partitions per job where each takes a few tenths of a millisecond
+CLEAN_PART = 64  # partitions per job after a clean stop, a few tenths of a millisecond each
 FIRST_LOG = names.file_name(0, names.LOG)
 CREATED_FILES = {FIRST_LOG, names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA}
 
@@ -59,7 +59,7 @@ class LoadedDirectory:
     """The content of one log directory; `error` ended the load early. Keys are directories of partitions.
 
     `created`: topic ids of the partitions without a trace of a record; they are not opened.
-    `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
+    `gone`: partitions in the checkpoints that have no directory. `strays`: directories that an earlier start
     renamed, as their topics were unknown. `unclean`: partitions whose end may have been lost.
     """
 
@@ -96,11 +96,11 @@ class RecoveryProgress:
             self._checked += size
             self._advance(size)
 
-    def say(self, partitions_done: int) -> None:
+    def log_progress(self, partitions_done: int) -> None:
         """Log the progress in one line."""
         done, all_of_it = (self._checked, self._size) if self._checked else (partitions_done, self._partitions)
         elapsed = time.monotonic() - self._began
-        left = f"about {elapsed * max(all_of_it - done, 0) / done:.0f} s left" if done else "just begun"
+        left = f"about {elapsed * max(all_of_it - done, 0) / done:.0f} s left" if done else "just started"
         logger.info(
             "recovering: %d of %d partitions, %d of at most %d MiB checked, %s",
             partitions_done, self._partitions, self._checked >> 20, self._size >> 20, left,
@@ -113,15 +113,15 @@ def load_directories(
     config_of: Callable[[str], TopicConfig],
     threads: int,
     *,
-    say_every_s: float = 1.0,
+    log_every_s: float = 1.0,
     advance: Callable[[int], object] = ignore,
 ) -> list[LoadedDirectory]:
     """Recover every partition of the log directories; blocks. Raises DirectoryError: see also `LoadedDirectory.error`.
 
     Arguments:
-        config_of: answers for a topic name.
-        threads: for each directory whose batches are to be checked.
-        say_every_s: seconds between log lines with the progress.
+        config_of: returns the config of a topic name.
+        threads: number for each directory whose batches are checked.
+        log_every_s: seconds between log lines with the progress.
         advance: called with the bytes checked.
     """
     found = [_begin(disk, path, config_of) for path in paths]
@@ -142,10 +142,10 @@ def load_directories(
             for loaded, partition_dirs in found
             for part in _parts(loaded, partition_dirs)
         }
-        _wait({future: len(part) for future, (_, part) in running.items()}, watch, say_every_s)
+        _wait({future: len(part) for future, (_, part) in running.items()}, watch, log_every_s)
     for future, (loaded, part) in running.items():
         for partition_dir, outcome in zip(part, future.result(), strict=True):
-            _take(loaded, partition_dir, outcome)
+            _add_outcome(loaded, partition_dir, outcome)
     return [loaded for loaded, _ in found]
 
 
@@ -181,15 +181,15 @@ def _size_to_check(partition_dir: PartitionDirectory) -> int:
         return 0
 
 
-def _wait(running: Mapping[Future[list[Outcome]], int], watch: RecoveryProgress, say_every_s: float) -> None:
+def _wait(running: Mapping[Future[list[Outcome]], int], watch: RecoveryProgress, log_every_s: float) -> None:
     """Wait for all; the values are numbers of partitions."""
     waiting = set(running)
     done_count = 0
     while waiting:
-        done, waiting = wait(waiting, timeout=say_every_s)
+        done, waiting = wait(waiting, timeout=log_every_s)
         done_count += sum(running[future] for future in done)
         if waiting:
-            watch.say(done_count)
+            watch.log_progress(done_count)
 
 
 def _offsets(disk: Disk, loaded: LoadedDirectory, name: str) -> checkpoints.Offsets:
@@ -202,7 +202,7 @@ def _offsets(disk: Disk, loaded: LoadedDirectory, name: str) -> checkpoints.Offs
 
 
 def _cleaned(disk: Disk, loaded: LoadedDirectory) -> checkpoints.Offsets | None:
-    """Up to where logs are clean; None where that does not read, and the cleaner may have been anywhere."""
+    """The cleaner checkpoint; None if it cannot be read, so that every log may have been compacted."""
     try:
         return checkpoints.read_offsets(disk, os.path.join(loaded.path, checkpoints.CLEANER_OFFSETS))
     except checkpoints.BadCheckpoint as error:
@@ -254,14 +254,14 @@ def _forget_others(
     recovery_points: checkpoints.Offsets,
     starts: checkpoints.Offsets,
 ) -> None:
-    """What the checkpoints say of deleted partitions must not count for later ones of their names. Raises OSError."""
+    """Remove deleted partitions from the checkpoints: the entries must not apply to new partitions. Raises OSError."""
     loaded.gone = (recovery_points.keys() | starts.keys()) - present
     try:
         for name, offsets in ((checkpoints.RECOVERY_POINTS, recovery_points), (checkpoints.LOG_STARTS, starts)):
             if offsets.keys() - present:
                 kept = {key: offset for key, offset in offsets.items() if key in present}
                 checkpoints.write_offsets(disk, os.path.join(loaded.path, name), kept)
-    except OSError as error:  # a full disk: then it is done when a partition of such a name is made
+    except OSError as error:  # a full disk: the creation of a partition of that name removes the entry
         if not is_transient(error):
             raise
         logger.warning("%s: cannot remove deleted partitions from the checkpoints: %s", loaded.path, error)
@@ -272,21 +272,21 @@ def _try_recover_all(loaded: LoadedDirectory, partition_dirs: Sequence[Partition
 
 
 def _try_recover(loaded: LoadedDirectory, partition_dir: PartitionDirectory) -> Outcome:
-    if loaded.error is not None:  # nothing of a directory that failed is trusted, so nothing more of it is read
+    if loaded.error is not None:  # no further partition of a failed directory is read
         return loaded.error
     try:
         topic_id = checkpoints.read_topic_id(partition_dir.disk, partition_dir.directory)
         if topic_id is not None and _never_opened(partition_dir):
             return CreatedPartition(topic_id)
         log, progress = recover(partition_dir)
-        if not partition_dir.clean and partition_dir.config.flush_messages == 1:  # it is read up to its end at once
+        if not partition_dir.clean and partition_dir.config.flush_messages == 1:  # its end may be read at once
             plan = log.unflushed()
             sync(partition_dir.disk, [plan])
             log.flushed(plan)
         return log, progress, topic_id
     except OSError as error:
-        if is_transient(error):  # what it needs is not there now: the others go on
-            return RecoveryError(f"{partition_dir.directory}: {error}; tried again by the next start")
+        if is_transient(error):  # no space or descriptors: the other partitions are recovered
+            return RecoveryError(f"{partition_dir.directory}: {error}; the next start tries again")
         loaded.error = error
         return error
     except (RecoveryError, checkpoints.BadCheckpoint) as error:
@@ -305,17 +305,17 @@ def _never_opened(partition_dir: PartitionDirectory) -> bool:
         checkpoints.read_epochs(
             partition_dir.disk, os.path.join(partition_dir.directory, names.LEADER_EPOCH_CHECKPOINT)
         )
-    except checkpoints.BadCheckpoint:  # written again by a first append whose batch is lost; recovery repairs it
+    except checkpoints.BadCheckpoint:  # a first append rewrote it and its batch was lost; recovery repairs it
         return False
     return partition_dir.disk.size(os.path.join(partition_dir.directory, FIRST_LOG)) == 0
 
 
-def _take(loaded: LoadedDirectory, partition_dir: PartitionDirectory, outcome: Outcome) -> None:
+def _add_outcome(loaded: LoadedDirectory, partition_dir: PartitionDirectory, outcome: Outcome) -> None:
     if isinstance(outcome, OSError):
-        return  # it is the directory's error already
+        return  # `loaded.error` has it
     if isinstance(outcome, CreatedPartition):
         loaded.created[TopicPartition(partition_dir.topic, partition_dir.partition)] = outcome.topic_id
-        if not loaded.clean:  # it may have had records that were lost
+        if not loaded.clean:  # its records may have been lost
             loaded.unclean.add(TopicPartition(partition_dir.topic, partition_dir.partition))
         return
     if isinstance(outcome, ValueError):

@@ -55,8 +55,8 @@ class PartitionDirectory:
 
     Attributes:
         advance: called with the bytes of the validated batches.
-        gaps_until: below it a gap between two segments is a cleaner's, not a loss.
-        keep_gaps: segments behind missing offsets stay, whatever the recovery point is.
+        gaps_until: below this offset a gap between two segments comes from a cleaner, not from a loss.
+        keep_gaps: segments after missing offsets are kept, whatever the recovery point is.
     """
 
     disk: Disk
@@ -110,19 +110,19 @@ class Recovery:
         self._disk = partition_dir.disk
         self._producers = ProducerState()
         self._producers_from = 0
-        self._snapshots: list[int] = []  # offsets of those in the directory when it was listed
+        self._snapshots: list[int] = []  # offsets of the snapshots in the directory when it was listed
 
     def run(self) -> Log:
         """The log. Raises RecoveryError, OSError."""
         partition_dir = self.partition_dir
         segments = self._segments()
-        if not segments:  # one is made with the directory: this was never finished, or its files are gone
+        if not segments:  # the creation was interrupted, or the files were removed
             raise RecoveryError(f"{partition_dir.directory}: has no segment")
-        believed = producer_states.readable_until(
+        end = producer_states.readable_until(
             segments, OFFSET_MAX if partition_dir.clean else partition_dir.recovery_point
         )
         self._producers_from = producer_states.load_snapshot(
-            self._disk, partition_dir.directory, believed, self._producers, self._snapshots
+            self._disk, partition_dir.directory, end, self._producers, self._snapshots
         )
         epochs = self._epochs(segments)
         kept = self._reach_log_start(self._check(segments))
@@ -137,7 +137,7 @@ class Recovery:
             log.note_complete()
         return log
 
-    # The segments there are.
+    # Finding the segments.
 
     def _segments(self) -> list[Segment]:
         """The segments in the directory, after finishing or removing what unfinished work left behind."""
@@ -168,10 +168,10 @@ class Recovery:
         segment.size = self._disk.size(segment.path(names.LOG))
         return segment
 
-    # Checking them.
+    # Checking the segments.
 
     def _check(self, segments: list[Segment]) -> list[Segment]:
-        """Check or repair every segment; returns those that are kept."""
+        """Check or rebuild the indexes of every segment; return the segments that are kept."""
         kept: list[Segment] = []
         waiting = deque(segments)
         while waiting:
@@ -179,7 +179,7 @@ class Recovery:
             segment.closed = bool(waiting)
             kept.append(segment)
             if not self._from_recovery_point(waiting):
-                self._believe_or_scan(segment, waiting)
+                self._load_or_scan(segment, waiting)
             elif self._scan(segment):
                 self._set_overlap_aside(segment, waiting)
                 if self._look_for_gap(segment, waiting):
@@ -187,7 +187,7 @@ class Recovery:
             else:
                 self._drop(waiting)
                 waiting.clear()
-            if segment.closed and not waiting:  # what followed is gone: this one is appended to
+            if segment.closed and not waiting:  # the later segments were removed: this segment is active
                 segment.closed = False
             if segment.closed:
                 segment.unload()
@@ -199,20 +199,20 @@ class Recovery:
             not following or following[0].base_offset > self.partition_dir.recovery_point
         )
 
-    def _believe_or_scan(self, segment: Segment, following: Sequence[Segment]) -> None:
+    def _load_or_scan(self, segment: Segment, following: Sequence[Segment]) -> None:
         ended_there = self._ended_synced(following)
         if ended_there and not self._has_snapshot(following[0].base_offset):
-            believed = False
+            loaded = False
         else:
-            believed = _believe(segment, look=ended_there)
-        if believed and (following or not self._falls_short(segment)):
+            loaded = _load_from_indexes(segment, check_times=ended_there)
+        if loaded and (following or not self._falls_short(segment)):
             if not following or following[0].base_offset > self._producers_from:
                 producer_states.replay(segment, self._producers_from, self._producers)
             if not self.partition_dir.clean and following:
                 segment.unload()  # its index counts as far as the batches confirm it
                 self._look_for_gap(segment, following, synced=True)
         elif not self._scan(segment, synced=True):
-            raise AssertionError("a damaged segment that was synced is refused")
+            raise AssertionError("_scan raises RecoveryError for a damaged segment that was synced")
         else:
             self._look_for_gap(segment, following, synced=True)
 
@@ -230,15 +230,15 @@ class Recovery:
         return self._disk.exists(path)
 
     def _falls_short(self, segment: Segment) -> bool:
-        """Whether the last segment ends below what was synced: damage, or an older copy."""
+        """Whether the last segment ends below the recovery point: damage, or an older copy."""
         return segment.next_offset() < self.partition_dir.recovery_point
 
     def _scan(self, segment: Segment, *, synced: bool = False) -> bool:
-        """Check a segment and cut off what is bad; returns whether it was whole.
+        """Validate a segment and truncate it before the first bad batch; return whether all batches were valid.
 
-        RecoveryError where what is bad was `synced`.
+        Raises RecoveryError if the bad batch was `synced`.
         """
-        found = self._index_again(segment, self._producers)
+        found = self._rebuild_indexes(segment, self._producers)
         below = found.next_offset if found.back < 0 else min(found.next_offset, found.back)
         if not found.whole and (synced or below < self.partition_dir.recovery_point):
             path = segment.path(names.LOG)
@@ -253,7 +253,7 @@ class Recovery:
         if not found.whole:
             self.progress.bytes_dropped += segment.opened.size() - found.end
             segment.opened.truncate(found.end)
-        _write_where_room(segment)
+        _write_indexes_if_space(segment)
         return found.whole
 
     def _look_for_gap(self, segment: Segment, following: Sequence[Segment], *, synced: bool = False) -> bool:
@@ -284,8 +284,8 @@ class Recovery:
             logger.error("%s: a segment was lost; the files are unchanged. Restore it from a backup; %s", missing, step)
         return False
 
-    def _index_again(self, segment: Segment, producers: ProducerState | None = None) -> SegmentScan:
-        """Check all batches of a segment and index them in memory."""
+    def _rebuild_indexes(self, segment: Segment, producers: ProducerState | None = None) -> SegmentScan:
+        """Validate all batches of a segment and rebuild its indexes in memory."""
         segment.file = self._disk.open(segment.path(names.LOG))
         size = segment.file.size()
         segment.empty_indexes()
@@ -296,7 +296,7 @@ class Recovery:
     def _set_overlap_aside(self, segment: Segment, following: deque[Segment]) -> None:
         """Rename segments that begin below the end of the previous one to a name that is not read; none is removed.
 
-        Such a thing is left by a crash before the removal of a segment was on the disk, or by a copy gone wrong.
+        The cause is a crash before the removal of a segment was on the disk, or a wrong copy.
         """
         end = segment.next_offset()
         while following and following[0].base_offset < end:
@@ -328,7 +328,7 @@ class Recovery:
     def _reach_log_start(self, kept: list[Segment]) -> list[Segment]:
         """A log that ends before its own start begins again there, empty, as in Apache Kafka.
 
-        A start above the recovery point is not believed: it is checkpointed after that one.
+        A log start above the recovery point is rejected: it is checkpointed after the recovery point.
         """
         start, end = self.partition_dir.log_start_offset, kept[-1].next_offset()
         if start <= end:
@@ -354,7 +354,7 @@ class Recovery:
         producer_states.load_snapshot(self._disk, self.partition_dir.directory, NOTHING, self._producers)
         return [Segment(start, self.partition_dir.directory, self._disk, self.partition_dir.config).create()]
 
-    # The small files.
+    # Leader epochs and producers.
 
     def _epochs(self, segments: list[Segment]) -> LeaderEpochCache:
         path = os.path.join(self.partition_dir.directory, names.LEADER_EPOCH_CHECKPOINT)
@@ -366,25 +366,25 @@ class Recovery:
             epochs, missing = LeaderEpochCache(self._disk, path), segments
             self.progress.epochs_lost = True
         for segment in missing:
-            self.progress.epochs_before += self._index_again(segment).epochs
+            self.progress.epochs_before += self._rebuild_indexes(segment).epochs
             segment.unload()
         return epochs
 
     def _before_epochs(self, epochs: LeaderEpochCache, segments: list[Segment]) -> list[Segment]:
-        """Segments older than the first known epoch: the log start had moved on, and a crash took it back."""
+        """Segments older than the first known epoch: a crash restored an earlier log start."""
         known_from = epochs.entries[0][1] if epochs.entries else 0
         if self.partition_dir.clean or known_from <= max(self.partition_dir.log_start_offset, segments[0].base_offset):
             return []
         return [segment for segment in segments if segment.base_offset < known_from]
 
     def _recover_epochs(self, log: Log) -> None:
-        """Bring the epochs to the ends that were found."""
+        """Rebuild the leader epochs from the checkpoint and the batches, within the log."""
         found = [*self.progress.epochs_before, *log.epochs.entries, *self.progress.epochs]
         log.epochs.recover(found, log.log_start_offset, log.log_end_offset, lost=self.progress.epochs_lost)
         log.set_epoch(log.epochs.latest)
         if self.progress.bytes_dropped and not isinstance(
             self.partition_dir.disk, DryDisk
-        ):  # a command reports what it would
+        ):  # the command prints the changes itself
             logger.warning(
                 "%s-%d: truncated %d bytes and %d segments from offset %d on",
                 log.topic, log.partition, self.progress.bytes_dropped, self.progress.segments_dropped,
@@ -392,7 +392,7 @@ class Recovery:
             )  # fmt: skip
 
     def _recover_producers(self, log: Log) -> None:
-        """Give the log its producers; those of a snapshot from behind its end are not believed."""
+        """Give the log its producers; a snapshot beyond the log end is not used."""
         if self._producers_from > log.log_end_offset:
             log.active.transactions.truncate(log.log_end_offset)
             producer_states.rebuild(log.disk, log.directory, log.segments, log.log_end_offset, self._producers)
@@ -401,8 +401,8 @@ class Recovery:
         log.producers = self._producers
 
 
-def _write_where_room(segment: Segment) -> None:
-    """Write the indexes of the segment that is appended to; on a full disk they are in memory until it is rolled."""
+def _write_indexes_if_space(segment: Segment) -> None:
+    """Write the indexes of the active segment; on a full disk they stay in memory until it is rolled."""
     try:
         segment.write_indexes()
     except OSError as error:
@@ -410,15 +410,15 @@ def _write_where_room(segment: Segment) -> None:
             raise
 
 
-def _believe(segment: Segment, *, look: bool) -> bool:
-    """Take a segment by its indexes; False when they or the end of the file do not allow it.
+def _load_from_indexes(segment: Segment, *, check_times: bool) -> bool:
+    """Load a segment from its indexes; return False if they do not fit the file.
 
-    look: it was perhaps synced before it was closed: the last entry of its time index may be missing.
+    check_times: the segment may have been synced before it was closed, so the last time index entry may be missing.
     """
     try:
         if segment.closed:
             segment.max_timestamp, segment.max_timestamp_offset = _last_time(segment)
-            if look:
+            if check_times:
                 _complete_times(segment)
             return segment.disk.exists(segment.path(names.INDEX))
         segment.file = segment.disk.open(segment.path(names.LOG))
@@ -433,7 +433,7 @@ def _believe(segment: Segment, *, look: bool) -> bool:
 
 
 def _complete_times(segment: Segment) -> None:
-    """Give the time index of a closed segment the last entry, where it is not. Raises CorruptIndexError, OSError."""
+    """Add the last entry to the time index of a closed segment if it is missing. Raises CorruptIndexError, OSError."""
     found = segment.max_timestamp
     segment.file = segment.disk.open(segment.path(names.LOG))
     segment.read_indexes(segment.size)

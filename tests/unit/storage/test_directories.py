@@ -154,7 +154,7 @@ def test_recovery_logs_its_progress(tmp_path: Path, caplog: pytest.LogCaptureFix
         return True
 
     caplog.handler.addFilter(seen)
-    (loaded,) = load_directories(Waiting(), [str(tmp_path)], lambda topic: CONFIG, 1, say_every_s=0.01)
+    (loaded,) = load_directories(Waiting(), [str(tmp_path)], lambda topic: CONFIG, 1, log_every_s=0.01)
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("recovering: 1 of 2")]
     assert lines and "s left" in lines[0]
     assert len(loaded.logs) == 2 and not loaded.clean
