@@ -128,7 +128,7 @@ def gather(
 class SerialExecutor:
     """Runs the steps of a key one after another; keys are independent of each other.
 
-    What a step is decided on (does the topic exist, which configs has it) is what the step before it left.
+    A step decides on the state (existing topics, their configs) that the step before it left.
     """
 
     def __init__(self) -> None:

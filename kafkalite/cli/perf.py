@@ -23,7 +23,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def command(ctx: click.Context, args: tuple[str, ...]) -> None:
     """Measure this broker, or compare it with others: `compare` and `profile`.
 
-    Everything after `perf` goes to the harness, which explains itself: kafkalite perf compare --help.
+    All arguments are passed to the benchmark. Its help: kafkalite perf compare --help.
     """
     done = subprocess.run([sys.executable, "-m", "perf", *(args or ("--help",))], cwd=CHECKOUT)
     ctx.exit(done.returncode)

@@ -142,7 +142,7 @@ def written_number(text: str) -> WrittenNumber:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; raises ValueError for a key that comes twice."""
+    """A JSON object; raises ValueError for a duplicate key."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -165,7 +165,7 @@ EXACT_DECODER = json.JSONDecoder(
 
 
 def exact_json(text: bytes) -> Any:
-    """Read JSON whose values do not change; raises ValueError for NaN, lost digits, a key that comes twice."""
+    """Read JSON whose values do not change; raises ValueError for NaN, lost digits, a duplicate key."""
     return EXACT_DECODER.decode(text.decode("utf-8-sig"))
 
 

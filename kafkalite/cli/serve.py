@@ -106,7 +106,7 @@ def command(
 
 
 def raise_open_file_limit() -> None:
-    """Lift the soft limit of open files to the hard one: segments and connections both need descriptors.
+    """Raise the soft limit of open files to the hard limit: segments and connections both need descriptors.
 
     Not in the broker: an embedded broker must not change the limits of its process.
     """

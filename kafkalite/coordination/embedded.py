@@ -268,20 +268,20 @@ class EmbeddedCoordination:
             self._lose(outcome.error)
 
     def _take_back(self, error: OSError) -> None:
-        """The file holds nothing of what was to be written, nor of what came meanwhile: neither shall the tree."""
+        """Undo the transactions that could not be written, and the later ones, so that the tree equals the file."""
         assert self._writing is not None and self._taken_back is not None
         self.tree.undo([*self._writing, *self._taken_back])
         self._unwritten.clear()
         self._taken_back = []
-        failure = ConnectionLossError(detail=f"the change was not kept: {error}")
-        failure.__cause__ = error  # what users are answered names it
+        failure = ConnectionLossError(detail=f"the change was undone: {error}")
+        failure.__cause__ = error  # the error message of the response contains it
         refused = Outcome(error=failure)
         self._waiting = deque((self.tree.zxid, then, refused) for _, then, _ in self._waiting)
         self._deliver()
 
     def _lose(self, error: BaseException) -> None:
         self.failure = error
-        lost = Outcome(error=ConnectionLossError(detail=f"the journal is lost: {error!r}"))
+        lost = Outcome(error=ConnectionLossError(detail=f"the journal failed: {error!r}"))
         self._waiting = deque((self._durable, then, lost) for _, then, _ in self._waiting)
         for session in list(self._sessions.values()):
             self._waiting.append((self._durable, lambda outcome, session=session: session.lose(), lost))  # type: ignore[misc]

@@ -202,7 +202,7 @@ def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
 def replay(tree: Tree, found: JournalRecord, at: int) -> None:
     """Replay one transaction; raises JournalError if it does not fit the tree."""
     if found.zxid != tree.zxid + 1:
-        raise JournalError(f"transaction {found.zxid} at byte {at} follows {tree.zxid}")
+        raise JournalError(f"transaction {found.zxid} at byte {at} follows transaction {tree.zxid}")
     body = Body(found.body, at)
     try:
         if found.kind == KIND_MULTI:

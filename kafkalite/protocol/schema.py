@@ -195,7 +195,7 @@ class StructMeta(type):
         annotations = {key: kind for key, kind in _annotations(namespace).items() if get_origin(kind) is not ClassVar}
         hidden = [key for key in annotations for base in bases if hasattr(base, key)]
         if hidden:
-            raise TypeError(f"{name}.{hidden[0]} would hide what every message has under this name")
+            raise TypeError(f"{name}.{hidden[0]} would hide an attribute of every message")
         fields = tuple(_declare(key, kind, namespace.pop(key, _ABSENT)) for key, kind in annotations.items())
         namespace["__slots__"] = tuple(annotations)
         cls = super().__new__(mcs, name, bases, namespace, **options)

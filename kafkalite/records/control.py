@@ -52,7 +52,7 @@ def control_type(record: Record) -> int:
         raise BatchError(KafkaErrorCode.INVALID_RECORD, "a control record's key needs a version and a type")
     version, kind = KEY.unpack_from(record.key)
     if version < VERSION:
-        raise BatchError(KafkaErrorCode.INVALID_RECORD, f"a control record's key has the version {version}")
+        raise BatchError(KafkaErrorCode.INVALID_RECORD, f"version {version} of the key of a control record is invalid")
     return int(kind)
 
 
@@ -69,5 +69,5 @@ def read_marker(record: Record) -> Marker | None:
         raise BatchError(KafkaErrorCode.INVALID_RECORD, "a transaction marker needs a version and a coordinator epoch")
     version, coordinator_epoch = MARKER.unpack_from(record.value)
     if version < VERSION:
-        raise BatchError(KafkaErrorCode.INVALID_RECORD, f"a transaction marker has the version {version}")
+        raise BatchError(KafkaErrorCode.INVALID_RECORD, f"version {version} of a transaction marker is invalid")
     return Marker(ControlType(kind), coordinator_epoch)

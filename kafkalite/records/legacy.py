@@ -57,7 +57,7 @@ class LegacyEntry:
             raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"the entry has magic {self.magic}, not 0 or 1")
         if not FRAME.size <= self.size <= len(view) - position:
             raise BatchError(
-                KafkaErrorCode.CORRUPT_MESSAGE, f"the entry claims {self.size} bytes, {len(view) - position} are here"
+                KafkaErrorCode.CORRUPT_MESSAGE, f"the entry claims {self.size} bytes, {len(view) - position} are left"
             )
         self.codec = self.attributes & CODEC_MASK
         self.log_append_time = bool(self.attributes & LOG_APPEND_TIME_BIT) and self.magic == 1
@@ -120,7 +120,7 @@ class LegacyEntry:
         inner = list(entries(compression.decompress(self.codec, data, self.decompressed_max)))
         if not inner or any(entry.codec or entry.magic != self.magic for entry in inner):
             raise BatchError(
-                KafkaErrorCode.CORRUPT_MESSAGE, "a compressed entry holds none, or such as cannot be in it"
+                KafkaErrorCode.CORRUPT_MESSAGE, "a compressed entry is empty, or its inner entries are invalid"
             )
         return inner
 

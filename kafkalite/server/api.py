@@ -73,7 +73,7 @@ class Row:
         )
         declared = (self.request.api_key, *self.request.versions)
         if declared != (self.api_key, self.version_min, self.version_max):
-            raise TypeError(f"{self.name}: the table has other numbers than the class: key and versions {declared}")
+            raise TypeError(f"{self.name}: key and versions in the table differ from those of the class, {declared}")
         handlers = import_module(f"kafkalite.server.handlers.{self.module}")
         self.handler = getattr(handlers, self.module)
         self.decode = getattr(handlers, "decode_request", decode)

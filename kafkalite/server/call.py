@@ -87,7 +87,7 @@ class Call(Generic[Context]):
         return ResponseArray(self.response_type, self.version)
 
     def answer_from(self, steps: Steps, objects: int) -> None:
-        """Answer with the response that the generator `steps` returns, the last use of the request; as `in_slices`."""
+        """Send the response that the generator `steps` returns; as `in_slices`. It is the last use of the request."""
         self.in_slices(steps, objects, self.answer if self.large is None else self._answer_large)
 
     def _answer_large(self, response: Any) -> None:

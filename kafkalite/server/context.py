@@ -1,4 +1,4 @@
-"""What request handlers may use of the broker: one protocol per concern, named by the handlers as `Call[ITS_CONTEXT]`.
+"""The parts of the broker that request handlers may use: one protocol per concern; handlers declare `Call[CONTEXT]`.
 
 `RunningBroker` implements all of them (`HandlerContext`). This module imports neither the broker nor the handlers, so
 the imports have no cycle: broker -> table of API keys -> handlers -> call -> context.
@@ -49,7 +49,7 @@ class RequestDispatcher(Protocol):
 
 
 class CallContext(Protocol):
-    """What every call uses: time slices, pending writes, failures, and this broker's address."""
+    """The context of every call: time slices, pending writes, failures, and this broker's address."""
 
     broker_id: int
     replicas: Replicas
@@ -111,7 +111,7 @@ class GroupPartitionContext(GroupContext, PartitionContext, Protocol):
 
 
 class CoordinatorContext(GroupContext, ProducerContext, Protocol):
-    """What has a coordinator: groups and transactional producers."""
+    """Groups and transactional producers, which have coordinators."""
 
 
 class ConfigContext(CallContext, Protocol):
@@ -121,4 +121,4 @@ class ConfigContext(CallContext, Protocol):
 
 
 class HandlerContext(TopicContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):
-    """What all handlers together use."""
+    """The contexts of all handlers."""

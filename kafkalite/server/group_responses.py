@@ -26,7 +26,7 @@ def answer_each(
     refused: Callable[[str, int], Any],
     response: Callable[..., Any],
 ) -> None:
-    """Answer with one struct per group, in their order.
+    """Send a response with one struct per group, in the order of `names`.
 
     Arguments:
         call: the request.

@@ -85,7 +85,7 @@ class OffsetLookups:
         self._then = then
 
     def start(self) -> None:
-        """Look up what the loop can, and have jobs do the rest."""
+        """Start the lookups: on the loop where possible, else as jobs."""
         self._go_on(Outcome())
 
     def _go_on(self, outcome: Outcome) -> None:

@@ -91,7 +91,7 @@ def open_embedded(
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a broker uses from outside.
+    """The interfaces of a broker to its environment.
 
     Arguments:
         clock: creates the clock and the timers of a broker, from its loop and a handler of failed callbacks.

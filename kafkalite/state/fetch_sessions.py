@@ -69,7 +69,7 @@ class SessionPartition:
         last_fetched_epoch: int,
         log_start_offset: int,
     ) -> None:
-        """Take over what the newest request asks of this partition."""
+        """Store the fields of the newest request for this partition."""
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
@@ -89,7 +89,7 @@ class SessionPartition:
         )
 
     def update_response(self, error: int, high_watermark: int, log_start_offset: int) -> None:
-        """Note what the answer said; after an error the next answer must speak of this partition again."""
+        """Store the offsets of the response; after an error the next response contains this partition again."""
         self.high_watermark_sent = -1 if error else high_watermark
         self.log_start_sent = log_start_offset
 

@@ -16,12 +16,12 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
-    """Answer the replicas of `partitions` new partitions, the preferred leader first.
+    """Return the replicas of `partitions` new partitions, the preferred leader first.
 
     Arguments:
         brokers: ids of the live brokers, at least `replication_factor` of them.
         first_index, shift: where leaders and followers begin; random for a new topic.
-        first_partition: index of the first new partition (CreatePartitions goes on where the topic ends).
+        first_partition: index of the first new partition (CreatePartitions continues after the last one).
     """
     ordered = sorted(brokers)
     count = len(ordered)

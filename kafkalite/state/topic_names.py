@@ -8,7 +8,7 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 
 
 def complaint(name: str) -> str | None:
-    """Say what is wrong with a topic name, or None when it is legal."""
+    """Return the reason why a topic name is invalid, or None if it is valid."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

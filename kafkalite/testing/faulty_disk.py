@@ -102,7 +102,7 @@ class FaultyFile(File):
 
 
 class FaultyDisk(Disk):
-    """A disk that fails as the test says.
+    """A disk that fails as a test demands.
 
     `counts`: number of each operation. `trace`: (operation, path) of all, in order. `hook`: called before each
     operation; it may block, as a slow disk does, or raise. `steps`: number of changes; `stop_at`: the step before which

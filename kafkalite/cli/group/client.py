@@ -61,7 +61,7 @@ class GroupMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group with its members; `kind` is classic, consumer or registered, `assignor` how partitions are dealt out."""
+    """A group with its members; `kind` is classic, consumer or registered, `assignor` its partition assignor."""
 
     name: str
     kind: str
@@ -116,7 +116,7 @@ class GroupClient:
         return sorted(found)
 
     async def described(self, group: str) -> DescribedGroup:
-        """The group with its members; ends the command when there is none of that name."""
+        """The group with its members; ends the command if the group does not exist."""
         found = await self.find(group)
         if found is None:
             gone = KafkaErrorCode.GROUP_ID_NOT_FOUND
@@ -124,12 +124,12 @@ class GroupClient:
         return found
 
     async def state(self, group: str) -> str:
-        """The group's state; Dead where there is none of that name."""
+        """The group's state; Dead if the group does not exist."""
         found = await self.find(group)
         return DEAD if found is None else found.state
 
     async def find(self, group: str) -> DescribedGroup | None:
-        """The group with its members; None when there is none of that name."""
+        """The group with its members; None if the group does not exist."""
         return await self._consumer_group(group) or await self._classic_group(group)
 
     async def _consumer_group(self, group: str) -> DescribedGroup | None:
@@ -166,7 +166,7 @@ class GroupClient:
         return any(each.group_id == group for each in answer.groups)
 
     async def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed; nothing for a group that is not there."""
+        """The committed offsets of a group; empty if the group does not exist."""
         peer = await self.coordinator(group)
         wanted = FetchGroup(group_id=group, topics=None)
         (found,) = (await peer.call(OffsetFetchRequest(groups=[wanted]), version_max=BY_NAME)).groups
@@ -181,7 +181,7 @@ class GroupClient:
         return dict(sorted(offsets.items()))
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, int]:
-        """Commit for a group without members, in one request; answers the errors of what was refused."""
+        """Commit for a group without members, in one request; returns the errors of rejected partitions."""
         topics: dict[str, list[CommitTopic.OffsetCommitRequestPartition]] = {}
         for topic_partition, wanted in offsets.items():
             topics.setdefault(topic_partition.topic, []).append(
@@ -206,7 +206,7 @@ class GroupClient:
 
 
 async def patiently(peer: ClientConnection, request: Any, error_of: Callable[[Any], int]) -> Any:
-    """The answer to a request, asked again for a while where the coordinator has only just begun."""
+    """Return the response to a request, which is retried for a while if the coordinator is loading."""
     loop = asyncio.get_running_loop()
     until = loop.time() + BEGINNING_S
     while True:
@@ -227,7 +227,7 @@ def consumer_member(member: ConsumerMember) -> GroupMember:
 
 
 def classic_member(member: ClassicMember, readable: bool) -> GroupMember:
-    """A member as DescribeGroups shows it; what those of other protocols (Connect) were given is theirs to read."""
+    """A member as DescribeGroups shows it; assignments of other protocols (Connect) are not decoded."""
     topic_partitions = []
     if readable:
         given = read_assignment(bytes(member.member_assignment)).assigned_partitions

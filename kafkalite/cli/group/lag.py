@@ -18,7 +18,7 @@ FetchTopic = FetchRequest.FetchTopic
 
 
 class ConsumerLag(NamedTuple):
-    """Where a group stands in a partition; None for what is not known, or not there."""
+    """Offsets and lag of a group in a partition; None = unknown or absent."""
 
     topic_partition: TopicPartition
     committed: int | None
@@ -67,7 +67,7 @@ async def standings(
 
 
 async def ages_s(leaders: LeaderConnections, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-    """The age of the first record at or behind each position, in seconds; nothing where none can be read."""
+    """The age in seconds of the first record at or after each position; without partitions that have no such record."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def limited(topic_partition: TopicPartition, offset: int) -> int | None:
@@ -81,7 +81,7 @@ async def ages_s(leaders: LeaderConnections, positions: Mapping[TopicPartition, 
 
 
 async def timestamp_at(leaders: LeaderConnections, topic_partition: TopicPartition, offset: int) -> int | None:
-    """The timestamp in ms of the first record from an offset on; None where the next batch has none to show."""
+    """The timestamp in ms of the first record from an offset on; None if the next batch has no such record."""
     asked = FetchTopic.FetchPartition(partition=topic_partition.partition, fetch_offset=offset, partition_max_bytes=1)
     topic = FetchTopic(
         topic=topic_partition.topic, topic_id=leaders.topic_id(topic_partition.topic), partitions=[asked]

@@ -23,14 +23,14 @@ RewoundTopic = RewindConsumerRequest.RewoundTopic
 
 
 class Moved(NamedTuple):
-    """What became of a plan: what was moved, and why the rest was not, a text for each partition."""
+    """Result of a plan: the moves that were made, and an error text for each other partition."""
 
     moves: list["Move"]
     refused: list[str]
 
 
 class Move(NamedTuple):
-    """A partition's committed offset, None for none, and the one that takes its place."""
+    """A partition's committed offset, None for none, and its replacement."""
 
     topic_partition: TopicPartition
     before: int | None
@@ -40,7 +40,7 @@ class Move(NamedTuple):
 def moves_to(
     wanted: Mapping[TopicPartition, CommittedOffset], before: Mapping[TopicPartition, CommittedOffset]
 ) -> list[Move]:
-    """The moves that lead from what is committed to what is wanted."""
+    """The moves from the committed offsets to the wanted ones."""
     return [
         Move(topic_partition, before[topic_partition].offset if topic_partition in before else None, after)
         for topic_partition, after in sorted(wanted.items())
@@ -55,9 +55,9 @@ async def planned(
     topics: Sequence[str],
     owned: Iterable[TopicPartition] = (),
 ) -> list[Move]:
-    """What `--to` and `--topic` mean for this group; ends the command where that is nothing.
+    """Return the moves for `--to` and `--topic`; ends the command if there are no partitions.
 
-    Without topics: all that the group has committed, and what its members own, though they have not committed yet.
+    Without topics: all partitions with committed offsets, and those that members own without a commit.
     """
     target, wanted = parse_to(to), parse_topics(topics)
     before = await groups.committed(group)
@@ -80,7 +80,7 @@ async def planned(
 
 
 def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
-    """Report the partitions that have no such offset, with the nearest one, and what may have been meant."""
+    """Report the partitions that have no such offset, with the nearest one, and a hint."""
     outside = [
         f"{topic_partition} (nearest: {found})" for topic_partition, found in sorted(after.items()) if found != offset
     ]
@@ -92,7 +92,7 @@ def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
 
 
 async def must_rest(groups: GroupClient, group: str) -> None:
-    """End the command where the group has members, who would go on from where they are."""
+    """End the command if the group has members, which would continue from their positions."""
     if (state := await groups.state(group)) not in (EMPTY, DEAD):
         fail(f"{group} has members (state {state}): stop them first, or use kafkalite group rewind")
 
@@ -107,7 +107,7 @@ async def commit_moves(groups: GroupClient, group: str, moves: Sequence[Move]) -
 
 
 async def tried_moves(leaders: LeaderConnections, group: str, moves: Sequence[Move]) -> Moved:
-    """What `commit_moves` would do: it is refused for partitions that are not there."""
+    """Return the result that `commit_moves` would have: partitions that do not exist are rejected."""
     sizes = await leaders.known({move.topic_partition.topic for move in moves})
     gone = {
         move.topic_partition
@@ -124,7 +124,7 @@ async def tried_moves(leaders: LeaderConnections, group: str, moves: Sequence[Mo
 
 
 async def rewind_living(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
-    """Move a group whose members go on; answers where it really is now."""
+    """Rewind a group with members; returns the new offsets from the broker."""
     peer = await groups.coordinator(group)
     if RewindConsumerRequest.api_key not in peer.api_versions:
         fail(f"{group} has members, and this broker cannot move a group with members: stop them first")
@@ -162,6 +162,6 @@ def print_moves(group: str, moved: Moved, as_json: bool, dry_run: bool) -> None:
 
 
 def shortened(refused: Sequence[str]) -> str:
-    """Why partitions were not moved, for some of them."""
+    """The first error texts, and the number of the others."""
     more = len(refused) - SHOWN_MAX
     return "; ".join(refused[:SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")

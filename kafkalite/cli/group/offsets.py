@@ -29,7 +29,7 @@ Wanted = dict[str, dict[TopicPartition, CommittedOffset]]
 
 
 class OffsetLine(NamedTuple):
-    """One committed offset; the group is None where a line does not say it."""
+    """One committed offset; the group is None if the line does not contain it."""
 
     group: str | None
     topic_partition: TopicPartition
@@ -119,7 +119,7 @@ def json_lines(found: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) ->
 
 
 def csv_lines(found: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> Iterator[str]:
-    """A row per offset; the group stands in front where there are several."""
+    """A row per offset; the first column is the group if there are several."""
     for group, offsets_of in found.items():
         for topic_partition, committed in offsets_of.items():
             text = io.StringIO()
@@ -170,13 +170,13 @@ def csv_line(text: str) -> OffsetLine:
 
 
 def number(text: str) -> int | str:
-    """The number that is written here, or the text where it is none, for `checked` to refuse."""
+    """The number in a text, or the text itself if it is not a number, which `checked` rejects."""
     found = _WHOLE.fullmatch(text)
     return int(found[1]) if found else text
 
 
 def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) -> OffsetLine:
-    """Raises ValueError for what can be no committed offset."""
+    """Return a valid committed offset, else raise ValueError."""
     if not isinstance(topic, str) or not topic or not isinstance(group, str | None) or not isinstance(metadata, str):
         raise ValueError("group, topic and metadata must be strings")
     if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
@@ -187,7 +187,7 @@ def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) 
 
 
 def by_group(lines: Iterable[OffsetLine], group: str | None) -> Wanted:
-    """What each group is to have; the last line for a partition holds. Ends the command where a group is missing."""
+    """The new offsets of each group; the last line for a partition is valid. Ends the command if a group is missing."""
     wanted: Wanted = {}
     for line in lines:
         name = group or line.group

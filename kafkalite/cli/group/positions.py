@@ -90,7 +90,7 @@ def parse_number(text: str, digits: str) -> int:
 
 
 def parse_topics(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """Topics with the partitions that are meant, None for all: `t` or `t:0,2`; ends the command for anything else."""
+    """Topics with the selected partitions, None for all: `t` or `t:0,2`; ends the command for anything else."""
     wanted: dict[str, list[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
@@ -103,7 +103,7 @@ def parse_topics(texts: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 async def chosen_partitions(leaders: LeaderConnections, wanted: Mapping[str, list[int] | None]) -> list[TopicPartition]:
-    """The partitions that are meant; ends the command for a topic or a partition that is not there."""
+    """The selected partitions; ends the command if a topic or a partition does not exist."""
     topic_partitions = []
     for topic, numbers in wanted.items():
         total = await leaders.partitions(topic)

@@ -59,7 +59,7 @@ def adopt(path: Path, data: Path, move: bool) -> None:
 
 
 async def adopted(disk: Disk, source: str, directory: LogDirectory, move: bool) -> AdoptedTopic:
-    """Run it with a bar for a person who waits."""
+    """Run the adoption with a progress bar."""
     clock = LoopClock(asyncio.get_running_loop())
     with ExitStack() as stack:
         stack.callback(clock.close)
@@ -71,7 +71,7 @@ async def adopted(disk: Disk, source: str, directory: LogDirectory, move: bool) 
 
 
 def say(found: AdoptedTopic, data: Path) -> None:
-    """What came of it."""
+    """Print the result."""
     for name, count in sorted(found.topics.items()):
         click.echo(f"{name}: {count} partition{'' if count == 1 else 's'}")
     for name in found.there_before:
@@ -90,7 +90,7 @@ def say(found: AdoptedTopic, data: Path) -> None:
 
 
 def lines_of_configs(found: AdoptedTopic) -> list[str]:
-    """Which configs the created topics have now, as their own are unknown; one line per set of configs."""
+    """The configs of the created topics, whose own are unknown; one line per set of configs."""
     topics: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for name, configs in sorted(found.created.items()):
         if name not in INTERNAL:

@@ -139,7 +139,7 @@ def files_of(directory: Path) -> list[Path]:
 
 
 def is_deleted(name: str) -> bool:
-    """Whether a directory is on its way out, whatever is in it."""
+    """Whether a directory is deleted or stray, by its name."""
     return name.endswith((names.DELETE_DIRECTORY, names.STRAY_DIRECTORY))
 
 
@@ -204,7 +204,7 @@ class Report:
         self._view.show(event)
 
     def end(self) -> None:
-        """All is read."""
+        """All files are read: print the summary."""
         self._end_of_file()
         self._view.end(dict(self._all), self.wrong)
 
@@ -224,7 +224,7 @@ class Report:
 
 
 class TextView:
-    """For people."""
+    """Text output."""
 
     def __init__(self, *, summary: bool) -> None:
         self._headed: Path | None = None
@@ -286,7 +286,7 @@ class JsonView:
 
 
 def json_fields(event: Event) -> dict[str, Any]:
-    """What JSON says of an event besides its file."""
+    """The JSON fields of an event, without its file."""
     match event:
         case FileSeen(_, size):
             return {"type": "file", "bytes": size}

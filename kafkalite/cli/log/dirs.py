@@ -28,14 +28,14 @@ NOT_A_LOG_DIRECTORY = (
 
 
 class Target(NamedTuple):
-    """A log directory, and the name of the one partition's directory that is meant; None = all."""
+    """A log directory, and the name of the selected partition's directory; None = all."""
 
     log_dir: Path
     only: str | None
 
 
 def target_of(path: Path) -> Target:
-    """A log directory or one partition's. Ends the command where it is neither."""
+    """Parse the path of a log directory or of a partition's directory; ends the command for any other path."""
     absolute = Path(os.path.abspath(path))
     named = [entry.name for entry in absolute.iterdir()]
     if any(names.parse_file_name(name) or name == names.PARTITION_METADATA for name in named):
@@ -48,7 +48,7 @@ def target_of(path: Path) -> Target:
 
 
 def is_log_directory(path: Path) -> bool:
-    """Whether a directory has files that only a log directory has: not a copy of some partitions."""
+    """Whether a directory is a log directory, by files that a copy of single partitions lacks."""
     return any((path / name).exists() for name in OF_LOG_DIRECTORIES)
 
 
@@ -101,7 +101,7 @@ def fail_used(log_dir: Path) -> NoReturn:
 
 @contextmanager
 def progress(size: int, label: str = "reading", *, beside: bool = False) -> Iterator[Callable[[int], object]]:
-    """A progress bar of `size` bytes while a person waits; `beside`: even when the output goes to the terminal."""
+    """A progress bar of `size` bytes, if standard error is a terminal; without `beside` only if the output is none."""
     if not sys.stderr.isatty() or (sys.stdout.isatty() and not beside):
         yield lambda _bytes: None
         return
@@ -123,6 +123,6 @@ def warnings_of(disk: Disk, log_dir: Path) -> list[str]:
 
 
 def bytes_of_logs(target: Target) -> int:
-    """How much there is to read."""
+    """Total size of the logs, in bytes."""
     pattern = f"{target.only or '*'}/*{names.LOG}"
     return sum(path.stat().st_size for path in target.log_dir.glob(pattern))

@@ -28,14 +28,14 @@ LENGTH = struct.Struct(">i")
 
 
 class FileSeen(NamedTuple):
-    """A file begins."""
+    """The start of a file."""
 
     path: Path
     size: int
 
 
 class BatchSeen(NamedTuple):
-    """A batch whose frame is good; its place is a position in the file."""
+    """A batch with a valid frame; `location` contains its position in the file."""
 
     path: Path
     location: BatchLocation
@@ -54,7 +54,7 @@ class EntrySeen(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """A fault: `position` in bytes, None where it is in no byte in particular."""
+    """A defect: `position` in bytes, None if it has no position."""
 
     path: Path
     position: int | None
@@ -65,7 +65,7 @@ Event = FileSeen | BatchSeen | RecordSeen | EntrySeen | Defect
 
 
 class BatchPositions:
-    """Where the batches of a segment are: what the indexes are checked against."""
+    """The positions of the batches of a segment, with which the indexes are compared."""
 
     def __init__(self) -> None:
         self.positions = array("q")
@@ -269,7 +269,7 @@ class LogReader:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """Milliseconds since 1970 for people; a dash for none, the number where no calendar has it."""
+    """Format milliseconds since 1970; a dash for none, the number if it is outside the calendar."""
     if timestamp_ms == -1:
         return "-"
     try:

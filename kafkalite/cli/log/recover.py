@@ -74,7 +74,7 @@ def recover(path: Path, dry_run: bool, threads: int, as_json: bool) -> None:
 
 
 def dry(target: Target, threads: int) -> tuple[LoadedDirectory, list[dict[str, str]]]:
-    """Recover on a disk that keeps its changes to itself."""
+    """Recover on a disk that keeps its changes in memory."""
     disk = DryDisk()
     with unused(target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
         loaded = load_directories(disk, [str(target.log_dir)], lambda topic: TopicConfig(), threads, advance=advance)[0]
@@ -130,7 +130,7 @@ async def raise_epochs(target: Target, clock: LoopClock, logs: LogManager, loade
 
 
 def say_text(loaded: LoadedDirectory, changes: list[dict[str, str]]) -> None:
-    """For people."""
+    """Print the result as text."""
     for directory, found in sorted(loaded.progress.items()):
         if found.segments_scanned or found.segments_dropped:
             click.echo(f"{directory}: {work_of(found)}")

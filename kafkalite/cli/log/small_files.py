@@ -137,7 +137,7 @@ def read_metadata(disk: Disk, path: Path, _locations: BatchPositions | None) -> 
 
 
 def reason(error: Exception, path: Path) -> str:
-    """What the error says besides the path, which the event has."""
+    """The error text without the path, which the event contains."""
     return str(error).removeprefix(f"{path}: ")
 
 

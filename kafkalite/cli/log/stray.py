@@ -61,7 +61,7 @@ def stray(path: Path, names: tuple[str, ...], adopt: bool, delete: bool, as_json
 
 
 def chosen(path: Path, names: Sequence[str]) -> list[Stray]:
-    """The strays with these names, all without names. Ends the command for a name that fits none."""
+    """The strays with these names, all without names. Ends the command for a name that matches none."""
     found = find(Disk(), str(path))
     for name in names:
         if not any(name in (one.name, one.topic) for one in found):
@@ -70,7 +70,7 @@ def chosen(path: Path, names: Sequence[str]) -> list[Stray]:
 
 
 def change(path: Path, names: Sequence[str], *, adopt: bool) -> None:
-    """Adopt or delete strays. Raises DirectoryError, OSError, and what adoption raises."""
+    """Adopt or delete strays. Raises DirectoryError, OSError, and the errors of an adoption."""
     disk, directory = Disk(), LogDirectory(Disk(), str(path))
     directory.lock()
     try:
@@ -112,7 +112,7 @@ def show(found: Sequence[Stray], *, as_json: bool) -> None:
 
 
 def say_adopted(result: AdoptedTopic, path: Path) -> None:
-    """What was adopted, and what has to be set now."""
+    """Print the adopted topics, and the configs that must be set now."""
     for name, count in sorted(result.topics.items()):
         click.echo(f"{name}: {count} partition{'' if count == 1 else 's'} in total")
     for name in result.missing:

@@ -48,7 +48,7 @@ def truncate(path: Path, to: int | None) -> None:
 
 
 def run(target: Target, name: str, to: int | None) -> None:
-    """Look on a disk that keeps changes to itself, then truncate. Raises BadCheckpoint, RecoveryError, OSError."""
+    """Recover on a disk that keeps changes in memory, then truncate. Raises BadCheckpoint, RecoveryError, OSError."""
     key = names.parse_directory_name(name)
     assert key is not None, "checked by target_of"
     found, progress = loaded(DryDisk(), target, key)
@@ -65,7 +65,7 @@ def run(target: Target, name: str, to: int | None) -> None:
 
 
 def show(path: Path, found: Log, progress: RecoveryReport) -> None:
-    """Print what can be kept of a partition, and what its truncation would drop."""
+    """Print the valid offsets of a partition, and the bytes that its truncation would drop."""
     name, start, end = path.name, found.log_start_offset, found.log_end_offset
     click.echo(f"{name}: the batches from offset {start} to the log end offset {end} are valid")
     click.echo(f"`kafkalite log truncate {path} --to {end}` keeps them and deletes the rest of the log")

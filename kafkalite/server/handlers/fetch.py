@@ -64,7 +64,7 @@ class PendingFetch:
         self._cancel: dict[SessionPartition, Callable[[], None]] = {}  # of running jobs
 
     def start(self) -> None:
-        """Answer now if there are enough bytes, an error or no time to wait; delay the fetch otherwise."""
+        """Send the response at once if there are enough bytes, an error or no time to wait; else delay the fetch."""
         self._serve(hurried=self._request.max_wait_ms <= 0)
 
     def _serve(self, *, hurried: bool) -> None:
@@ -298,7 +298,7 @@ def fetch(call: PartitionCall, request: FetchRequest) -> FetchResponse | None:
 
 
 def serve(call: PartitionCall, request: FetchRequest, context: FetchContext | KafkaErrorCode) -> None:
-    """Serve a fetch whose partitions are known, or answer the error of its session."""
+    """Serve a fetch whose partitions are known, or return the error of its session."""
     if isinstance(context, KafkaErrorCode):
         call.answer(FetchResponse(error_code=context, session_id=0, responses=[]))
     else:

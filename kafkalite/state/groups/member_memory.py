@@ -61,13 +61,13 @@ class ShardMemory:
         return False
 
     def attach(self) -> None:
-        """The shard is loaded: add it to the total."""
+        """Add the memory of a loaded shard to the total."""
         if not self._attached:
             self._attached = True
             self.total.held += self.held
 
     def detach(self) -> None:
-        """The machine of the shard ends: release all that it holds."""
+        """Release the memory of a shard whose machine ends."""
         if self._attached:
             self._attached = False
             self.total.held -= self.held

@@ -282,8 +282,8 @@ class GroupDefinition(NamedTuple):
 
     Arguments:
         session_timeout_ms: -1 = the group was created by its first member, not by CreateGroup.
-        topics: what it reads; () where there is a pattern, or where the members say what they read.
-        first_topics: names and numbers of partitions of what the first generation read, None until there is one.
+        topics: the topics that the group reads; () if there is a pattern, or if the members name their topics.
+        first_topics: names and partition counts of the topics of the first generation, None before it.
     """
 
     group: str
@@ -296,7 +296,7 @@ class GroupDefinition(NamedTuple):
 
 
 class StaticClaim(NamedTuple):
-    """The partitions that a member has for itself, whatever the assignment (type 10001)."""
+    """The partitions that a member claims, independent of the assignment (type 10001)."""
 
     group: str
     consumer_id: str
@@ -304,7 +304,7 @@ class StaticClaim(NamedTuple):
 
 
 class StaticClaimDeleted(NamedTuple):
-    """A tombstone: the consumer claims nothing any more."""
+    """A tombstone: the consumer has no claims any more."""
 
     group: str
     consumer_id: str
@@ -320,7 +320,7 @@ class RewindMark(NamedTuple):
 
 
 class RewindMarkDeleted(NamedTuple):
-    """A tombstone: group or topic is gone."""
+    """A tombstone: the group or the topic was deleted."""
 
     group: str
     topic: str
@@ -331,9 +331,9 @@ class RegisteredMember(NamedTuple):
     """A member of a generation; timeouts in ms.
 
     Arguments:
-        topics: what it named when it registered.
-        since: the generation in which its last registration was answered: what it commits in an older one is void.
-        epoch: the last generation that changed what it owns, or where it is to read: it must know this one.
+        topics: the topics of its registration.
+        since: the generation in which its last registration was answered; its commits of older ones are rejected.
+        epoch: the last generation that changed its partitions or their offsets; the client must have received it.
     """
 
     consumer_id: str

@@ -49,10 +49,10 @@ __all__ = ["ClassicProtocolMembers"]
 
 
 class ClassicProtocolMembers(ConsumerGroupsCore):
-    """What members of the classic protocol ask of a consumer group that is there."""
+    """Serves the requests of classic-protocol members of a consumer group that exists."""
 
     def join(self, request: Join, token: Token, now: Now) -> Effects:
-        """Join or rejoin; answers `Joined`.
+        """Join or rejoin; the result is a `Joined`.
 
         Without an answer the group has become a classic one by this join: the member, known there by its id or by
         `fresh_member_id`, is still to join that.
@@ -69,7 +69,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         return effects
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
-        """Fetch the assignment; answers `Synced`."""
+        """Return the assignment; the result is a `Synced`."""
         group, member_id = self.groups[request.group], request.member_id
         error = _refusal(group, member_id, request.group_instance_id, request.generation)
         if not error:
@@ -85,7 +85,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         return effects
 
     def classic_heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
-        """Say that a member is alive; answers `Done`. Like any heartbeat it has the group look at the topics."""
+        """Extend the session of a member; the result is an `ErrorOnly`. Every heartbeat also checks the topics."""
         group, effects = self.groups[request.group], Effects()
         error = _refusal(group, request.member_id, request.group_instance_id, request.generation)
         if error:
@@ -100,7 +100,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         return effects
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
-        """Members leave, or are removed by their instance ids; answers `Left`."""
+        """Remove members that leave, or that are named by their instance ids; the result is a `Left`."""
         group, effects = self.groups[request.group], Effects()
         gone: dict[str, None] = {}
         left = []

@@ -62,6 +62,6 @@ def _assign(group: ConsumerGroup, topics: SubscribedTopics, settings: ConsumerGr
 
 
 def assignor_of(group: ConsumerGroup, settings: ConsumerGroupSettings) -> str:
-    """Answer the assignor that most members ask for; the first of the settings where none asks, or two are level."""
+    """Return the assignor that most members prefer; among equals the first in the settings."""
     asked = Counter(member.server_assignor for member in group.members.values())
     return max(settings.assignors, key=lambda name: asked[name])
