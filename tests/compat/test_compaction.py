@@ -137,7 +137,7 @@ async def test_compaction_keeps_the_last_value_of_each_key_in_kafkas_files(broke
     assert newest == {key: value for key, (_, value) in sent.newest(2 * RECORDS).items()}
 
 
-def test_the_judge_finds_nothing_wrong(broker: Broker) -> None:
+def test_verification_finds_no_defect(broker: Broker) -> None:
     """After the tests above, in the same order: the broker is stopped for it, and started again."""
     assert broker.stop() == broker.clean_exit
     directories = sorted(broker.data.glob("compacted-*-0"))

@@ -158,7 +158,7 @@ def compacted(*found: tuple[int, int]) -> History:
 @pytest.mark.parametrize(
     "found", [[(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 2), (3, 4)], [(1, 2), (2, 3), (3, 4)], [(0, 1), (1, 2), (3, 4)]]
 )
-def test_compaction_may_drop_what_a_later_value_replaced(found: list[tuple[int, int]]) -> None:
+def test_compaction_may_drop_replaced_values(found: list[tuple[int, int]]) -> None:
     assert names(compacted(*found)) == set()
 
 

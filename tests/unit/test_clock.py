@@ -283,7 +283,7 @@ class TestThreadOffload:
 
 
 class TestVirtualClock:
-    def test_time_stands_until_it_is_moved_and_timers_fire_at_their_own_time(self) -> None:
+    def test_virtual_time_moves_only_by_advance(self) -> None:
         clock, seen = VirtualClock(wall_ms=1000), []
         for delay in (0.5, 0.1):
             clock.call_at(delay, lambda: seen.append((clock.monotonic(), clock.wall_ms())))
@@ -309,7 +309,7 @@ class TestVirtualClock:
         clock.jump_wall(-3000)
         assert (clock.wall_ms(), clock.monotonic()) == (7000, 0)
 
-    def test_what_is_asked_for_now_comes_with_the_next_advance_whatever_the_time(self) -> None:
+    def test_call_soon_runs_with_the_next_advance(self) -> None:
         clock, seen = VirtualClock(), list[int]()
         for ms in range(1, 20_000):
             clock.advance(1)

@@ -73,12 +73,12 @@ def test_a_group_from_its_definition_to_its_end(broker: BrokerThread, kafkalite:
         ((), "--topic or --pattern"),
     ],
 )
-def test_what_is_no_definition_is_one_line(kafkalite: Run, args: tuple[str, ...], said: str) -> None:
+def test_invalid_definition_fails_with_one_line(kafkalite: Run, args: tuple[str, ...], said: str) -> None:
     text = kafkalite("group", "create", "wrong", *args, code=2).stderr
     assert said in text and text.count("\n") == 1
 
 
-def test_what_is_refused_of_several_partitions_is_said_and_the_rest_is_shown(kafkalite: Run) -> None:
+def test_rejected_partitions_are_reported_and_the_others_are_shown(kafkalite: Run) -> None:
     """Of an import and of a group that is moved: the rest is done, and the exit code reports the failure."""
     kafkalite("topic", "create", "orders")
     lines = "\n".join(["orders,0,0", *(f"gone,{n},0" for n in range(7))])
@@ -91,7 +91,7 @@ def test_what_is_refused_of_several_partitions_is_said_and_the_rest_is_shown(kaf
     assert (none.stdout, none.stderr.count("\n")) == ("", 1)
 
 
-def test_a_trial_of_an_import_refuses_what_the_import_would_refuse(kafkalite: Run) -> None:
+def test_dry_run_of_an_import_rejects_the_same_lines(kafkalite: Run) -> None:
     kafkalite("topic", "create", "tried")
     lines = "tried,0,5\ntried,7,5\ngone,0,5\n"
     tried = kafkalite("group", "offsets", "import", "--group", "trial", "--dry-run", stdin=lines, code=2)
@@ -101,7 +101,7 @@ def test_a_trial_of_an_import_refuses_what_the_import_would_refuse(kafkalite: Ru
     assert [line.split() for line in done.stdout.splitlines()[1:]] == [["trial", "tried", "0", "-", "5"]]
 
 
-def test_what_members_read_is_moved_though_nothing_is_committed(broker: BrokerThread, kafkalite: Run) -> None:
+def test_owned_partitions_without_commits_are_moved(broker: BrokerThread, kafkalite: Run) -> None:
     kafkalite("topic", "create", "unread", "--partitions", "2")
     kafkalite("produce", "unread", "--partition", "1", stdin="one\ntwo\n")
     kafkalite("group", "create", "readers", "--topic", "unread")

@@ -99,7 +99,7 @@ async def test_read_committed_waits_where_it_has_read_up_to_the_last_stable_offs
     assert sizes(wire) == [] and clock.timers == 1
 
 
-async def test_offset_below_the_log_start_is_out_of_range_whatever_the_epochs_say(client: Client) -> None:
+async def test_offset_below_the_log_start_is_out_of_range_for_any_epoch(client: Client) -> None:
     await backlog(client, 2)  # epoch 0: offsets 0 and 1
     partition = client.broker.replicas.partition("t", b"", 0, by_id=False)
     assert isinstance(partition, Partition)

@@ -191,7 +191,7 @@ class Story:
 
 
 @pytest.mark.parametrize("story", range(STORIES))
-def test_the_log_is_what_the_model_is(tmp_path: Path, story: int) -> None:
+def test_log_equals_the_model(tmp_path: Path, story: int) -> None:
     print(f"KAFKALITE_SEED={SEED}")
     history = Story(tmp_path / "t-0", random.Random(SEED * 1_000 + story))
     try:

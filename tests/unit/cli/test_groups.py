@@ -122,7 +122,7 @@ def test_lines_that_are_no_offsets(line: str) -> None:
         ('{"topic": ', "invalid JSON: Expecting value at character 11"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_said_in_its_own_terms(line: str, said: str) -> None:
+def test_invalid_line_fails_with_its_reason(line: str, said: str) -> None:
     with pytest.raises(Failure) as failed:
         list(read_lines([line]))
     assert failed.value.message.startswith(f"line 1 is not a committed offset: {said}")
@@ -135,7 +135,7 @@ def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
     assert "invalid JSON" in done.stderr, "the brace is the first character"
 
 
-def test_refusals_end_with_what_to_do_next() -> None:
+def test_errors_end_with_the_next_step() -> None:
     gone, full, other = Error.GROUP_ID_NOT_FOUND, Error.NON_EMPTY_GROUP, Error.INVALID_RECORD
     with pytest.raises(Failure, match=r"^g: .*\(GROUP_ID_NOT_FOUND\); `kafkalite group list` lists"):
         check(gone, None, "g")
@@ -172,7 +172,7 @@ def test_wrong_uses_take_one_line(args: tuple[str, ...], said: str) -> None:
         (("group", "describe"), "Missing argument 'GROUP'. See kafkalite group describe --help."),
     ],
 )
-def test_what_is_typed_wrong_is_asked_back(args: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_fail_with_one_line(args: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(main, args, prog_name="kafkalite")
     assert done.exit_code == 2
     assert done.stderr.endswith(f"{said}\n") and done.stderr.count("\n") == 1

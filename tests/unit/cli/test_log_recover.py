@@ -49,7 +49,7 @@ def state(data: Path) -> dict[str, tuple[bytes, int, int]]:
     }  # fmt: skip
 
 
-def test_a_dry_run_changes_nothing_and_finds_what_a_real_one_does(data: Path) -> None:
+def test_dry_run_changes_nothing_and_reports_the_same_repairs(data: Path) -> None:
     before = state(data)
     dry = recover(data, "--dry-run", "--json")
     assert dry.exit_code == 0, dry.output

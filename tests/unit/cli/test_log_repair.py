@@ -55,7 +55,7 @@ async def served(data: Path, topic: str, delete: bool = False) -> list[bytes | N
         return partition.error or await client.read(topic)
 
 
-def test_a_damaged_partition_is_offline_with_the_reason_and_what_to_do(
+def test_damaged_partition_is_offline_with_reason_and_next_step(
     damaged: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "kafkalite"):
@@ -256,9 +256,7 @@ def test_truncate_behind_missing_offsets_lowers_the_recovery_point_to_the_log_en
     assert verify_directory(Disk(), str(tmp_path)) == []
 
 
-def test_truncate_reports_what_it_would_drop_once_and_then_what_it_dropped(
-    damaged: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_truncate_lists_the_dropped_bytes_before_and_after(damaged: Path, caplog: pytest.LogCaptureFixture) -> None:
     shown = log("truncate", damaged / "b-0")
     assert caplog.messages == []
     assert shown.stdout.count("would drop") == 1 and "from offset 9 on; nothing has been changed" in shown.stdout

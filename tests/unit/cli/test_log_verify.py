@@ -54,7 +54,7 @@ def test_json_has_one_object_per_violation(data: Path) -> None:
     assert len(lines) > 1
 
 
-def test_gaps_are_allowed_when_asked_for(data: Path) -> None:
+def test_compacted_option_accepts_gaps(data: Path) -> None:
     for path in (data / "t-0").glob(f"{sorted((data / 't-0').glob('*.log'))[1].stem}.*"):
         path.unlink()
     hint = "; if the topic is compacted, gaps are no defect: add --compacted\n"

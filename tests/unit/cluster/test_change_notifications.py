@@ -81,7 +81,7 @@ def test_a_deleted_topic_is_recorded_until_the_record_expires(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("failing", [1, 2])
-def test_what_a_full_disk_kept_is_deleted_later(tmp_path: Path, failing: int) -> None:
+def test_nodes_kept_by_a_full_disk_are_deleted_later(tmp_path: Path, failing: int) -> None:
     disk = FaultyDisk()
     rig = Rig(tmp_path, disk)
     rig.create()

@@ -265,7 +265,7 @@ def test_configs_count_once_they_are_kept(cluster: Cluster) -> None:
     assert cluster.image.topics["t"].configs == {"retention.ms": "1"} and received == [None]
 
 
-def test_a_refusal_fits_into_an_answer_whatever_it_quotes(cluster: Cluster) -> None:
+def test_long_error_messages_fit_into_a_response(cluster: Cluster) -> None:
     """A name as long as a string of the wire may be: the sentence around it must not be longer than that."""
     (refusal,) = cluster.grow(NewPartitions("y" * 32_767, 3))
     assert refusal is not None and refusal.error == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION

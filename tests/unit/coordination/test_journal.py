@@ -70,7 +70,7 @@ class TestReading:
         loaded = journal.load(file_of(bodies))
         assert picture(loaded.tree) == picture(tree) and loaded.tree.zxid == tree.zxid
 
-    def test_a_tail_cut_at_every_byte_keeps_what_is_whole(self) -> None:
+    def test_tail_truncated_at_every_byte_keeps_complete_transactions(self) -> None:
         data = file_of([creating("a")], [creating("b", b"data")], [creating("c")])
         ends = [
             len(file_of(*groups)) for groups in ([], [[creating("a")]], [[creating("a")], [creating("b", b"data")]])
@@ -81,7 +81,7 @@ class TestReading:
             assert loaded.tree.children("/")[0] == ["a", "b", "c"][:kept]
             assert loaded.size + loaded.torn == size and loaded.size == ends[kept]
 
-    def test_a_tail_of_zeros_is_torn(self) -> None:
+    def test_tail_of_zeros_is_reported_as_torn(self) -> None:
         data = file_of([creating("a")])
         assert journal.load(data + bytes(5000)).torn == 5000
 
@@ -93,7 +93,7 @@ class TestReading:
             with pytest.raises(JournalError):
                 journal.load(data[:size])
 
-    def test_damage_in_what_was_synced_is_refused(self) -> None:
+    def test_damage_in_synced_transactions_is_rejected(self) -> None:
         groups = [[creating("a", b"hello")], [creating("b")], [creating("c")]]
         data, start, end = file_of(*groups), len(file_of()), len(file_of(*groups[:2]))
         for at in range(start, end):
@@ -102,7 +102,7 @@ class TestReading:
             with pytest.raises(JournalError, match="damaged at byte"):
                 journal.load(bytes(damaged))
 
-    def test_a_hole_within_the_last_write_is_torn(self) -> None:
+    def test_hole_in_the_last_write_counts_as_torn(self) -> None:
         """The pages of one write may reach the disk in any order; none of its changes was reported."""
         groups = [[creating("a")], [creating("b"), creating("c", b"hello"), creating("d")]]
         data, start, end = file_of(*groups), len(file_of(groups[0], [creating("b")])), len(file_of()) + 3 * 80
@@ -130,11 +130,11 @@ class TestReading:
             (b"", "truncated"),
         ],
     )
-    def test_a_whole_record_that_makes_no_sense_is_refused(self, body: bytes, words: str) -> None:
+    def test_complete_record_with_invalid_content_is_rejected(self, body: bytes, words: str) -> None:
         with pytest.raises(JournalError, match=words):
             journal.load(file_of([body]))
 
-    def test_what_is_no_journal_is_refused(self) -> None:
+    def test_other_files_are_rejected(self) -> None:
         for data, words in (
             (b"", "too short"),
             (b"\0" * 100, "not a journal"),
@@ -146,7 +146,7 @@ class TestReading:
             with pytest.raises(JournalError, match=words):
                 journal.load(data)
 
-    def test_a_snapshot_that_does_not_hold_together_is_refused(self) -> None:
+    def test_inconsistent_snapshot_is_rejected(self) -> None:
         nodes = [
             journal.NODE.pack(1, 1, 1, 0, 0, 0, 0, 0) + journal.sized(path) + journal.sized(b"")
             for path in (b"/", b"/a/b")
@@ -195,7 +195,7 @@ def forged(chance: random.Random, data: bytes) -> bytes:
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("damage", [noise, noise_behind_the_header, flips, cuts, forged])
-def test_whatever_the_file_holds_it_is_read_or_refused(damage: Damage, chance: random.Random, fuzz_inputs: int) -> None:
+def test_any_content_is_read_or_rejected(damage: Damage, chance: random.Random, fuzz_inputs: int) -> None:
     tree, bodies = opened(), []
     while len(bodies) < 12:
         operations = random_operations(chance)
@@ -218,7 +218,7 @@ def test_whatever_the_file_holds_it_is_read_or_refused(damage: Damage, chance: r
 
 
 class TestFile:
-    def test_what_was_answered_survives_a_crash_at_every_byte_of_the_tail(
+    def test_acknowledged_changes_survive_a_crash_at_every_byte_of_the_tail(
         self, tmp_path: Path, chance: random.Random
     ) -> None:
         """Three writes by jobs, the last not synced: at every length the file can have, what was answered is there."""
@@ -259,7 +259,7 @@ class TestFile:
         assert service.connect().session_id > former
         service.close()
 
-    def test_a_long_journal_is_made_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_long_journal_is_rewritten(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("kafkalite.coordination.embedded.COMPACT_BYTES", 20_000)
         path = tmp_path / "journal"
         service = EmbeddedCoordination.open(Disk(), str(path), VirtualClock())
@@ -301,9 +301,7 @@ class TestFile:
         assert again.tree.get("/a")[0] == b"999"
         again.close()
 
-    def test_a_long_journal_is_made_anew_when_it_is_opened(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_long_journal_is_rewritten_when_it_is_opened(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "journal"
         service = EmbeddedCoordination.open(Disk(), str(path), VirtualClock())
         session = service.connect()

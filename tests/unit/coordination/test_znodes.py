@@ -45,7 +45,7 @@ def test_bytes_are_kafkas(written: bytes, expected: bytes) -> None:
     assert written == expected
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_written_values_are_read_back() -> None:
     topic = TopicNode(TOPIC_ID, {0: (1,), 10: (2, 1)}, {0: (3,)}, {10: (1,)})
     assert znodes.decode_topic("/t", znodes.encode_topic(topic)) == topic
     state = PartitionState(3, 9, (3, 1), 2, True)

@@ -250,7 +250,7 @@ async def test_an_answer_that_does_not_parse_fails_its_call_only():
 
 
 @both_loops
-async def test_nobody_listening_is_one_clear_line():
+async def test_connection_refused_is_reported_in_one_line():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -300,7 +300,7 @@ def test_why_there_is_no_connection_is_said_in_the_words_of_the_system(error, sa
     assert reason_of(error) == said
 
 
-async def test_nobody_listens_on_any_address_of_localhost():
+async def test_connection_refused_on_all_addresses_of_localhost():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(KafkaConnectionError) as failed:

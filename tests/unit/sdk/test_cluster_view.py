@@ -63,7 +63,7 @@ def test_a_broker_without_leader_epochs_is_believed():
     assert view.update(metadata(topic(leaders=((2, -1),)))).leaders
 
 
-def test_a_recreated_topic_starts_anew_at_any_epoch():
+def test_recreated_topic_accepts_any_epoch():
     view = ClusterView()
     view.update(metadata(topic(leaders=((1, 5), (1, 5)))))
     changes = view.update(metadata(topic(leaders=((2, 0),), topic_id=OTHER_ID)))

@@ -169,7 +169,7 @@ def test_callbacks_run_through_the_loop_in_the_order_of_their_registration(run):
     run(main())
 
 
-def test_a_batch_counts_the_records_that_somebody_observes(run):
+def test_batch_counts_its_observed_records(run):
     async def main():
         batch, futures = batch_of(5)
         futures[0].add_done_callback(lambda _: None)

@@ -320,7 +320,7 @@ async def test_a_response_without_a_partition_is_no_acknowledgement():
     assert sequences(producer.requests()) == [0]
 
 
-async def test_closing_fails_what_was_not_sent():
+async def test_close_fails_unsent_batches():
     producer = Producer()
     futures = producer.send(3)
     (call,) = producer.requests()

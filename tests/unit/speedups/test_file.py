@@ -166,7 +166,7 @@ def test_faults_come_when_asked(tmp_path: Path) -> None:
     assert disk.counts["write"] == 3
 
 
-def test_a_crash_forgets_only_what_was_not_synced(tmp_path: Path) -> None:
+def test_crash_loses_only_unsynced_data(tmp_path: Path) -> None:
     for seed in range(50):
         disk = FaultyDisk()
         file: File = disk.open(str(tmp_path / f"f{seed}"), create=True)

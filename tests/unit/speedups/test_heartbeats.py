@@ -88,7 +88,7 @@ def sized(answer: Any, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_plain_heartbeat_is_answered_as_the_codec_would(version: int) -> None:
+def test_plain_heartbeat_has_the_response_of_the_codec(version: int) -> None:
     rig, dice = Rig(), random.Random(seed())
     for client_id in ("perf", "", None, "Zürich"):
         for _ in range(50):
@@ -101,7 +101,7 @@ def test_a_plain_heartbeat_is_answered_as_the_codec_would(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_a_heartbeat_without_news_is_answered_as_the_codec_would(version: int) -> None:
+def test_unchanged_consumer_heartbeat_has_the_response_of_the_codec(version: int) -> None:
     rig, dice = Rig(), random.Random(seed())
     for client_id in ("perf", "", None, "Zürich"):
         for _ in range(50):
@@ -132,7 +132,7 @@ NEWS: list[tuple[str, Any, int]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "since"), NEWS)
-def test_a_heartbeat_with_news_is_dispatched(name: str, value: Any, since: int) -> None:
+def test_changed_consumer_heartbeat_is_dispatched(name: str, value: Any, since: int) -> None:
     rig, dice = Rig(), random.Random(seed())
     for version in range(since, 2):
         request = consumer_heartbeat(dice)
@@ -143,7 +143,7 @@ def test_a_heartbeat_with_news_is_dispatched(name: str, value: Any, since: int) 
 
 
 @pytest.mark.parametrize(("cls", "version"), CLASSIC + CONSUMER)
-def test_what_is_broken_or_strange_is_dispatched(cls: type, version: int) -> None:
+def test_malformed_and_unusual_heartbeats_are_dispatched(cls: type, version: int) -> None:
     """Truncations, extra bytes, tags, an unknown version, invalid UTF-8, a null group: the dispatcher gets them."""
     dice = random.Random(seed())
     request = heartbeat(dice, version) if cls is HeartbeatRequest else consumer_heartbeat(dice)
@@ -169,7 +169,7 @@ def test_what_is_broken_or_strange_is_dispatched(cls: type, version: int) -> Non
         assert not rig.service.asked, damaged
 
 
-def test_what_leads_to_something_is_dispatched() -> None:
+def test_heartbeats_that_the_callback_declines_are_dispatched() -> None:
     rig = Rig()
     rig.service.plain = False
     frames = [encode_request(heartbeat(random.Random(1), 4), 4, 1, "c")]
@@ -177,7 +177,7 @@ def test_what_leads_to_something_is_dispatched() -> None:
     assert rig.ask(*frames) == b"" and rig.service.dispatched == frames and len(rig.service.asked) == 2
 
 
-def test_until_somebody_is_to_be_asked_all_are_dispatched() -> None:
+def test_heartbeats_without_a_callback_are_dispatched() -> None:
     rig = Rig()
     frame = encode_request(heartbeat(random.Random(1), 4), 4, 1, "c")
     rig.service.quick.register_callbacks(classic=None, consumer=rig.service.consumer)
@@ -196,13 +196,13 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     assert rig.client.received() == b"\0\0\0\x05first" + sized(HeartbeatResponse(), 4)
 
 
-def test_nobody_is_answered_before_authentication() -> None:
+def test_heartbeats_before_authentication_are_dispatched() -> None:
     rig = Rig(Limits(authenticate=True))
     frame = encode_request(heartbeat(random.Random(1), 4), 4, 1, "c")
     assert rig.ask(frame) == b"" and rig.service.dispatched == [frame] and not rig.service.asked
 
 
-def test_what_is_raised_costs_the_connection_alone() -> None:
+def test_exception_closes_only_its_connection() -> None:
     rig = Rig()
 
     def broken(*_: Any) -> bool:

@@ -48,7 +48,7 @@ def patch_base(data: bytearray, offset: int) -> None:
     data[:8] = offset.to_bytes(8, "big")
 
 
-def test_any_damage_ends_the_scan_where_the_records_room_says(tmp_path: Path, rng: random.Random) -> None:
+def test_any_damage_ends_the_scan_at_the_expected_position(tmp_path: Path, rng: random.Random) -> None:
     whole = numbered(12)
     for number in range(300):
         data = bytearray(whole)

@@ -180,7 +180,7 @@ def test_second_cleaning_begins_where_the_first_ended_also_after_a_restart(tmp_p
     assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(190, 200)}
 
 
-def test_what_may_be_cleaned(tmp_path: Path) -> None:
+def test_cleanable_part_of_a_log(tmp_path: Path) -> None:
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     bases = [segment.base_offset for segment in log.segments]
@@ -370,7 +370,7 @@ def test_a_bad_checkpoint_means_all_is_dirty(tmp_path: Path, caplog: pytest.LogC
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 @pytest.mark.parametrize("cleaned", [True, False])
-def test_a_gap_is_no_loss_where_the_cleaner_was_whatever_the_policy_is_now(
+def test_gap_below_the_cleaner_checkpoint_is_accepted_for_any_policy(
     tmp_path: Path, cleaned: bool, policy: str
 ) -> None:
     """Apache Kafka's cleaner drops the last batch of a segment, too. Where none was, the end of a segment was lost."""

@@ -77,7 +77,7 @@ def test_an_error_of_the_disk_takes_the_directory_offline(tmp_path: Path, operat
     assert not kit.manager.is_online(str(tmp_path))
 
 
-def test_what_is_believed_is_on_the_disk_before_a_record_is_dropped_for_it(tmp_path: Path) -> None:
+def test_dirty_segments_are_flushed_before_a_record_is_dropped(tmp_path: Path) -> None:
     """A power cut may not take the new value of a key whose old one was compacted away; nor may a start take for a
     loss what the cleaner did: its checkpoint names the log before."""
     kit = Kit(tmp_path)

@@ -156,7 +156,7 @@ def result(history: History, works: Worker, rules: RetentionRules) -> list[Batch
     return batches_of([cleaned(history.log.directory, segments, works, rules, Transactions([]))])
 
 
-def test_a_record_without_a_key_goes_and_is_counted(tmp_path: Path) -> None:
+def test_record_without_a_key_is_dropped_and_counted(tmp_path: Path) -> None:
     works = worker()
     history = one_batch(tmp_path, (1, None, b"a"), (2, b"k", b"b"), (3, None, None))
     (batch,) = result(history, works, RetentionRules(0, 0, -1, []))
@@ -164,7 +164,7 @@ def test_a_record_without_a_key_goes_and_is_counted(tmp_path: Path) -> None:
     assert (batch.base_offset, batch.last_offset, batch.max_timestamp, works.keyless) == (0, 2, 2, 2)
 
 
-def test_a_batch_of_which_all_stays_is_the_same_bytes(tmp_path: Path) -> None:
+def test_fully_retained_batch_keeps_its_bytes(tmp_path: Path) -> None:
     history = one_batch(tmp_path, (1, b"a", b"a"), (2, b"b", b"b"), codec=3)
     before = Path(history.log.segments[0].path(names.LOG)).read_bytes()
     result(history, worker(), RetentionRules(0, 0, -1, []))
@@ -173,14 +173,14 @@ def test_a_batch_of_which_all_stays_is_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("timestamp", [0, -1, -(2**63), 2**63 - 1])
 @pytest.mark.parametrize("codec", range(5))
-def test_a_horizon_leaves_any_timestamp_as_it_was(tmp_path: Path, timestamp: int, codec: int) -> None:
+def test_delete_horizon_keeps_timestamps(tmp_path: Path, timestamp: int, codec: int) -> None:
     history = one_batch(tmp_path, (5, b"a", b"1"), (timestamp, b"b", None), codec=codec)
     (batch,) = result(history, worker(), RetentionRules(1_000, 500, -1, []))
     assert (batch.delete_horizon, batch.base_timestamp, batch.codec) == (True, 1_500, codec)
     assert [record.timestamp for record in batch] == [5, timestamp]
 
 
-def test_log_append_time_stays_what_it_was(tmp_path: Path) -> None:
+def test_log_append_time_is_unchanged(tmp_path: Path) -> None:
     history = History(new_log(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG), random.Random(0))
     for _ in range(2):
         builder = Builder(1 << 20)
@@ -195,7 +195,7 @@ def test_log_append_time_stays_what_it_was(tmp_path: Path) -> None:
     assert [record.timestamp for record in found[0]] == [777, 777]
 
 
-def test_the_last_batch_stays_as_an_empty_header(tmp_path: Path) -> None:
+def test_last_batch_is_kept_as_an_empty_header(tmp_path: Path) -> None:
     history = one_batch(tmp_path, (1, b"a", b"old"))
     history.log.roll(1)
     works = worker()
@@ -209,7 +209,7 @@ def test_the_last_batch_stays_as_an_empty_header(tmp_path: Path) -> None:
     assert (batch.records_count, batch.base_offset, batch.last_offset, batch.base_timestamp) == (0, 0, 0, -1)
 
 
-def test_a_full_map_says_up_to_where_it_is_complete(tmp_path: Path) -> None:
+def test_full_map_returns_its_end_offset(tmp_path: Path) -> None:
     history = one_batch(tmp_path, (1, b"a", b"1"), (1, b"b", b"1"))
     works = Worker(OffsetMap(bytes(16), 24 * 64, 0.05), 4096)
     works.offsets.clear(1 << 40)

@@ -223,7 +223,7 @@ def test_partition_that_cannot_be_read_at_a_start_is_offline_alone(kit: Kit) -> 
 
 
 @pytest.mark.parametrize("first", [errno.ENOSPC, errno.EMFILE])
-def test_failed_truncation_takes_the_directory_offline_whatever_the_write_failed_with(kit: Kit, first: int) -> None:
+def test_failed_truncation_takes_the_directory_offline_after_any_write_error(kit: Kit, first: int) -> None:
     log = kit.create(batches=2)
     kit.disk.fail("write", first, allowed=10, path=".log")
     kit.disk.fail("truncate", errno.EIO, path=".log")

@@ -116,7 +116,7 @@ def test_a_copy_of_a_directory_is_refused_beside_it(tmp_path: Path, kit: Kit) ->
     again.manager.unlock()
 
 
-def test_what_else_stands_in_the_properties_is_kept(tmp_path: Path) -> None:
+def test_other_properties_are_kept(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={US.cluster_id}\nx=y\n")
     kit = Kit(tmp_path).open()
     found = (tmp_path / "meta.properties").read_text()
@@ -172,7 +172,7 @@ def test_partitions_that_are_created_at_once_are_spread(kit: Kit) -> None:
     assert kit.manager.choose_directory() == taken[0]
 
 
-def test_a_refused_partition_is_refused_until_it_is_mended(tmp_path: Path) -> None:
+def test_offline_partition_is_offline_until_it_is_repaired(tmp_path: Path) -> None:
     """Its recovery point stays in the checkpoint and no end is clean, else the next start would cut what was synced."""
     kit = Kit(tmp_path).open()
     kit.create("t", 0, batches=5)

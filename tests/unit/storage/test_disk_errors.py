@@ -89,7 +89,7 @@ def test_a_new_epoch_on_a_full_disk_is_tried_again(kit: Kit) -> None:
     restarted.manager.unlock()
 
 
-def test_retention_makes_room_on_a_full_disk(kit: Kit) -> None:
+def test_retention_frees_space_on_a_full_disk(kit: Kit) -> None:
     log = kit.create(batches=150)
     assert len(log.segments) > 2
     kit.disk.fail("write", errno.ENOSPC, repeat=True)
@@ -114,7 +114,7 @@ def test_delete_records_on_a_full_disk(kit: Kit) -> None:
     restarted.manager.unlock()
 
 
-def test_a_checkpoint_that_finds_no_room_is_written_the_next_time(kit: Kit) -> None:
+def test_checkpoint_without_space_is_retried_at_the_next_interval(kit: Kit) -> None:
     log = kit.create(batches=2)
     kit.disk.fail("write", errno.ENOSPC, path="recovery-point", repeat=True)
     kit.manager.upkeep.checkpoint()
@@ -126,7 +126,7 @@ def test_a_checkpoint_that_finds_no_room_is_written_the_next_time(kit: Kit) -> N
     assert (Path(log.root) / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"
 
 
-def test_a_topic_is_deleted_where_there_is_no_room_for_its_new_name(kit: Kit) -> None:
+def test_topic_is_deleted_without_space_for_its_new_name(kit: Kit) -> None:
     log = kit.create(batches=2)
     kit.disk.fail("rename", errno.ENOSPC)
     kit.manager.delete(log)
@@ -157,7 +157,7 @@ def test_an_input_output_error_on_write_takes_the_directory_offline(kit: Kit) ->
     assert offsets(log) == [0, 3], "what was there can still be read"
 
 
-def test_what_cannot_be_cut_away_takes_the_directory_offline_at_once(kit: Kit) -> None:
+def test_failed_truncation_takes_the_directory_offline_at_once(kit: Kit) -> None:
     log = kit.create(batches=2)
     kit.disk.fail("write", errno.ENOSPC, path=".log", allowed=10)
     kit.disk.fail("truncate", errno.ENOSPC, path=".log")

@@ -306,7 +306,7 @@ def test_an_unclean_start_syncs_the_closed_segments_it_did_not_see_synced(tmp_pa
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_what_a_kill_left_unsynced_is_synced_before_it_is_read(tmp_path: Path, every: int) -> None:
+def test_unsynced_data_after_a_kill_is_synced_before_it_is_read(tmp_path: Path, every: int) -> None:
     kit = Kit(tmp_path / "data", config=replace(CONFIG, flush_messages=every)).open()
     end = kit.create(batches=70).log_end_offset
     again = kit.restart(clean=False)

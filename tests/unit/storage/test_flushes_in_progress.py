@@ -106,7 +106,7 @@ def test_logs_that_no_other_flusher_syncs_do_not_wait(two: TwoFlushers) -> None:
     assert two.codes == [0]
 
 
-def test_error_of_one_flusher_answers_those_who_wait_in_the_others(two: TwoFlushers) -> None:
+def test_error_of_one_flusher_fails_requests_of_the_others(two: TwoFlushers) -> None:
     log = two.kit.create()
     fill(log, 1)
     two.flush_in_background(log)

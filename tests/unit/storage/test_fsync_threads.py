@@ -53,7 +53,7 @@ def write(log: Log, batches: int = 1) -> None:
         assert log.write() == 0
 
 
-async def test_the_disk_chooses_who_syncs(tmp_path: Path) -> None:
+async def test_syncer_depends_on_the_disk(tmp_path: Path) -> None:
     for disk, kind in ((Disk(), ThreadSyncer), (FaultyDisk(), JobSyncer)):
         rig = Rig(tmp_path, disk)
         assert type(rig.syncer) is kind
@@ -100,7 +100,7 @@ async def test_an_error_comes_as_the_outcome(tmp_path: Path) -> None:
     rig.syncer.close()
 
 
-async def test_closing_applies_what_is_under_way(tmp_path: Path) -> None:
+async def test_close_applies_running_batches(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     outcomes: list[Outcome] = []
     for root in "ab":

@@ -34,7 +34,7 @@ def fill_up(disk: FaultyDisk) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("indexes", ["as they were", "missing", "insane"])
-def test_a_start_on_a_full_disk_serves_what_there_is(kit: Kit, clean: bool, indexes: str) -> None:
+def test_start_on_a_full_disk_serves_existing_records(kit: Kit, clean: bool, indexes: str) -> None:
     log = kit.create(batches=100)
     kit.create("empty")
     expected = offsets(log)
@@ -71,12 +71,12 @@ def test_a_start_on_a_full_disk_serves_what_there_is(kit: Kit, clean: bool, inde
     last.manager.unlock()
 
 
-def test_a_partition_that_needs_room_to_start_is_refused_alone(tmp_path: Path) -> None:
+def test_only_the_partition_that_needs_space_is_offline(tmp_path: Path) -> None:
     kit = CleanerKit(tmp_path)
     log, other = plain(kit, range(100)), plain(kit, range(100), "other")
     kit.disk.fail("rename", errno.ENOSPC, path=f"{log.directory}/00000000000000000000.index.swap")
     kit.start()
-    assert list(Path(log.directory).glob("*.swap")), "the process ends before there is room again"
+    assert list(Path(log.directory).glob("*.swap")), "the process ends before there is space again"
     kit.manager.unlock()
     disk = FaultyDisk()
     fill_up(disk)
@@ -93,7 +93,7 @@ def test_a_partition_that_needs_room_to_start_is_refused_alone(tmp_path: Path) -
     kit.manager.unlock()
 
 
-def test_a_new_directory_is_not_claimed_without_room(tmp_path: Path) -> None:
+def test_new_directory_is_not_claimed_without_space(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "data")
     kit.manager.lock()
     fill_up(kit.disk)
@@ -103,7 +103,7 @@ def test_a_new_directory_is_not_claimed_without_room(tmp_path: Path) -> None:
     kit.manager.unlock()
 
 
-def test_retention_removes_what_it_has_no_room_to_rename(tmp_path: Path) -> None:
+def test_retention_removes_files_that_cannot_be_renamed(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "data", config=replace(CONFIG, retention_ms=0)).open()
     log = kit.create(batches=100)
     regions = read_log(log, 0, 10_000, 300)
@@ -113,7 +113,7 @@ def test_retention_removes_what_it_has_no_room_to_rename(tmp_path: Path) -> None
     kit.offload.drain()
     assert kit.manager.is_online(log.root) and len(log.segments) == 1
     assert len(list(Path(log.directory).glob("*.log*"))) == 1
-    assert len(regions[0].read()) == regions[0].length, "who reads it goes on"
+    assert len(regions[0].read()) == regions[0].length, "a running read continues"
     assert append(log) == STORAGE
     kit.disk.heal()
     assert append(log) == 0
@@ -134,7 +134,7 @@ LAST = {b"%d" % (number % 10): b"%d" % number * 25 for number in range(90, 100)}
 
 
 @pytest.mark.parametrize("ending", [".log", ".index", ".timeindex"])
-def test_compacted_segments_retire_without_room_for_new_names(tmp_path: Path, ending: str) -> None:
+def test_compacted_segments_are_removed_without_space_for_new_names(tmp_path: Path, ending: str) -> None:
     kit = CleanerKit(tmp_path)
     log = plain(kit, range(100))
     full_for_renames_of(kit.disk, ending)
@@ -150,7 +150,7 @@ def test_compacted_segments_retire_without_room_for_new_names(tmp_path: Path, en
 
 @pytest.mark.parametrize("ending", [".log.swap", ".index.swap", ".timeindex.swap"])
 @pytest.mark.parametrize("end", ["room", "clean end", "kill", "deletion", "truncation"])
-def test_the_last_renames_of_a_swap_wait_for_room(tmp_path: Path, ending: str, end: str) -> None:
+def test_last_renames_of_a_swap_wait_for_space(tmp_path: Path, ending: str, end: str) -> None:
     kit = CleanerKit(tmp_path)
     log = plain(kit, range(100))
     full_for_renames_of(kit.disk, ending)
@@ -199,7 +199,7 @@ def test_a_log_is_cleaned_only_when_the_checkpoint_names_it(tmp_path: Path, capl
 
 
 @pytest.mark.parametrize("end", ["deletion", "offline", "close"])
-def test_who_waits_for_the_checkpoint_makes_way(tmp_path: Path, end: str) -> None:
+def test_cleaning_that_waits_for_the_checkpoint_is_aborted(tmp_path: Path, end: str) -> None:
     kit = CleanerKit(tmp_path)
     log = plain(kit, range(100))
     kit.offload.held = True

@@ -178,7 +178,7 @@ def test_an_empty_segment_that_is_appended_to_never_goes(kit: Kit, batches: int,
 # Free space.
 
 
-def test_one_line_at_each_mark_and_one_when_there_is_room(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+def test_free_space_is_logged_at_each_level(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
     free = [50 * GIB]
     kit.disk.free_bytes = lambda path: (free[0], 100 * GIB)  # type: ignore[method-assign]
     start(kit)

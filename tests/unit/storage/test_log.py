@@ -150,7 +150,7 @@ def test_new_settings_count_from_the_next_append(log: Log) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"", b"short", bytes(batch())[:-1], bytes(batch()) + b"x", bytes(61)])
-def test_what_is_not_one_batch_is_refused(log: Log, broken: bytes) -> None:
+def test_append_of_anything_but_one_batch_is_rejected(log: Log, broken: bytes) -> None:
     assert log.append(bytearray(broken), None, 0) == -KafkaErrorCode.INVALID_RECORD
     assert (log.next_offset, log.pending_bytes) == (0, 0)
 
@@ -194,9 +194,7 @@ def test_a_failed_roll_is_taken_back(tmp_path: Path, log: Log, disk: FaultyDisk,
     assert [each.base_offset for each in read_all(log)] == list(range(0, 90, 3))
 
 
-def test_what_nobody_foresaw_in_a_write_leaves_no_gap_and_no_refused_record(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_exception_in_a_write_leaves_no_gap(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     append(log, batch())
     log.config = replace(CONFIG, segment_bytes=log.size * 3)
     for _ in range(4):

@@ -120,7 +120,7 @@ def started_later(log: Log) -> None:
 
 
 @pytest.mark.parametrize("change", [unflushed, rolled, started_later])
-def test_whatever_changes_a_log_makes_its_close_complete(kit: Kit, change) -> None:  # type: ignore[no-untyped-def]
+def test_any_change_makes_a_log_incomplete(kit: Kit, change) -> None:  # type: ignore[no-untyped-def]
     again = kit.restart()
     log = again.manager.all()[0]
     assert log.complete

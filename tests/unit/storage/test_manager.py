@@ -247,7 +247,7 @@ def test_retention_by_size(tmp_path: Path) -> None:
     kit.manager.unlock()
 
 
-def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path: Path) -> None:
+def test_compacted_topic_loses_only_records_below_its_start(tmp_path: Path) -> None:
     config = replace(CONFIG, retention_ms=0, retention_bytes=0, cleanup_policy=("compact",))
     kit = Kit(tmp_path / "data", config=config).open()
     log = kit.create(batches=120)
@@ -294,7 +294,7 @@ def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one(kit: 
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_what_a_checkpoint_is_to_say_while_it_is_written_is_written_after_it(tmp_path: Path, closed: bool) -> None:
+def test_changes_during_a_checkpoint_write_are_written_next(tmp_path: Path, closed: bool) -> None:
     offload, outcomes = InlineOffload(), []
     files = CheckpointWriter(Disk(), offload, lambda path, outcome: outcomes.append((path, outcome.error)))
     offload.held = True
@@ -329,7 +329,7 @@ def test_silent_producers_are_forgotten_by_the_time_of_their_append(kit: Kit) ->
     assert len(log.producers) == 0
 
 
-def test_what_recovery_finds_counts_as_appended_then(kit: Kit) -> None:
+def test_recovered_batches_count_as_appended_at_recovery(kit: Kit) -> None:
     log = kit.create()
     log.append(batch(1, 0, producer_id=7, producer_epoch=0, base_sequence=0), None, 0)
     assert log.write() == 0

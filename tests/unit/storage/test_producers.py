@@ -73,7 +73,7 @@ def test_producers_do_not_know_each_other(log: Log) -> None:
     assert [send(log, 0, producer=1), send(log, 0, producer=2), send(log, 3, producer=1)] == [0, 3, 6]
 
 
-def test_a_failed_write_forgets_what_it_had_noted(tmp_path: Path) -> None:
+def test_failed_write_undoes_producer_changes(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = new_log(disk, str(tmp_path / "t-0"), "t", 0, CONFIG)
     send(log, 0)
@@ -87,7 +87,7 @@ def test_a_failed_write_forgets_what_it_had_noted(tmp_path: Path) -> None:
     assert send(log, 0) == 0
 
 
-def test_truncation_forgets_what_it_cut(log: Log) -> None:
+def test_truncation_removes_producer_batches(log: Log) -> None:
     for number in range(4):
         send(log, 3 * number)
     send(log, 0, producer=8)
@@ -97,7 +97,7 @@ def test_truncation_forgets_what_it_cut(log: Log) -> None:
     assert send(log, 6) == 6
 
 
-def test_silent_producers_expire_whatever_their_timestamps_say(log: Log) -> None:
+def test_silent_producers_expire_for_any_timestamps(log: Log) -> None:
     send(log, 0)
     log.producers.expire(10_000, 500)
     log.producers.expire(10_499, 500)

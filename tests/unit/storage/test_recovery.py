@@ -128,7 +128,7 @@ def test_a_torn_tail_is_cut(directory: Path, cut: int, zeros: bool) -> None:
     assert offsets(log) == list(range(0, log.log_end_offset, 3))
 
 
-def test_a_bad_batch_ends_the_log_and_drops_what_follows(directory: Path) -> None:
+def test_log_is_truncated_at_the_first_invalid_batch(directory: Path) -> None:
     first = min(directory.glob("*.log"))
     content = bytearray(first.read_bytes())
     content[2 * len(batch()) + 100] ^= 1
@@ -149,7 +149,7 @@ def test_below_the_recovery_point_nothing_is_cut(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_damage_to_what_was_synced_is_refused_and_not_cut(directory: Path, clean: bool) -> None:
+def test_damage_below_the_recovery_point_is_rejected_without_truncation(directory: Path, clean: bool) -> None:
     """Without its index the segment is read through, and the damage is found: what lies behind it must not go."""
     first = min(directory.glob("*.log"))
     content = bytearray(first.read_bytes())
@@ -395,7 +395,7 @@ def test_a_snapshot_beyond_the_recovery_point_is_not_believed(tmp_path: Path) ->
     assert len(log.producers.entries[7].seen()) == 5
 
 
-def test_a_snapshot_older_than_what_is_read_is_not_believed(tmp_path: Path) -> None:
+def test_snapshot_older_than_the_scanned_batches_is_ignored(tmp_path: Path) -> None:
     log = producer_log(tmp_path / "t-0")
     log.close()
     log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=24), None, 0)

@@ -71,7 +71,7 @@ def test_deletion_without_disk_space_ends_before_the_new_log_is_created(kit: Kit
     assert kit.manager.is_online(log.root)
 
 
-def test_what_could_not_be_removed_is_removed_before_the_new_log_is_made(kit: Kit) -> None:
+def test_files_of_a_deleted_log_are_removed_before_the_new_log_is_created(kit: Kit) -> None:
     log = kit.create(batches=100)
     kit.disk.fail("rename", errno.ENOSPC, path=log.directory, repeat=True)
     kit.disk.fail("remove", errno.ENOSPC, path=log.directory, repeat=True)

@@ -167,7 +167,7 @@ def test_a_damaged_swap_is_refused_and_nothing_is_replaced(tmp_path: Path) -> No
     assert sorted(directory.iterdir()) == files
 
 
-def test_what_apache_kafka_left_half_renamed_is_finished(tmp_path: Path) -> None:
+def test_interrupted_renames_of_apache_kafka_are_completed(tmp_path: Path) -> None:
     directory, disk = tmp_path / "t-0", FaultyDisk()
     old, new = prepared(directory, disk)
     segment_swap.make_ready(new)

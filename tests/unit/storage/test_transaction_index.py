@@ -40,7 +40,7 @@ def test_a_file_appears_with_the_first_entry_and_goes_with_the_last(tmp_path: Pa
     assert not made and not os.listdir(tmp_path)
 
 
-def test_what_is_unloaded_is_read_again(tmp_path: Path) -> None:
+def test_unloaded_index_is_read_again(tmp_path: Path) -> None:
     made = index(tmp_path)
     made.append(ENTRIES)
     made.unload()
@@ -61,7 +61,7 @@ def test_a_failed_append_is_cut_away(tmp_path: Path) -> None:
     assert index(tmp_path, present=True).entries() == ENTRIES
 
 
-def test_what_was_written_is_synced_once(tmp_path: Path) -> None:
+def test_written_entries_are_synced_once(tmp_path: Path) -> None:
     made = index(tmp_path)
     assert not made.take_unsynced()
     made.append(ENTRIES)
@@ -78,7 +78,7 @@ def test_the_search_ends_where_nothing_was_open(tmp_path: Path) -> None:
     assert made.collect(42, 50) == ([], True)
 
 
-def test_any_range_finds_what_a_plain_look_finds(tmp_path: Path) -> None:
+def test_any_range_equals_a_linear_search(tmp_path: Path) -> None:
     print(f"KAFKALITE_SEED={SEED}")
     chance = random.Random(SEED)
     made, entries, last = index(tmp_path), [], 10

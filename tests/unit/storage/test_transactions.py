@@ -181,7 +181,7 @@ def test_a_roll_within_a_write_puts_each_abort_into_its_segment(tmp_path: Path) 
     assert [entry.first_offset for entry in log.aborted(6, 9)] == [6]
 
 
-def test_what_is_dropped_and_loaded_again_is_found(tmp_path: Path) -> None:
+def test_aborted_transactions_are_found_after_unload_and_drop(tmp_path: Path) -> None:
     log = new_log(tmp_path / "t-0", segment_bytes=600)
     for number in range(5):
         begin(log, 7, 2 * number)

@@ -94,7 +94,7 @@ def test_a_checkpoint_that_saw_more_does_not_say_so_later(kit: Kit, monkeypatch:
     assert recovery_point(log) == 48
 
 
-def test_without_room_for_the_checkpoints_nothing_is_cut(kit: Kit) -> None:
+def test_truncation_without_space_for_the_checkpoints_changes_nothing(kit: Kit) -> None:
     log, other = kit.create(batches=100), kit.create("other", batches=100)
     synced(kit, log)
     kit.disk.fail("write", errno.ENOSPC, path="-checkpoint", repeat=True)

@@ -173,7 +173,7 @@ def test_the_indexes_of_a_segment_that_is_ready(swap: Path, suffix: str) -> None
     assert crashed(swap.parent) == {(16, index.name), (10, own.name)}
 
 
-def test_what_is_not_ready_replaces_nothing(swap: Path) -> None:
+def test_incomplete_swap_replaces_nothing(swap: Path) -> None:
     patch(swap, 100, b"\xff")
     cleaned = swap.with_name(f"{0:020d}.index.cleaned")
     cleaned.write_bytes(b"")

@@ -15,6 +15,6 @@ def test_the_page_shows_the_table() -> None:
     assert shown == drawn(), "put what consumer_reconciliation.drawn() gives between the two comments of docs/groups.md"
 
 
-def test_whoever_has_all_that_is_its_own_is_stable() -> None:
+def test_member_with_its_whole_target_is_stable() -> None:
     for state in MemberState:
         assert TRANSITIONS[state, Finding.COMPLETE][0] is MemberState.STABLE
