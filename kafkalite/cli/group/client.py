@@ -1,9 +1,8 @@
-"""Groups as the client commands see them: their coordinators, what they are, what they have committed.
+"""Reads groups, their coordinators, members and committed offsets from a cluster, and commits offsets.
 
-Laws: nothing is decided here about what a user may do; every error of a broker ends the command in one line, but for
-those of a coordinator that has only just begun: it is asked again. Needs
-brokers that answer FindCoordinator and OffsetFetch for several groups (Apache Kafka 3.0 and later). Topics are named,
-not numbered, so OffsetCommit and OffsetFetch stay below version 10.
+1. Every error of a broker ends the command with one line. A request to a coordinator that is still loading is retried.
+2. Brokers must support FindCoordinator and OffsetFetch for several groups (Apache Kafka 3.0 and later).
+3. Topics are sent by name, not by id, so OffsetCommit and OffsetFetch stay below version 10.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from kafkalite.protocol.stored.consumer_protocol import read_assignment
 
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
 CONSUMER_PROTOCOL = "consumer"
-# Right after a start groups are loaded, or their topic is in the making.
+# After a start, groups are still loading, or their topic is being created.
 BEGINNING = (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 BEGINNING_S, PAUSE_S = 10.0, 0.1
 DEAD = "Dead"
@@ -44,14 +43,14 @@ ClassicMember = DescribeGroupsResponse.DescribedGroup.DescribedGroupMember
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset with the text that was stored beside it."""
+    """A committed offset with its metadata."""
 
     offset: int
     metadata: str
 
 
 class GroupMember(NamedTuple):
-    """A member of a group and the partitions that it has been given."""
+    """A member of a group with its assignment."""
 
     member_id: str
     instance: str | None
@@ -81,9 +80,10 @@ class GroupListing(NamedTuple):
 
 
 class GroupClient:
-    """The groups of a cluster, for the length of a command.
+    """Reads and changes the groups of a cluster.
 
-    Argument: leaders, the connections to the cluster's brokers.
+    Arguments:
+        leaders: the connections to the brokers of the cluster.
     """
 
     def __init__(self, leaders: LeaderConnections) -> None:
@@ -94,24 +94,24 @@ class GroupClient:
         """A connection to the broker that coordinates the group."""
         if group not in self._coordinators:
             request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
-            answer = await patiently(self._leaders.first, request, lambda answer: answer.coordinators[0].error_code)
-            (found,) = answer.coordinators
+            response = await patiently(self._leaders.first, request, lambda found: found.coordinators[0].error_code)
+            (found,) = response.coordinators
             check(found.error_code, found.error_message, group)
             peer = await self._leaders.broker(found.node_id, found.host, found.port)
-            await patiently(peer, DescribeGroupsRequest(groups=[group]), lambda answer: answer.groups[0].error_code)
+            await patiently(peer, DescribeGroupsRequest(groups=[group]), lambda found: found.groups[0].error_code)
             self._coordinators[group] = peer
         return self._coordinators[group]
 
     async def listed(self, states: Iterable[str], kinds: Iterable[str]) -> list[GroupListing]:
-        """All groups in these states and of these kinds (none given = all), by name."""
+        """All groups with these states and types (empty = all), sorted by name."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
         found = []
         for broker_id, peer in (await self._leaders.brokers()).items():
-            answer = await patiently(peer, request, lambda answer: answer.error_code)
-            check(answer.error_code, None, f"broker {broker_id}")
+            response = await patiently(peer, request, lambda found: found.error_code)
+            check(response.error_code, None, f"broker {broker_id}")
             found += [
                 GroupListing(each.group_id, each.group_type, each.group_state, each.protocol_type, broker_id)
-                for each in answer.groups
+                for each in response.groups
             ]
         return sorted(found)
 
@@ -119,8 +119,8 @@ class GroupClient:
         """The group with its members; ends the command if the group does not exist."""
         found = await self.find(group)
         if found is None:
-            gone = KafkaErrorCode.GROUP_ID_NOT_FOUND
-            fail(refusal(gone, None, group) + next_steps([gone]))
+            code = KafkaErrorCode.GROUP_ID_NOT_FOUND
+            fail(refusal(code, None, group) + next_steps([code]))
         return found
 
     async def state(self, group: str) -> str:
@@ -136,18 +136,18 @@ class GroupClient:
         peer = await self.coordinator(group)
         if ConsumerGroupDescribeRequest.api_key not in peer.api_versions:
             return None
-        answer: ConsumerGroupDescribeResponse = await peer.call(ConsumerGroupDescribeRequest(group_ids=[group]))
-        (found,) = answer.groups
+        response: ConsumerGroupDescribeResponse = await peer.call(ConsumerGroupDescribeRequest(group_ids=[group]))
+        (found,) = response.groups
         if found.error_code == KafkaErrorCode.GROUP_ID_NOT_FOUND:
-            return None  # or of another kind
+            return None  # or it has another type
         check(found.error_code, found.error_message, group)
         members = [consumer_member(each) for each in found.members]
         return DescribedGroup(group, "consumer", found.group_state, found.assignor_name, members)
 
     async def _classic_group(self, group: str) -> DescribedGroup | None:
         peer = await self.coordinator(group)
-        answer: DescribeGroupsResponse = await peer.call(DescribeGroupsRequest(groups=[group]))
-        (found,) = answer.groups
+        response: DescribeGroupsResponse = await peer.call(DescribeGroupsRequest(groups=[group]))
+        (found,) = response.groups
         if found.error_code == KafkaErrorCode.GROUP_ID_NOT_FOUND or (
             not found.error_code and found.group_state == DEAD
         ):
@@ -159,11 +159,11 @@ class GroupClient:
         return DescribedGroup(group, kind, found.group_state, found.protocol_data, members)
 
     async def _is_registered(self, peer: ClientConnection, group: str) -> bool:
-        """Registered groups are described like classic ones; only kafkalite has them."""
+        """Whether the group is registered, an extension of kafkalite; DescribeGroups does not report the type."""
         if RegisterConsumerRequest.api_key not in peer.api_versions:
             return False
-        answer = await peer.call(ListGroupsRequest(types_filter=[REGISTERED]))
-        return any(each.group_id == group for each in answer.groups)
+        response = await peer.call(ListGroupsRequest(types_filter=[REGISTERED]))
+        return any(each.group_id == group for each in response.groups)
 
     async def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """The committed offsets of a group; empty if the group does not exist."""
@@ -196,10 +196,10 @@ class GroupClient:
             member_id="",
             topics=[CommitTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
-        answer = await (await self.coordinator(group)).call(request, version_max=BY_NAME)
+        response = await (await self.coordinator(group)).call(request, version_max=BY_NAME)
         return {
             TopicPartition(topic.name, each.partition_index): each.error_code
-            for topic in answer.topics
+            for topic in response.topics
             for each in topic.partitions
             if each.error_code
         }
@@ -210,9 +210,9 @@ async def patiently(peer: ClientConnection, request: Any, error_of: Callable[[An
     loop = asyncio.get_running_loop()
     until = loop.time() + BEGINNING_S
     while True:
-        answer = await peer.call(request)
-        if error_of(answer) not in BEGINNING or loop.time() >= until:
-            return answer
+        response = await peer.call(request)
+        if error_of(response) not in BEGINNING or loop.time() >= until:
+            return response
         await asyncio.sleep(PAUSE_S)
 
 
@@ -230,8 +230,8 @@ def classic_member(member: ClassicMember, readable: bool) -> GroupMember:
     """A member as DescribeGroups shows it; assignments of other protocols (Connect) are not decoded."""
     topic_partitions = []
     if readable:
-        given = read_assignment(bytes(member.member_assignment)).assigned_partitions
-        topic_partitions = [TopicPartition(topic.topic, n) for topic in given for n in topic.partitions]
+        assigned = read_assignment(bytes(member.member_assignment)).assigned_partitions
+        topic_partitions = [TopicPartition(topic.topic, n) for topic in assigned for n in topic.partitions]
     return GroupMember(
         member.member_id, member.group_instance_id, member.client_id, host(member.client_host), sorted(topic_partitions)
     )

@@ -241,10 +241,10 @@ async def create(
         ephemeral=ephemeral,
     )
     async with connect(bootstrap) as peer:
-        answer = await peer.call(request)
-    other_type = answer.error_code == KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    check(answer.error_code, "the group has another type and has members" if other_type else None, group)
-    click.echo(f"created {group}, coordinated by broker {answer.controller_id}")
+        response = await peer.call(request)
+    other_type = response.error_code == KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    check(response.error_code, "the group has another type and has members" if other_type else None, group)
+    click.echo(f"created {group}, coordinated by broker {response.controller_id}")
 
 
 @command.command(

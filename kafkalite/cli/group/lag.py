@@ -1,4 +1,4 @@
-"""How far a group is behind: in records, and in the age of the first record that it has not read."""
+"""Computes the lag of a group: in records, and as the age of the first record from the committed offset on."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.records import batches
 
-AT_ONCE = 16  # each may answer with a whole batch
+AT_ONCE = 16  # concurrent fetches; each response may contain a whole batch
 
 FetchTopic = FetchRequest.FetchTopic
 
@@ -31,7 +31,7 @@ class ConsumerLag(NamedTuple):
 async def standings(
     leaders: LeaderConnections, group: DescribedGroup, committed: Mapping[TopicPartition, CommittedOffset]
 ) -> list[ConsumerLag]:
-    """Every partition that the group has committed or owns, by name and number."""
+    """The lag of every partition that has a committed offset or an owner, sorted by topic and partition."""
     owners = {topic_partition: member for member in group.members for topic_partition in member.assignment}
     topic_partitions = sorted({*committed, *owners})
     sizes = await leaders.known({topic_partition.topic for topic_partition in topic_partitions})
@@ -82,13 +82,13 @@ async def ages_s(leaders: LeaderConnections, positions: Mapping[TopicPartition, 
 
 async def timestamp_at(leaders: LeaderConnections, topic_partition: TopicPartition, offset: int) -> int | None:
     """The timestamp in ms of the first record from an offset on; None if the next batch has no such record."""
-    asked = FetchTopic.FetchPartition(partition=topic_partition.partition, fetch_offset=offset, partition_max_bytes=1)
+    wanted = FetchTopic.FetchPartition(partition=topic_partition.partition, fetch_offset=offset, partition_max_bytes=1)
     topic = FetchTopic(
-        topic=topic_partition.topic, topic_id=leaders.topic_id(topic_partition.topic), partitions=[asked]
+        topic=topic_partition.topic, topic_id=leaders.topic_id(topic_partition.topic), partitions=[wanted]
     )
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, isolation_level=READ_COMMITTED, topics=[topic])
-    answer = await (await leaders.leader(*topic_partition)).call(request)
-    for found in (each for topic in answer.responses for each in topic.partitions):
+    response = await (await leaders.leader(*topic_partition)).call(request)
+    for found in (each for topic in response.responses for each in topic.partitions):
         if found.error_code != KafkaErrorCode.NONE:
             return None
         for batch in batches(bytes(found.records or b"")):

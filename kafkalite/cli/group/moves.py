@@ -1,4 +1,4 @@
-"""Moving a group's offsets: what is planned, how it is done, and the table of before and after."""
+"""Plans and commits new offsets of a group, and prints the prior and the new offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -98,7 +98,7 @@ async def must_rest(groups: GroupClient, group: str) -> None:
 
 
 async def commit_moves(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
-    """Move a group without members."""
+    """Commit the new offsets of a group without members."""
     errors = await groups.commit(group, {move.topic_partition: move.after for move in moves})
     return Moved(
         [move for move in moves if move.topic_partition not in errors],
@@ -109,16 +109,16 @@ async def commit_moves(groups: GroupClient, group: str, moves: Sequence[Move]) -
 async def tried_moves(leaders: LeaderConnections, group: str, moves: Sequence[Move]) -> Moved:
     """Return the result that `commit_moves` would have: partitions that do not exist are rejected."""
     sizes = await leaders.known({move.topic_partition.topic for move in moves})
-    gone = {
+    missing = {
         move.topic_partition
         for move in moves
         if move.topic_partition.partition >= sizes.get(move.topic_partition.topic, 0)
     }
     return Moved(
-        [move for move in moves if move.topic_partition not in gone],
+        [move for move in moves if move.topic_partition not in missing],
         [
             refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, f"{group}: {topic_partition}")
-            for topic_partition in sorted(gone)
+            for topic_partition in sorted(missing)
         ],
     )
 
@@ -131,14 +131,14 @@ async def rewind_living(groups: GroupClient, group: str, moves: Sequence[Move]) 
     by_partition = {move.topic_partition: move for move in moves}
     topics: dict[str, list[RewoundTopic.RewoundPartition]] = {}
     for topic_partition, move in by_partition.items():
-        asked = RewoundTopic.RewoundPartition(partition_index=topic_partition.partition, offset=move.after.offset)
-        topics.setdefault(topic_partition.topic, []).append(asked)
+        wanted = RewoundTopic.RewoundPartition(partition_index=topic_partition.partition, offset=move.after.offset)
+        topics.setdefault(topic_partition.topic, []).append(wanted)
     request = RewindConsumerRequest(
         group_id=group, topics=[RewoundTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
     )
-    answer = await peer.call(request)
+    response = await peer.call(request)
     done = Moved([], [])
-    for topic in answer.topics:
+    for topic in response.topics:
         for each in topic.partitions:
             topic_partition = TopicPartition(topic.name, each.partition_index)
             if each.error_code:

@@ -66,7 +66,7 @@ async def export(names: tuple[str, ...], as_csv: bool, bootstrap: str) -> None:
         groups = GroupClient(leaders)
         found = {name: await groups.committed(name) for name in names}
         for name in (name for name, offsets_of in found.items() if not offsets_of):
-            await groups.described(name)  # it may be there and have committed nothing
+            await groups.described(name)  # the group may exist without committed offsets
             click.echo(f"{name} has no committed offsets", err=True)
     for line in csv_lines(found) if as_csv else json_lines(found):
         click.echo(line)
@@ -129,7 +129,7 @@ def csv_lines(found: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> 
 
 
 def read_lines(source: Iterable[str]) -> Iterator[OffsetLine]:
-    """The offsets in these lines, JSON or CSV; ends the command at one that is neither."""
+    """Parse lines of JSON or CSV; ends the command at a line that is neither."""
     try:
         for number, text in enumerate(source, 1):
             if text.strip():
@@ -139,7 +139,7 @@ def read_lines(source: Iterable[str]) -> Iterator[OffsetLine]:
 
 
 def read_line(number: int, text: str) -> OffsetLine:
-    """One line; ends the command if it is neither JSON nor CSV."""
+    """Parse one line; ends the command if it is neither JSON nor CSV."""
     try:
         return json_line(text) if text.lstrip().startswith("{") else csv_line(text)
     except (ValueError, RecursionError, csv.Error) as error:

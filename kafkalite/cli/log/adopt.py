@@ -55,7 +55,7 @@ def adopt(path: Path, data: Path, move: bool) -> None:
         fail(f"{error.filename or path}: {error.strerror or error}")
     finally:
         directory.unlock()
-    say(found, data)
+    print_adopted(found, data)
 
 
 async def adopted(disk: Disk, source: str, directory: LogDirectory, move: bool) -> AdoptedTopic:
@@ -70,7 +70,7 @@ async def adopted(disk: Disk, source: str, directory: LogDirectory, move: bool) 
         return await TopicAdoption(disk, clock, SystemRandom(), source, directory, move=move).run(bar)
 
 
-def say(found: AdoptedTopic, data: Path) -> None:
+def print_adopted(found: AdoptedTopic, data: Path) -> None:
     """Print the result."""
     for name, count in sorted(found.topics.items()):
         click.echo(f"{name}: {count} partition{'' if count == 1 else 's'}")

@@ -102,7 +102,7 @@ def dump(path: Path, records: bool, summary: bool, compacted: bool, as_json: boo
             for group in groups:
                 kept = compacted or may_have_gaps(disk, group[0].resolve().parent, topics)
                 for event in read_group(disk, group, compacted=kept, with_records=records, advance=advance):
-                    report.take(event)
+                    report.add(event)
         report.end()
     except BrokenPipeError:
         raise
@@ -112,7 +112,7 @@ def dump(path: Path, records: bool, summary: bool, compacted: bool, as_json: boo
 
 
 def groups_of(path: Path) -> Iterator[list[Path]]:
-    """The files of each partition, in the order in which they are read. Ends the command when there are none."""
+    """The files of each partition in reading order. Ends the command if there are none."""
     if path.is_file():
         if path.suffix != names.LOG and reader_of(path) is None:
             fail(f"{path}: not a file of a partition, such as 00000000000000000000.log")
@@ -147,7 +147,7 @@ def read_group(
     disk: Disk, files: list[Path], *, compacted: bool, with_records: bool, advance: Callable[[int], object]
 ) -> Iterator[Event]:
     """All events of the files of one partition."""
-    # Outside its log directory nothing says whether the topic of a partition is compacted.
+    # Outside a log directory it is unknown whether the topic of a partition is compacted.
     hint = "" if is_log_directory(files[0].resolve().parent.parent) else GAP_HINT
     log = LogReader(disk, compacted=compacted, with_records=with_records, advance=advance, gap_hint=hint)
     logs = {file.stem for file in files if file.suffix == names.LOG}
@@ -163,7 +163,7 @@ def read_group(
 
 
 def may_have_gaps(disk: Disk, directory: Path, topics: Set[str]) -> bool:
-    """Whether the cleaner may have been in a partition: by its topic, or by the cleaner's checkpoint."""
+    """Whether a partition may have been compacted: by its topic, or by the cleaner's checkpoint."""
     named = names.parse_directory_name(directory.name)
     if named is None:
         return False
@@ -171,7 +171,7 @@ def may_have_gaps(disk: Disk, directory: Path, topics: Set[str]) -> bool:
 
 
 def was_cleaned(disk: Disk, directory: Path, named: TopicPartition) -> bool:
-    """Whether the cleaner's checkpoint names the partition: gaps between its offsets are no loss then."""
+    """Whether the cleaner's checkpoint contains the partition: then gaps between its offsets are not a loss."""
     try:
         return named in checkpoints.read_offsets(disk, str(directory.parent / checkpoints.CLEANER_OFFSETS), empty=True)
     except checkpoints.BadCheckpoint:
@@ -179,7 +179,7 @@ def was_cleaned(disk: Disk, directory: Path, named: TopicPartition) -> bool:
 
 
 class Report:
-    """Counts what is found and shows it; in a summary batches, records and entries are only counted."""
+    """Counts and prints events; a summary only counts batches, records and entries."""
 
     def __init__(self, view: "TextView | JsonView", *, summary: bool) -> None:
         self.wrong: list[Defect] = []
@@ -189,7 +189,7 @@ class Report:
         self._file: Counter[str] = Counter()
         self._seen: FileSeen | None = None
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Show one event."""
         if isinstance(event, FileSeen):
             self._end_of_file()
@@ -236,7 +236,7 @@ class TextView:
             case Defect() if self._summary:
                 self._held.append(event)
             case Defect():
-                click.secho(f"  DEFECT {said(event)}", fg="red")
+                click.secho(f"  DEFECT {defect_text(event)}", fg="red")
             case FileSeen(path, size):
                 click.echo(f"{path}  {size:,} bytes", nl=not self._summary)
             case BatchSeen(path, location):
@@ -256,7 +256,7 @@ class TextView:
         if counts or self._summary:
             click.echo(f"  {counted(counts)}".rstrip())
         for event in self._held:
-            click.secho(f"  DEFECT {said(event)}", fg="red")
+            click.secho(f"  DEFECT {defect_text(event)}", fg="red")
         self._held.clear()
 
     def end(self, counts: dict[str, int], wrong: list[Defect]) -> None:
@@ -266,7 +266,7 @@ class TextView:
             return
         click.secho(f"{len(wrong):,} defect{'' if len(wrong) == 1 else 's'}:", fg="red")
         for event in wrong:
-            click.echo(f"  {event.path}: {said(event)}")
+            click.echo(f"  {event.path}: {defect_text(event)}")
 
 
 class JsonView:
@@ -276,7 +276,7 @@ class JsonView:
         self._print(**json_fields(event), file=str(event.path))
 
     def end_of_file(self, _seen: FileSeen, _counts: dict[str, int]) -> None:
-        """A reader of JSON counts by itself."""
+        """Print no totals in JSON."""
 
     def end(self, counts: dict[str, int], wrong: list[Defect]) -> None:
         self._print(type="summary", **counts, wrong=len(wrong))
@@ -343,5 +343,5 @@ def flags_of(location: BatchLocation) -> list[str]:
     return [name for bit, name in FLAGS if location.attributes & bit]
 
 
-def said(event: Defect) -> str:
+def defect_text(event: Defect) -> str:
     return event.text if event.position is None else f"at byte {event.position}: {event.text}"

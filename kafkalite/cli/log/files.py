@@ -119,7 +119,7 @@ class LogReader:
         self.locations = BatchPositions()
 
     def read(self, path: Path) -> Iterator[Event]:
-        """Everything in one segment; `locations` has its batches afterwards. Raises OSError."""
+        """Yield all events of one segment; `locations` has its batches afterwards. Raises OSError."""
         self.locations = BatchPositions()
         file = self._disk.open(str(path), read_only=True)
         try:

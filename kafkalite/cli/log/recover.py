@@ -84,10 +84,10 @@ def dry(target: Target, threads: int) -> tuple[LoadedDirectory, list[dict[str, s
 
 
 async def real(target: Target, threads: int) -> LoadedDirectory:
-    """Recover, raise the leader epochs that a start would raise, and leave the directory as after a clean end.
+    """Recover, raise the leader epochs that a start would raise, and leave the directory as after a clean shutdown.
 
-    Where the journal with the epochs is in another log directory, the next start has to raise them: the directory is
-    left without the mark of a clean end.
+    If the journal with the epochs is in another log directory, the next start has to raise them: the directory gets no
+    mark of a clean shutdown.
     """
     loop = asyncio.get_running_loop()
     clock, offload = LoopClock(loop), ThreadOffload(loop)
@@ -111,9 +111,9 @@ async def real(target: Target, threads: int) -> LoadedDirectory:
 
 
 async def raise_epochs(target: Target, clock: LoopClock, logs: LogManager, loaded: LoadedDirectory) -> bool:
-    """Raise the leader epochs in the journal of this log directory; False where another one has it. Raises OSError.
+    """Raise the leader epochs in the journal of this log directory; False if it is in another one. Raises OSError.
 
-    A directory of Apache Kafka has none: its controller elects a leader in any case.
+    A directory of Apache Kafka has no journal: its controller elects a leader in any case.
     """
     path = target.log_dir / JOURNAL
     if not path.exists():

@@ -46,8 +46,8 @@ def read_offset_index(disk: Disk, path: Path, locations: BatchPositions | None) 
             yield Defect(path, at, f"offset {offset}, position {position} is not above the previous entry")
         last = relative, position
         if locations is not None and (actual := locations.last_offset_at(position)) != offset:
-            said = "no batch starts there" if actual is None else f"the batch there ends with offset {actual}"
-            yield Defect(path, at, f"the entry maps offset {offset} to position {position}, but {said}")
+            reason_text = "no batch starts there" if actual is None else f"the batch there ends with offset {actual}"
+            yield Defect(path, at, f"the entry maps offset {offset} to position {position}, but {reason_text}")
 
 
 def read_time_index(disk: Disk, path: Path, locations: BatchPositions | None) -> Iterator[Event]:
@@ -65,8 +65,8 @@ def read_time_index(disk: Disk, path: Path, locations: BatchPositions | None) ->
             yield Defect(path, at, f"timestamp {timestamp}, offset {offset} is not above the previous entry")
         last = timestamp, relative
         if locations is not None and (actual := locations.max_timestamp_of(offset)) != timestamp:
-            said = "no batch has this offset" if actual is None else f"the batch has the maximum {actual}"
-            yield Defect(path, at, f"the entry maps timestamp {timestamp} to offset {offset}, but {said}")
+            reason_text = "no batch has this offset" if actual is None else f"the batch has the maximum {actual}"
+            yield Defect(path, at, f"the entry maps timestamp {timestamp} to offset {offset}, but {reason_text}")
 
 
 def read_aborted(disk: Disk, path: Path, _locations: BatchPositions | None) -> Iterator[Event]:

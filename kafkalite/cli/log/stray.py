@@ -89,7 +89,7 @@ def change(path: Path, names: Sequence[str], *, adopt: bool) -> None:
 
 
 async def adopted(disk: Disk, directory: LogDirectory, found: Sequence[Stray]) -> AdoptedTopic:
-    """Adopt strays in a loop of their own."""
+    """Adopt strays in a new event loop."""
     clock = LoopClock(asyncio.get_running_loop())
     try:
         adoption = StrayAdoption(disk, clock, SystemRandom(), directory.path, directory, move=True)
@@ -99,7 +99,7 @@ async def adopted(disk: Disk, directory: LogDirectory, found: Sequence[Stray]) -
 
 
 def show(found: Sequence[Stray], *, as_json: bool) -> None:
-    """One line for each stray, and how many there are."""
+    """Print one line for each stray, and their number."""
     for one in found:
         topic_id = "unknown" if one.topic_id is None else uuid_text(one.topic_id)
         if as_json:

@@ -97,7 +97,7 @@ def end_of(name: str, log: Log, to: int) -> int:
 
 
 def loaded(disk: Disk, target: Target, key: TopicPartition) -> tuple[Log, RecoveryReport]:
-    """The log up to its first damaged batch, whatever the recovery point says, and what recovery found.
+    """The log up to its first damaged batch, also below the recovery point, and the result of its recovery.
 
     Raises BadCheckpoint, RecoveryError, OSError.
     """
@@ -111,7 +111,7 @@ def loaded(disk: Disk, target: Target, key: TopicPartition) -> tuple[Log, Recove
 
 
 def cleaned_until(disk: Disk, target: Target, key: TopicPartition) -> int:
-    """Up to where the cleaner may have left gaps: anywhere, where its checkpoint does not read. Raises OSError."""
+    """The offset below which the cleaner may have left gaps; OFFSET_MAX for a damaged checkpoint. Raises OSError."""
     try:
         cleaned = checkpoints.read_offsets(disk, str(target.log_dir / checkpoints.CLEANER_OFFSETS))
     except checkpoints.BadCheckpoint:
@@ -120,7 +120,7 @@ def cleaned_until(disk: Disk, target: Target, key: TopicPartition) -> int:
 
 
 def forget_end(disk: Disk, target: Target, key: TopicPartition, end: int) -> None:
-    """Lower the recovery point and the log start before anything is removed, and have the next start check the log.
+    """Lower the recovery point and the log start before anything is removed, and make the next start check the log.
 
     Arguments:
         end: the log end offset after the truncation.

@@ -47,21 +47,21 @@ def verify(path: Path, compacted: bool, as_json: bool) -> None:
     except OSError as error:
         fail(f"{error.filename or path}: {error.strerror or error}")
     for violation in found:
-        click.echo(json.dumps(violation._asdict(), ensure_ascii=False) if as_json else said(violation))
+        click.echo(json.dumps(violation._asdict(), ensure_ascii=False) if as_json else violation_text(violation))
     for warning in warnings:
         click.echo(f"kafkalite: warning: {warning}", err=True)
     if found:
         count = f"{len(found):,} violation{'' if len(found) == 1 else 's'}"
-        click.echo(f"kafkalite: {count}, the first: {said(found[0])}{gap_hint(target, found)}", err=True)
+        click.echo(f"kafkalite: {count}, the first: {violation_text(found[0])}{gap_hint(target, found)}", err=True)
         sys.exit(FOUND_WRONG)
     if not as_json:
         click.echo(f"every invariant holds in {extent(target)}")
 
 
 def gap_hint(target: Target, found: Sequence[Violation]) -> str:
-    """The option for compacted topics, where gaps are reported of partitions outside their log directory.
+    """A hint at --compacted if gaps are reported in partitions outside a log directory.
 
-    There, nothing says whether a topic is compacted.
+    Outside a log directory it is unknown whether a topic is compacted.
     """
     outside = not is_log_directory(target.log_dir)
     gaps = outside and any(violation.number == NO_GAPS for violation in found)
@@ -69,7 +69,7 @@ def gap_hint(target: Target, found: Sequence[Violation]) -> str:
 
 
 def extent(target: Target) -> str:
-    """`3 partitions, 4 segments, 1,200 bytes`: what was checked."""
+    """The checked files: `3 partitions, 4 segments, 1,200 bytes`."""
     logs = list(target.log_dir.glob(f"{target.only or '*'}/*{names.LOG}"))
     logs = [log for log in logs if names.parse_directory_name(log.parent.name) is not None]
     partitions, size = len({log.parent for log in logs}), sum(log.stat().st_size for log in logs)
@@ -77,7 +77,7 @@ def extent(target: Target) -> str:
     return ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
 
 
-def said(violation: Violation) -> str:
-    """One line: number, place, reason."""
+def violation_text(violation: Violation) -> str:
+    """One line: number, path, position, reason."""
     location = violation.path if violation.position < 0 else f"{violation.path} at byte {violation.position}"
     return f"invariant {violation.number}: {location}: {violation.text}"

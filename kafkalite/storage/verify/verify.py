@@ -63,14 +63,14 @@ def verify_log(
     """Check the directory of one partition.
 
     Arguments:
-        recovery_point, log_start_offset: as checkpointed; None where nothing is.
+        recovery_point, log_start_offset: the checkpointed offsets; None for no entry.
         below_end: other checkpointed offsets that may not be beyond the log end, with their names.
         compacted: gaps between offsets are normal.
         gaps_until: where it is compacted, gaps between segments are normal below this offset only.
-        clean: the broker ended cleanly, so no unfinished work may be there and every index is on the disk.
+        clean: the broker stopped cleanly, so there is no unfinished work and every index is on the disk.
         advance: called with the bytes read, for a progress bar.
 
-    Result: what does not hold, in the order of the files. Raises OSError.
+    Returns the violations in the order of the files. Raises OSError.
     """
     check = _LogCheck(disk, directory, compacted=compacted, gaps_until=gaps_until, clean=clean, advance=advance)
     offsets_to_check = [("recovery point", recovery_point), ("log start", log_start_offset), *below_end]
@@ -78,7 +78,7 @@ def verify_log(
 
 
 class _LogCheck:
-    """One partition's directory while it is checked."""
+    """Checks the directory of one partition."""
 
     def __init__(
         self, disk: Disk, directory: str, *, compacted: bool, gaps_until: int, clean: bool, advance: Advance
@@ -100,7 +100,7 @@ class _LogCheck:
         return os.path.join(self._directory, name)
 
     def segments(self) -> Iterator[Violation]:
-        """Every segment with its indexes."""
+        """Check every segment with its indexes."""
         logs = [name for name in self._names if name.endswith(names.LOG) and names.parse_file_name(name)]
         if not logs:
             yield Violation(NO_LEFTOVERS, self._directory, NOWHERE, "has no segment")
@@ -125,7 +125,7 @@ class _LogCheck:
                 yield from check_aborted(self._disk, path, batches)
 
     def others(self, log_start: int) -> Iterator[Violation]:
-        """Snapshots, epochs, topic id, and what should not be there."""
+        """Check snapshots, leader epochs, the topic id, and files that should not exist."""
         bases = {batches.base_offset for batches in self._read}
         snapshots: dict[int, str] = {}
         for name in self._names:
@@ -154,7 +154,7 @@ class _LogCheck:
             yield Violation(IDS_AGREE, path, NOWHERE, str(error).removeprefix(f"{path}: "))
 
     def offsets_to_check(self, offsets_to_check: dict[str, int | None]) -> Iterator[Violation]:
-        """What the checkpoints say, against the ends of the log."""
+        """Check the checkpointed offsets against the log."""
         for name, offset in offsets_to_check.items():
             if offset is not None and not 0 <= offset <= self.log_end:
                 text = f"its {name} is {offset}, but the log ends at {self.log_end}"

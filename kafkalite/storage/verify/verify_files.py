@@ -16,7 +16,7 @@ from kafkalite.storage.verify.verify_segments import EPOCHS_GROW, NOWHERE, Batch
 ABORTED_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 INDEX_BYTES_MAX = 1 << 30
 
-NO_EPOCH = -1  # of batches from before there were epochs
+NO_EPOCH = -1  # of batches that are older than leader epochs
 
 ENTRY_AT_A_BATCH = 4
 TIMES_GROW = 6
@@ -63,10 +63,11 @@ def check_offset_index(disk: Disk, path: str, batches: Batches, *, preallocated:
 def _wrong_offset(batches: Batches, offset: int, position: int) -> str | None:
     number = batches.at(position)
     if number is None:
-        return f"offset {offset} is said to be at {position}, where no batch begins"
+        return f"the entry maps offset {offset} to position {position}, where no batch begins"
     named = batches.holding(offset)
     if named is None or named < number:
-        return f"offset {offset} is said to be at {position}, where offset {batches.base_offsets[number]} begins"
+        base = batches.base_offsets[number]
+        return f"the entry maps offset {offset} to position {position}, where offset {base} begins"
     if batches.last_offsets[named] != offset:
         return f"offset {offset} is not the last one of a batch"
     return None
@@ -96,10 +97,10 @@ def check_time_index(
 def _wrong_time(batches: Batches, timestamp: int, offset: int) -> str | None:
     number = batches.holding(offset)
     if number is None:
-        return f"timestamp {timestamp} is said to be at offset {offset}, which no batch has"
+        return f"the entry maps timestamp {timestamp} to offset {offset}, which no batch has"
     if batches.max_timestamps[number] != timestamp:
         highest = batches.max_timestamps[number]
-        return f"timestamp {timestamp} is said to be at offset {offset}, in a batch up to {highest}"
+        return f"the entry maps timestamp {timestamp} to offset {offset}, in a batch with the maximum {highest}"
     return None
 
 
@@ -122,7 +123,7 @@ def check_aborted(disk: Disk, path: str, batches: Batches) -> Iterator[Violation
 
 
 def check_snapshot(disk: Disk, path: str, log_end: int) -> Iterator[Violation]:
-    """`.snapshot`: it reads, is not beyond the end, and knows nothing from behind its own offset. Raises OSError."""
+    """`.snapshot`: it is readable, not beyond the log end, and contains only offsets below its own. Raises OSError."""
     offset = base_offset(os.path.basename(path))
     if offset > log_end:
         yield Violation(SNAPSHOTS_READ, path, NOWHERE, f"is of offset {offset}, but the log ends at {log_end}")
@@ -138,7 +139,7 @@ def check_snapshot(disk: Disk, path: str, log_end: int) -> Iterator[Violation]:
 
 
 def check_epochs(disk: Disk, path: str, segments: list[Batches], log_start: int, log_end: int) -> Iterator[Violation]:
-    """`leader-epoch-checkpoint`: it grows, ends at the log end at most, and says what the batches say. Raises OSError.
+    """`leader-epoch-checkpoint`: it grows, is not beyond the log end, and agrees with the batches. Raises OSError.
 
     An epoch that begins at the log end has no batch yet: its leader wrote it when it began.
     """
@@ -161,9 +162,9 @@ def check_epochs(disk: Disk, path: str, segments: list[Batches], log_start: int,
             if epoch not in begins:
                 text = f"leader epoch {epoch} is not in {names.LEADER_EPOCH_CHECKPOINT}"
             elif begins[epoch] > first:
-                text = f"leader epoch {epoch} is said to begin at {begins[epoch]}, but offset {first} has it"
+                text = f"leader epoch {epoch} begins at {begins[epoch]} in the checkpoint, but offset {first} has it"
             elif epoch in ends and last >= ends[epoch]:
-                text = f"leader epoch {epoch} is said to end at {ends[epoch]}, but offset {last} has it"
+                text = f"leader epoch {epoch} ends at {ends[epoch]} in the checkpoint, but offset {last} has it"
                 position = batches.positions[bisect_left(batches.last_offsets, ends[epoch])]
             else:
                 continue

@@ -88,26 +88,29 @@ def _compare(
 
 
 def _differs(stored: Producer, found: Producer | None, first: int) -> str:
-    """What is wrong in what a snapshot says, "" for nothing; `first`: of the offsets that are still there."""
+    """Describe how a stored producer differs from the batches, "" for no difference.
+
+    `first`: the base offset of the first segment.
+    """
     gone = stored.last_offset < first
     if found is None:
-        return "" if gone else f"ends at offset {stored.last_offset}, of which no batch is there"
+        return "" if gone else f"ends at offset {stored.last_offset}, which no batch has"
     if stored.epoch != found.epoch or (_last(stored) != _last(found) and not (gone and stored.last_offset >= 0)):
-        return f"{_said(stored)}; by the batches it {_said(found)}"
+        return f"{_producer_text(stored)}; in the batches it {_producer_text(found)}"
     begins, began = stored.first_offset_of_transaction, found.first_offset_of_transaction
     if begins != began and not 0 <= begins < first:
-        return f"has a transaction open from {begins} on, by the batches from {began} on (-1: none)"
+        return f"has a transaction open from {begins} on, in the batches from {began} on (-1: none)"
     return ""
 
 
 def _cleaned_differs(stored: Producer, found: Producer | None, _first: int) -> str:
-    """The same where batches may be missing."""
+    """As `_differs`, for a compacted log, in which batches may be missing."""
     if found is None or stored.epoch != found.epoch or stored.last_offset < 0:
         return ""
     if stored.last_offset < found.last_offset or (
         stored.last_offset == found.last_offset and stored.last_sequence != found.last_sequence
     ):
-        return f"{_said(stored)}; by the batches it {_said(found)}"
+        return f"{_producer_text(stored)}; in the batches it {_producer_text(found)}"
     return ""
 
 
@@ -115,5 +118,5 @@ def _last(producer: Producer) -> tuple[int, int]:
     return producer.last_offset, producer.last_sequence
 
 
-def _said(producer: Producer) -> str:
+def _producer_text(producer: Producer) -> str:
     return f"ends at offset {producer.last_offset} with sequence {producer.last_sequence} of epoch {producer.epoch}"

@@ -24,7 +24,7 @@ OFFSETS_GROW = 3
 EPOCHS_GROW = 7
 NO_GAPS = 11
 OFFSET_MAX = 2**63 - 1
-NOWHERE = -1  # the position of what is in no byte in particular
+NOWHERE = -1  # the position of a violation that has no position
 
 Advance = Callable[[int], object]
 
@@ -46,7 +46,7 @@ class Violation(NamedTuple):
 
 
 class Batches:
-    """Where the batches of one segment are."""
+    """The positions, offsets and timestamps of the batches of one segment."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Batches:
 
     @property
     def next_offset(self) -> int:
-        """One above the last offset; the base offset in an empty segment."""
+        """The last offset plus one; the base offset of an empty segment."""
         return self.last_offsets[-1] + 1 if self.last_offsets else self.base_offset
 
     @property
@@ -83,7 +83,7 @@ class Batches:
             column.frombytes(data)
 
     def forget_last(self) -> None:
-        """The last batch has other offsets than it says."""
+        """Remove the last batch, whose offsets are wrong."""
         if self.epochs[-1][2] == self.positions[-1]:
             self.epochs.pop()
         for column in (self.positions, self.base_offsets, self.last_offsets, self.max_timestamps):
@@ -153,7 +153,7 @@ class SegmentReader:
             self._advance(position - begin)
 
     def _chunk(self, data: bytes, position: int, batches: Batches) -> Generator[Violation, None, Scan]:
-        """Walk what is whole of a piece of the file; what stopped it."""
+        """Check the complete batches of a chunk of the file; return why the scan stopped."""
         at = 0
         while True:
             if batches.epochs and batches.epochs[-1][0] == self._epoch:
@@ -178,7 +178,7 @@ class SegmentReader:
             )
             if not 0 <= self._before_gap <= location.base_offset or location.last_offset_delta < 0:
                 return
-            batches.forget_last()  # without that one, this one and what follows is in line
+            batches.forget_last()  # without the previous batch, this batch and the next ones are in order
             expected = self._before_gap
         if last - batches.base_offset > 0x7FFFFFFF:
             text = f"offset {last} is too far from the base offset for an index"
@@ -198,7 +198,7 @@ class SegmentReader:
 
 
 def _behind(file: File, position: int, frame: bytes, batches: Batches) -> int:
-    """Where the next batch begins behind a bad one: where its own length says, or else where one is found."""
+    """Return the position of the next batch after a bad one: by its length, or else by a search."""
     length = (
         LENGTH_OVERHEAD + int.from_bytes(frame[BATCH_LENGTH_AT:], "big", signed=True)
         if len(frame) == LENGTH_OVERHEAD

@@ -215,7 +215,7 @@ def test_a_leader_epoch_that_goes_on_where_the_next_one_begins(data: Path) -> No
     path = first_of(data / "t-0", "*.log")
     size = path.stat().st_size // 50
     (data / "t-0/leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 147\n2 300\n")
-    text = "leader epoch 0 is said to end at 147, but offset 149 has it"
+    text = "leader epoch 0 ends at 147 in the checkpoint, but offset 149 has it"
     assert found(data) == [Violation(7, str(path), 49 * size, text)]
 
 
