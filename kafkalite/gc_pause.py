@@ -14,7 +14,7 @@ class GcPause:
     """Nested pauses of the collector, all on the loop's thread; the end of the last pause restores the collector.
 
     Attributes:
-        enabled: pauses switch the collector off, and their end freezes what was loaded. Only `serve` sets it.
+        enabled: pauses switch the collector off, and their end freezes all objects. Only `serve` sets it.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class GcPause:
         self._pauses += 1
 
     def end(self) -> None:
-        """End a pause; the end of the last one freezes what was loaded and restores the collector."""
+        """End a pause; the end of the last one freezes all objects and restores the collector."""
         self._pauses -= 1
         if self._pauses or not self.enabled:
             return

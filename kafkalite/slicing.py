@@ -84,7 +84,7 @@ class Slicer:
         """Run `steps`, now as far as the budget allows and then in later loop iterations.
 
         Arguments:
-            steps: the generator; its return value becomes the value of the outcome, what it raises the error.
+            steps: the generator; its return value becomes the value of the outcome, its exception the error.
             done: called on the loop with the `Outcome`.
         """
         job = Slice(steps, done)

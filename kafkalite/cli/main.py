@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command as click does; if the reader of the output is gone, exit with OUTPUT_CLOSED instead of 1."""
+        """Run the command as click does; if the reader of the output ended, exit with OUTPUT_CLOSED instead of 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

@@ -137,7 +137,7 @@ async def produce(
 
 
 def cancel_on_sigterm() -> asyncio.Event:
-    """Let SIGTERM cancel the current task. Returns an event that is set then."""
+    """Cancel the current task at SIGTERM. Returns an event that is set then."""
     terminated, task = asyncio.Event(), asyncio.current_task()
     assert task is not None
 

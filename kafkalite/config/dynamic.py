@@ -46,7 +46,7 @@ class Source(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """What IncrementalAlterConfigs does with a key."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1

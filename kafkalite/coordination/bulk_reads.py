@@ -70,7 +70,7 @@ class TopicReader:
         self._then = then
 
     def start(self) -> None:
-        """Read; ends with a TopicRecord."""
+        """Begin to read; the result is a TopicRecord."""
         calls: list[Call] = [
             lambda done: self._session.get(znodes.topic_path(self._name), done),
             lambda done: self._session.get(znodes.topic_config_path(self._name), done),

@@ -92,7 +92,7 @@ class Broker:
         return self.running.addresses
 
     async def start(self, inherited: Sequence[tuple[str, socket.socket]] = ()) -> None:
-        """Recover what is on the disk and accept connections; `inherited`: listening sockets of a service manager."""
+        """Recover the logs and accept connections; `inherited`: listening sockets of a service manager."""
         if self._started:
             raise RuntimeError(
                 "a broker starts only once: create another `Broker`, with the same directory to keep its data"

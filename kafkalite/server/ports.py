@@ -80,7 +80,7 @@ def open_embedded(
         journal: path of the journal file; None = the service is in memory only.
         clock: gives the times of the nodes.
         offload: writes and flushes the journal.
-        check: called with the tree of an existing journal before the journal is written to; what it raises is raised.
+        check: called with the tree of an existing journal before the journal is written to; its exceptions are raised.
 
     Raises OSError, JournalError.
     """

@@ -53,7 +53,7 @@ async def start_broker(
     failed: Callable[[str], None],
     inherited: Sequence[tuple[str, socket.socket]],
 ) -> RunningBroker:
-    """Recover what is on the disk and accept connections.
+    """Recover the logs and accept connections.
 
     Arguments:
         config: the static configuration.

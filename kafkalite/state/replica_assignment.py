@@ -1,6 +1,6 @@
 """Which brokers hold the replicas of a new partition (AdminUtils.assignReplicasToBrokers without racks, KIP-36 later).
 
-Leaders go round robin over the brokers from a random start; the followers of a partition stand at a distance that grows
+Leaders go round robin over the brokers from a random start; the followers of a partition have a distance that grows
 by one each time all brokers have led once, so that a lost broker's load spreads over all others.
 """
 

@@ -104,7 +104,7 @@ class LogDeleter:
         return directory in self._left
 
     def removed(self, directory: str) -> None:
-        """Note that the files of a deleted log were removed."""
+        """Register that the files of a deleted log were removed."""
         self._left.discard(directory)
 
     def files(self, log: Log, paths: list[str]) -> None:

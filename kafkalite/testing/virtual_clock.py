@@ -56,7 +56,7 @@ class VirtualClock:
         self._wall_offset_ms += by_ms
 
     def advance(self, by_ms: float) -> None:
-        """Let `by_ms` milliseconds pass and fire all timers that fall due, those set meanwhile included.
+        """Advance the time by `by_ms` milliseconds and fire all due timers, also those set meanwhile.
 
         An exception of a callback ends the call at that moment.
         """

@@ -44,12 +44,12 @@ def test_the_hook_forbids() -> None:
     assert "uvloop is forbidden here" in done.stderr
 
 
-def test_importing_the_package_loads_nothing_of_it() -> None:
+def test_importing_the_package_imports_no_module_of_it() -> None:
     done = run("import sys, kafkalite; print([m for m in sys.modules if m.startswith('kafkalite.')])")
     assert done.stdout.strip() == "[]"
 
 
-def test_names_are_loaded_when_asked_for() -> None:
+def test_names_are_imported_on_first_use() -> None:
     assert kafkalite.__version__ == VERSION
     assert {"Broker", "__version__"} <= set(dir(kafkalite))
     with pytest.raises(AttributeError, match="no attribute 'Brokers'"):

@@ -6,7 +6,7 @@ import sys
 from kafkalite.testing.plugin import TOPIC_NAME_MAX, topic_name
 
 
-def test_loading_it_imports_nothing_of_the_broker() -> None:
+def test_loading_the_plugin_does_not_import_the_broker() -> None:
     code = (
         "import sys, pytest, kafkalite.testing.plugin as _; "
         "print(sorted(m for m in sys.modules if m.split('.')[0] in {'kafkalite', 'uvloop', 'aiozk'}))"

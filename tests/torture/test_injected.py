@@ -142,7 +142,7 @@ async def test_slow_fsync_delays_its_own_partition_only(
     record_property("summary", f"injected {fault}: while a sync took 200 ms, others made {meanwhile} requests")
 
 
-def test_a_call_that_strace_cuts_is_one_call(tmp_path: Path) -> None:
+def test_call_split_by_strace_is_one_call(tmp_path: Path) -> None:
     broker = TracedKafkalite(tmp_path, {}, "", [])
     broker.trace.write_text(
         "7 fdatasync(3</a>) = 0\n"

@@ -81,7 +81,7 @@ class TestLoopClock:
 
         run(main)
 
-    def test_a_timer_in_the_past_asked_for_by_a_timer_leaves_the_loop_alive(self, run: Callable[[Main], None]) -> None:
+    def test_timer_in_the_past_set_by_a_timer_does_not_block_the_loop(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
             loop, order, done = asyncio.get_running_loop(), [], asyncio.Event()
             clock = LoopClock(loop)
@@ -101,7 +101,7 @@ class TestLoopClock:
 
         run(main)
 
-    def test_a_raising_callback_is_reported_and_takes_nothing_with_it(self, run: Callable[[Main], None]) -> None:
+    def test_raising_callback_is_reported_and_others_run(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
             loop, reported, done = asyncio.get_running_loop(), [], asyncio.Event()
             loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
@@ -215,7 +215,7 @@ class TestThreadOffload:
 
         run(main)
 
-    def test_a_raising_done_is_reported_and_takes_no_outcome_with_it(self, run: Callable[[Main], None]) -> None:
+    def test_raising_done_is_reported_and_other_outcomes_are_applied(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
             loop, reported, received = asyncio.get_running_loop(), [], []
             loop.set_exception_handler(lambda _, context: reported.append(type(context["exception"])))
@@ -244,7 +244,7 @@ class TestThreadOffload:
 
         run(main)
 
-    def test_outcomes_that_take_long_leave_the_loop_to_others(
+    def test_long_outcomes_are_spread_over_loop_iterations(
         self, run: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(clock_module, "OUTCOMES_S", -1.0)
@@ -293,7 +293,7 @@ class TestVirtualClock:
         assert seen == [(0.1, 1100), (0.5, 1500)]
         assert clock.monotonic() == 1.0
 
-    def test_what_a_timer_asks_for_fires_within_the_same_advance(self) -> None:
+    def test_timer_set_by_a_timer_fires_within_the_same_advance(self) -> None:
         clock, seen = VirtualClock(), []
 
         def tick() -> None:

@@ -73,7 +73,7 @@ def test_methods_are_called_in_another_process() -> None:
     assert not HUNG
 
 
-def test_exceptions_are_raised_again_and_the_object_stays_usable() -> None:
+def test_exceptions_are_raised_again_and_the_object_remains_usable() -> None:
     with Isolated(Thing, 3) as thing:
         with pytest.raises(LookupError, match="no such thing"):
             thing.fail()

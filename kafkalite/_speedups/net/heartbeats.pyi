@@ -12,7 +12,7 @@ class Heartbeats(FrameInterceptor):
         classic: Callable[[str, str, str | None, int], bool] | None,
         consumer: Callable[[str, str, str | None, int, str | None, str], int | None] | None,
     ) -> None:
-        """Answer heartbeats that change nothing by these callbacks; without them all are dispatched.
+        """Set the callbacks that serve heartbeats without changes; without them all heartbeats are dispatched.
 
         Arguments:
             classic: called with group, member id, instance id and generation of a Heartbeat; returns whether the

@@ -74,7 +74,7 @@ class RecordWriter(Protocol):
         """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop."""
 
     def write_pending(self) -> None:
-        """Write what was appended outside a loop iteration of the network."""
+        """Write the batches that were appended outside a loop iteration of the network."""
 
 
 class PendingAppend:

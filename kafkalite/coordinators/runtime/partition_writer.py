@@ -36,7 +36,7 @@ class RecordSerde(Protocol):
         """
 
     def several(self, record: object) -> list[object] | None:
-        """The records that this one is stored as; None = as one record, by `encode`."""
+        """Split a record into the records that are stored for it; None = one record, by `encode`."""
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         """The key and the value of a record."""
@@ -110,7 +110,7 @@ class PartitionWriter:
         return loading.stop
 
     def write_pending(self) -> None:
-        """Write what was appended outside a loop iteration of the network."""
+        """Write the batches that were appended outside a loop iteration of the network."""
         self._host.replicas.write_pending()
 
     def _batches(self, records: list[object], now: Now, producer_epoch: int) -> list[bytearray]:

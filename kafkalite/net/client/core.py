@@ -187,7 +187,7 @@ class ClientCore:
         return correlation_id
 
     def take_outgoing(self, now: float) -> Sequence[Any]:
-        """Return what has to be written, bytes-like objects in order; empty while the broker throttles this client."""
+        """Return the bytes-like objects to write, in order; empty while the broker throttles this client."""
         if not self._outgoing or now < self.throttled_until:
             return ()
         parts, self._outgoing = self._outgoing, []

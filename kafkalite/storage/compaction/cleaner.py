@@ -239,7 +239,7 @@ class LogCleaner:
         return slot.run is None and not slot.freeing
 
     def due(self, log: Log) -> LogToClean | None:
-        """What of a log is to be cleaned; None where it is not time."""
+        """Return the cleanable part of a log; None if the log is not due."""
         found = self._look_at(log) if self._may_clean(log) else None
         return found if found is not None and found.due else None
 

@@ -423,7 +423,7 @@ class Log(LogCore):
             self.active.transactions.unsynced = True
 
     def finish(self) -> FlushPlan:
-        """Write what is only in memory; after the returned plan, the log can be opened without recovery.
+        """Write all data that is only in memory; after the returned plan, the log can be opened without recovery.
 
         Raises OSError.
         """
@@ -443,7 +443,7 @@ class Log(LogCore):
         return self.complete_state == self._state
 
     def note_complete(self) -> None:
-        """Note that all files are on the disk as after a clean stop."""
+        """Mark all files as on the disk, as after a clean stop."""
         self.complete_state = self._state
 
     @property

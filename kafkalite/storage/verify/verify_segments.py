@@ -36,7 +36,7 @@ class Violation(NamedTuple):
         number: of the invariant.
         path: the file or directory.
         position: in bytes, -1 where it is in no byte in particular.
-        text: what is wrong there.
+        text: the violation.
     """
 
     number: int

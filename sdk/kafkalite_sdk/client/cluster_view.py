@@ -49,7 +49,7 @@ class TopicView:
 
 
 class MetadataChanges(NamedTuple):
-    """What a response has changed.
+    """The changes by a Metadata response.
 
     Attributes:
         grown: topics with more partitions than before, new ones included.

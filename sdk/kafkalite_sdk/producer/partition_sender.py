@@ -150,7 +150,7 @@ class PartitionSender:
         """A batch must be sent again; `in_doubt` of the batch says whether the broker may have appended it.
 
         Arguments:
-            batches: what is sent: the batch, or its parts.
+            batches: the batch, or its parts.
             instead_of: the batch that was open.
             retry_at: not before, in seconds of the loop's clock.
         """

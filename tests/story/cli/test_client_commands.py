@@ -304,7 +304,7 @@ def test_an_advertised_name_that_does_not_resolve_is_named_as_advertised() -> No
     assert f"The cluster behind {broker.address} advertises this address; check advertised.listeners" in said
 
 
-def test_a_carriage_return_is_kept_when_asked_for(kafkalite: Run) -> None:
+def test_keep_cr_keeps_the_carriage_return(kafkalite: Run) -> None:
     for topic, args in (("without-cr", ()), ("with-cr", ("--keep-cr",))):
         kafkalite("produce", topic, *args, stdin="one\r\ntwo\r\n")
     values = [

@@ -200,7 +200,7 @@ def test_log_equals_the_model(tmp_path: Path, story: int) -> None:
         print(history.steps)
 
 
-def test_the_last_batches_cut_at_every_byte(tmp_path: Path) -> None:
+def test_last_batches_truncated_at_every_byte(tmp_path: Path) -> None:
     history = Story(tmp_path / "t-0", random.Random(7))
     for _ in range(4):
         history.append()

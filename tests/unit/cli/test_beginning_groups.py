@@ -47,7 +47,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE_S", 0)
 
 
-async def test_coordinator_is_asked_again_until_its_groups_are_loaded() -> None:
+async def test_request_is_retried_until_the_coordinator_has_loaded() -> None:
     broker = StartingBroker(*BEGINNING, 0, *BEGINNING, *BEGINNING)
     assert await of(broker).coordinator("g") is broker
     assert broker.errors == []

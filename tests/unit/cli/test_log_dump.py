@@ -82,7 +82,7 @@ def test_good_files_are_shown(orders: Path, batches: list[bytes]) -> None:
     assert "topic id 377HDq6gTzKDLPeUGOHV6A" in done.stdout
 
 
-def test_records_are_shown_when_asked_for(orders: Path) -> None:
+def test_records_option_shows_every_record(orders: Path) -> None:
     assert "value-4" not in dump(orders).stdout
     assert 'key "key-4"  value "value-4"  headers [["n", "1"]]' in dump(orders, "--records").stdout
     events = [json.loads(line) for line in dump(orders, "--records", "--json").stdout.splitlines()]
@@ -273,7 +273,7 @@ def test_entries_from_before_magic_2_are_shown(tmp_path: Path) -> None:
     assert "CRC" in found[0][2] and found[1][2] == "a gap: offsets 0 are missing"
 
 
-def test_one_file_is_read_alone(orders: Path) -> None:
+def test_single_file_is_dumped(orders: Path) -> None:
     assert wrong(orders / f"{NAME}.log") == []
     assert wrong(orders / f"{NAME}.index") == []
 

@@ -56,7 +56,7 @@ def test_notifications_of_config_changes_expire_as_in_kafka(tmp_path: Path) -> N
     assert rig.outcomes == [0] * 305
 
 
-def test_the_next_incarnation_deletes_what_expired_before(tmp_path: Path) -> None:
+def test_next_incarnation_deletes_expired_nodes(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.create()
     rig.configure(EXPIRED_MAX // 2)
@@ -109,7 +109,7 @@ def test_a_transaction_succeeds_although_another_broker_deleted_an_expired_node(
     assert rig.outcomes == [0] * 7 and rig.nodes() == 2
 
 
-def test_a_change_of_a_topic_that_is_gone_fails_and_expired_nodes_are_deleted_once(tmp_path: Path) -> None:
+def test_change_of_a_deleted_topic_fails_and_expired_nodes_are_deleted_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.create()
     rig.configure(3)

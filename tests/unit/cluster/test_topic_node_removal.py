@@ -209,7 +209,7 @@ def test_a_full_disk_leaves_nodes_that_a_creation_deletes(tmp_path: Path, failin
     assert rig.outcomes[-1] == 0 and rig.nodes() == before + EMPTY_TOPIC_NODES
 
 
-def test_a_record_does_not_expire_before_the_nodes_are_gone(tmp_path: Path) -> None:
+def test_deletion_record_does_not_expire_before_the_nodes_are_deleted(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "j")
     rig.delete(rig.fill(rig.create()))
     rig.service.close()

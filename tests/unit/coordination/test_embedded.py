@@ -73,7 +73,7 @@ class TestSyncedBeforeCompletion:
         jobs.offload.drain()
         assert jobs.received[1:4] == ["created", "ok", b"1"] and len(jobs.received) == 5
 
-    def test_changes_that_come_while_a_job_runs_share_the_next_one(self, jobs: Bench) -> None:
+    def test_changes_during_a_job_share_the_next_one(self, jobs: Bench) -> None:
         assert jobs.offload is not None
         jobs.disk.faults.log.clear()
         jobs.offload.held = True

@@ -85,7 +85,7 @@ class TestReading:
         data = file_of([creating("a")])
         assert journal.load(data + bytes(5000)).torn == 5000
 
-    def test_a_snapshot_cut_at_any_byte_is_refused(self) -> None:
+    def test_snapshot_truncated_at_any_byte_is_rejected(self) -> None:
         tree = opened()
         tree.multi([Create("/a", b"x"), Create("/a/b")], 1, 0)
         data = journal.encode_snapshot(tree)

@@ -24,7 +24,7 @@ def test_a_failed_transaction_leaves_no_trace(chance: random.Random) -> None:
     assert owned == tree.sessions[session]
 
 
-def test_transactions_can_be_taken_back(chance: random.Random) -> None:
+def test_transactions_can_be_undone(chance: random.Random) -> None:
     tree = Tree()
     session = tree.open_session()
     drive(tree, chance, 100)
@@ -40,7 +40,7 @@ def test_transactions_can_be_taken_back(chance: random.Random) -> None:
         assert (picture(tree), tree.zxid) == (before, zxid)
 
 
-def test_only_the_last_transactions_can_be_taken_back() -> None:
+def test_only_the_last_transactions_can_be_undone() -> None:
     tree, changes = Tree(), []
     session = tree.open_session()
     tree.multi([Create("/a")], session, 0, changes)

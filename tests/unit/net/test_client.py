@@ -60,7 +60,7 @@ async def test_calls_are_pipelined_and_each_gets_its_own_answer():
 
 @pytest.mark.parametrize("api_versions_max", [0, 2, 3])
 @both_loops
-async def test_an_older_broker_is_asked_again_in_its_own_version(api_versions_max):
+async def test_api_versions_is_retried_in_the_version_of_an_older_broker(api_versions_max):
     async with Rig() as rig:
         speaker = Speaker(rig, api_versions_max, metadata=(0, 5))
         async with ClientConnection(*rig.address) as connection:
@@ -296,7 +296,7 @@ async def test_a_silent_broker_is_a_timeout():
         (OSError("no number"), "no number"),
     ],
 )
-def test_why_there_is_no_connection_is_said_in_the_words_of_the_system(error, said):
+def test_connection_error_contains_the_system_error(error, said):
     assert reason_of(error) == said
 
 

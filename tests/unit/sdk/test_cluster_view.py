@@ -57,7 +57,7 @@ def test_an_older_leader_epoch_is_ignored():
     assert view.leader("t", 0) == 2
 
 
-def test_a_broker_without_leader_epochs_is_believed():
+def test_metadata_without_leader_epochs_is_accepted():
     view = ClusterView()
     view.update(metadata(topic(leaders=((1, -1),))))
     assert view.update(metadata(topic(leaders=((2, -1),)))).leaders
@@ -82,7 +82,7 @@ def test_a_retriable_error_keeps_what_is_known():
     assert view.leader("t", 0) == 1
 
 
-def test_an_error_that_stays_forgets_the_topic():
+def test_permanent_error_removes_the_topic():
     view = ClusterView()
     view.update(metadata(topic()))
     changes = view.update(metadata(topic(leaders=(), error=KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED)))

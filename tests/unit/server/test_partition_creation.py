@@ -177,7 +177,7 @@ def test_appends_of_one_loop_iteration_share_a_batch(rig: Rig) -> None:
     assert rig.notes.sizes == [10]
 
 
-def test_appends_that_come_while_a_batch_is_created_share_the_next_one(rig: Rig) -> None:
+def test_appends_during_a_batch_share_the_next_one(rig: Rig) -> None:
     rig.creations.held = True
     partitions = rig.host("t", BATCH + 2)
     for partition in partitions:

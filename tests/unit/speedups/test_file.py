@@ -57,7 +57,7 @@ def test_a_closed_file_raises(tmp_path: Path, disk: Disk) -> None:
         file.pwrite(b"x", 0)
 
 
-def test_the_descriptor_goes_with_the_last_reference(tmp_path: Path) -> None:
+def test_descriptor_is_closed_with_the_last_reference(tmp_path: Path) -> None:
     file = Disk().open(str(tmp_path / "f"), create=True)
     file.pwrite(b"kept", 0)
     fd = file.fd

@@ -58,7 +58,7 @@ def test_an_offset_never_falls() -> None:
     assert offsets.get(b"k") == 5
 
 
-def test_memory_is_taken_for_the_work_and_given_back() -> None:
+def test_memory_is_allocated_for_a_cleaning_and_freed() -> None:
     offsets = OffsetMap(SECRET, 24 * 10_000, 1.0)
     assert (offsets.slots, offsets.put(b"k", 1), offsets.get(b"k")) == (0, False, -1)
     offsets.clear(100)

@@ -18,7 +18,7 @@ def sessions() -> FetchSessions:
     return FetchSessions(2, lambda: next(ids))
 
 
-def test_a_session_goes_on_with_growing_epochs(sessions: FetchSessions) -> None:
+def test_session_continues_with_increasing_epochs(sessions: FetchSessions) -> None:
     session_id = sessions.open(parts(0, 1), False, 0)
     for epoch in (1, 2, 3):
         session = sessions.resume(session_id, epoch, False, 0)

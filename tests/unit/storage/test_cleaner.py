@@ -248,7 +248,7 @@ def test_groups_are_bounded_by_size_indexes_and_offsets(tmp_path: Path) -> None:
     assert len(groups(closed, 2**31 + 1, replace(two, segment_bytes=10**6))) == 2
 
 
-def test_a_corrupt_batch_makes_the_partition_uncleanable_and_says_so(
+def test_corrupt_batch_makes_the_partition_uncleanable_and_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kit = Kit(tmp_path)

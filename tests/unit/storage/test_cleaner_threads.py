@@ -132,7 +132,7 @@ def test_cleaner_thread_does_not_preempt_the_loop() -> None:
     assert found == [os.SCHED_BATCH, os.SCHED_IDLE]  # who gives way to all already stays so
 
 
-def test_a_thread_that_is_nicer_already_stays_so() -> None:
+def test_lower_priority_of_a_thread_is_kept() -> None:
     """Who started the broker with `nice -n 15` may not let its threads go ahead again."""
     found: list[int] = []
 

@@ -206,7 +206,7 @@ def test_times_behind_damage_are_found(tmp_path: Path) -> None:
         patch(path, made[number][1] + LENGTH_AT, made[number][2][LENGTH_AT : LENGTH_AT + 1])
 
 
-def test_a_cut_within_damage_takes_it_away(tmp_path: Path) -> None:
+def test_truncation_within_damage_removes_it(tmp_path: Path) -> None:
     made = make(tmp_path / "t-0")
     log = opened(tmp_path / "t-0")
     patch(tmp_path / "t-0" / f"{0:020d}.log", made[8][1] + LENGTH_AT, b"\x7f")
@@ -226,7 +226,7 @@ def test_no_offset_is_given_twice_when_the_last_batch_lies_about_its_own(tmp_pat
         recover(location)
 
 
-def test_nothing_synced_is_cut_behind_a_base_offset_that_is_too_high(tmp_path: Path) -> None:
+def test_flushed_batches_after_a_too_high_base_offset_are_kept(tmp_path: Path) -> None:
     made = make(tmp_path / "t-0")
     path = tmp_path / "t-0" / f"{0:020d}.log"
     patch(path, made[5][1] + 4, b"\x01")

@@ -35,7 +35,7 @@ def until_full(log: Log) -> None:
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
 @pytest.mark.parametrize("when", [1, 2, 3])
-def test_roll_without_descriptors_is_taken_back(kit: Kit, when: int, error: int) -> None:
+def test_roll_without_descriptors_is_undone(kit: Kit, when: int, error: int) -> None:
     """Call 1 and 2 open the indexes of the segment that is closed, call 3 makes the next one."""
     log = kit.create()
     until_full(log)
@@ -55,7 +55,7 @@ def test_roll_without_descriptors_is_taken_back(kit: Kit, when: int, error: int)
     again.manager.unlock()
 
 
-def test_second_roll_of_a_write_without_descriptors_is_taken_back(kit: Kit) -> None:
+def test_second_roll_of_a_write_without_descriptors_is_undone(kit: Kit) -> None:
     log = kit.create(batches=1)
     for _ in range(2 * log.segment_bytes // len(batch()) + 2):
         assert log.append(batch(), None, 0) >= 0

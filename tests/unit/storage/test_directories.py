@@ -27,7 +27,7 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
     kit.manager.unlock()
 
 
-def test_a_new_partition_goes_where_the_fewest_are(tmp_path: Path, kit: Kit) -> None:
+def test_new_partition_is_created_in_the_directory_with_the_fewest_logs(tmp_path: Path, kit: Kit) -> None:
     for partition in range(6):
         kit.create("t", partition)
     assert {len(kit.manager.logs_of(path)) for path in kit.manager.directories()} == {3}
@@ -94,7 +94,7 @@ def test_when_no_directory_reads_there_is_no_start(tmp_path: Path, kit: Kit) -> 
     again.manager.unlock()
 
 
-def test_the_id_of_a_directory_stays_when_it_is_moved(tmp_path: Path, kit: Kit) -> None:
+def test_moved_directory_keeps_its_id(tmp_path: Path, kit: Kit) -> None:
     ids = [kit.manager.directory_id(path) for path in kit.manager.directories()]
     assert len(set(ids)) == 2
     kit.manager.close()

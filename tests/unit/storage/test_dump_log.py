@@ -77,7 +77,7 @@ def test_kafka_reads_our_transactions_and_producers(tmp_path: Path) -> None:
 
 @needs_java
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_judge_sees_every_damage(tmp_path: Path, damage: str) -> None:
+def test_verification_detects_every_damage(tmp_path: Path, damage: str) -> None:
     filled(tmp_path / "t-0").close()
     DAMAGES[damage](tmp_path / "t-0")
     assert dump_log.dump(tmp_path / "t-0").problems

@@ -97,7 +97,7 @@ def test_nothing_is_removed_from_a_log_directory_that_cannot_be_synced(rig: Rig)
     assert rig.left == 3
 
 
-def test_a_directory_that_is_gone_already_is_no_error(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_directory_is_ignored(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.removals.add([str(rig.root / "gone-delete"), *rig.directories(1)], 0, directories=True)
     rig.removals.add([str(rig.root / "gone.deleted")], 0)
     rig.offload.drain()

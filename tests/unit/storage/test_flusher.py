@@ -223,7 +223,7 @@ def test_a_failed_sync_of_the_directory_itself(rig: Rig) -> None:
     assert log.recovery_point == 0
 
 
-def test_a_log_that_is_cut_meanwhile_is_synced_again(rig: Rig) -> None:
+def test_log_truncated_during_a_flush_is_flushed_again(rig: Rig) -> None:
     log = rig.log()
     rig.write(log, batches=3)
     rig.flusher.begin()

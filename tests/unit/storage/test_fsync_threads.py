@@ -89,7 +89,7 @@ async def test_batch_with_snapshots_runs_as_a_job_and_writes_them(tmp_path: Path
     rig.syncer.close()
 
 
-async def test_an_error_comes_as_the_outcome(tmp_path: Path) -> None:
+async def test_error_is_the_outcome(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     log = rig.log("t-0")
     write(log)

@@ -118,7 +118,7 @@ def test_a_jump_of_the_clock_does_not_delete_the_world(kit: Kit, caplog: pytest.
     assert log.log_start_offset == log.log_end_offset, "nobody set it right within the hour"
 
 
-def test_a_clock_that_is_set_right_again_deletes_nothing(kit: Kit) -> None:
+def test_corrected_wall_clock_deletes_no_segment(kit: Kit) -> None:
     log = young(kit)
     start(kit)
     kit.advance(MINUTE_MS)

@@ -178,7 +178,7 @@ def test_a_failed_write_leaves_no_half_batch(log: Log, disk: FaultyDisk, error: 
 
 @pytest.mark.parametrize("operation", ["write", "open", "truncate"])
 @pytest.mark.parametrize("when", range(1, 8))
-def test_a_failed_roll_is_taken_back(tmp_path: Path, log: Log, disk: FaultyDisk, operation: str, when: int) -> None:
+def test_failed_roll_is_undone(tmp_path: Path, log: Log, disk: FaultyDisk, operation: str, when: int) -> None:
     append(log, *(batch(3, 1_000 * number) for number in range(10)), epoch=1)
     log.config = replace(CONFIG, segment_bytes=log.size + 500)
     disk.fail(operation, errno.ENOSPC, when=when)
@@ -252,7 +252,7 @@ def test_look_up_by_time_where_time_goes_back(log: Log) -> None:
     assert log.look_up_time(900) == (1_000, 1, 0)
 
 
-def test_records_below_the_log_start_are_gone(tmp_path: Path) -> None:
+def test_records_below_the_log_start_are_not_read(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     assert log.delete_records_before(100) == 0
     assert (log.log_start_offset, log.recovery_point, log.epoch_at(100)) == (100, 100, 0)

@@ -95,7 +95,7 @@ def test_a_new_directory_gets_kafkas_files(tmp_path: Path, kit: Kit) -> None:
     assert (data / "orders-3" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
-def test_logs_come_back(kit: Kit) -> None:
+def test_logs_are_loaded_after_a_restart(kit: Kit) -> None:
     kit.create("t", 0, batches=60)
     kit.create("a.b-c", 7)
     again = kit.restart()
@@ -371,7 +371,7 @@ def test_a_failed_sync_takes_only_its_directory_offline(tmp_path: Path) -> None:
     kit.manager.unlock()
 
 
-def test_a_write_that_cannot_be_taken_back_takes_the_directory_offline(tmp_path: Path, kit: Kit) -> None:
+def test_write_that_cannot_be_undone_takes_the_directory_offline(tmp_path: Path, kit: Kit) -> None:
     log, other = kit.create("t", 0, batches=1), kit.create("t", 1, batches=1)
     kit.disk.fail("write", errno.EIO, path=log.directory, allowed=10)
     kit.disk.fail("truncate", errno.EIO)
@@ -464,7 +464,7 @@ def test_clean_stop_with_a_refused_partition_leaves_the_other_partitions_clean(t
 
 
 @pytest.mark.parametrize("mark", ["", '{"version":0,"brokerEpoch":7}', '{"version":0,"unclean":[]}'])
-def test_clean_shutdown_mark_without_unclean_partitions_is_believed(tmp_path: Path, mark: str) -> None:
+def test_clean_shutdown_mark_without_unclean_partitions_is_valid(tmp_path: Path, mark: str) -> None:
     (tmp_path / checkpoints.CLEAN_SHUTDOWN).write_text(mark)
     assert checkpoints.take_clean_shutdown(Disk(), str(tmp_path)) == set()
     assert checkpoints.take_clean_shutdown(Disk(), str(tmp_path)) is None

@@ -118,7 +118,7 @@ def test_an_open_transaction_keeps_its_producer(log: Log) -> None:
     assert len(log.producers) == 1
 
 
-def test_an_append_that_is_taken_back_does_not_keep_a_producer(log: Log) -> None:
+def test_undone_append_does_not_extend_a_producer(log: Log) -> None:
     send(log, 0)
     assert log.write() == 0
     log.producers.expire(1_000, 500)

@@ -99,8 +99,8 @@ def test_a_segment_that_was_synced_before_it_was_closed_gets_its_last_times(tmp_
     assert progress.batches_checked == sum(len(segment.batches()) for segment in log.segments[1:])
 
 
-def test_indexes_of_a_segment_that_was_synced_before_it_was_closed_are_not_believed(tmp_path: Path) -> None:
-    """No round has synced them since the roll: what is there may be of batches that were cut long ago."""
+def test_indexes_of_a_segment_flushed_before_its_roll_are_rebuilt(tmp_path: Path) -> None:
+    """No fsync batch has synced them since the roll: the files may have entries of truncated batches."""
     before = filled(tmp_path / "t-0")
     made = indexes(tmp_path / "t-0")
     path = tmp_path / "t-0" / f"{0:020d}.index"
@@ -114,7 +114,7 @@ def test_indexes_of_a_segment_that_was_synced_before_it_was_closed_are_not_belie
 
 @pytest.mark.parametrize("cut", [2, 60, 61, 62, 200, 390])
 @pytest.mark.parametrize("zeros", [False, True])
-def test_a_torn_tail_is_cut(directory: Path, cut: int, zeros: bool) -> None:
+def test_torn_tail_is_truncated(directory: Path, cut: int, zeros: bool) -> None:
     path = last_log(directory)
     content = path.read_bytes()
     path.write_bytes(content[:-cut] + bytes(cut if zeros else 0))
@@ -139,7 +139,7 @@ def test_log_is_truncated_at_the_first_invalid_batch(directory: Path) -> None:
     assert log.epochs.entries == [(0, 0)]
 
 
-def test_below_the_recovery_point_nothing_is_cut(directory: Path) -> None:
+def test_log_is_not_truncated_below_the_recovery_point(directory: Path) -> None:
     first = min(directory.glob("*.log"))
     content = bytearray(first.read_bytes())
     content[2 * len(batch()) + 100] ^= 1
@@ -194,7 +194,7 @@ def test_missing_indexes_are_rebuilt_after_a_clean_end(tmp_path: Path) -> None:
     assert indexes(tmp_path / "t-0") == files
 
 
-def test_work_files_go(directory: Path) -> None:
+def test_work_files_are_removed(directory: Path) -> None:
     orphan = "00000000000000000777.index"
     for name in ("00000000000000000000.log.deleted", "x.cleaned", "leader-epoch-checkpoint.tmp", orphan):
         (directory / name).write_bytes(b"junk")
@@ -325,7 +325,7 @@ def test_a_log_that_ends_before_its_start_begins_again_there(directory: Path) ->
     assert (again.log_start_offset, again.log_end_offset) == (1000, 1003)
 
 
-def test_a_start_beyond_the_end_that_was_never_synced_is_not_believed(directory: Path) -> None:
+def test_log_start_above_an_unflushed_end_is_rejected(directory: Path) -> None:
     before = sorted(path.name for path in directory.glob("*.log"))
     with pytest.raises(RecoveryError, match="nothing is removed"):
         reopen(directory, log_start_offset=1000, recovery_point=360)
@@ -348,7 +348,7 @@ def test_a_directory_without_a_segment_is_never_an_empty_log(tmp_path: Path) -> 
         reopen(tmp_path / "t-0")
 
 
-def test_the_log_start_comes_back(directory: Path) -> None:
+def test_log_start_is_restored(directory: Path) -> None:
     log, _ = reopen(directory, log_start_offset=100)
     assert (log.log_start_offset, log.epochs.entries[0]) == (100, (0, 100))
 
@@ -362,7 +362,7 @@ def producer_log(path: Path) -> Log:
     return log
 
 
-def test_producers_come_back_from_batch_headers(tmp_path: Path) -> None:
+def test_producers_are_restored_from_batch_headers(tmp_path: Path) -> None:
     before = producer_log(tmp_path / "t-0").producers
     log, _ = reopen(tmp_path / "t-0")
     assert {key: entry.seen() for key, entry in log.producers.entries.items()} == {
@@ -371,7 +371,7 @@ def test_producers_come_back_from_batch_headers(tmp_path: Path) -> None:
     assert log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=9), None, 0) == 9
 
 
-def test_producers_come_back_from_the_snapshot(tmp_path: Path) -> None:
+def test_producers_are_restored_from_the_snapshot(tmp_path: Path) -> None:
     producer_log(tmp_path / "t-0").close()
     log, progress = reopen(tmp_path / "t-0", clean=True, recovery_point=26)
     assert progress.batches_checked == 0
@@ -388,7 +388,7 @@ def test_batches_after_the_snapshot_are_noted_on_top(tmp_path: Path) -> None:
     assert [last for last, _, _, _ in again.producers.entries[7].seen()] == [23, 26]
 
 
-def test_a_snapshot_beyond_the_recovery_point_is_not_believed(tmp_path: Path) -> None:
+def test_snapshot_above_the_recovery_point_is_ignored(tmp_path: Path) -> None:
     producer_log(tmp_path / "t-0").close()
     log, _ = reopen(tmp_path / "t-0", recovery_point=0)
     assert not list((tmp_path / "t-0").glob("*.snapshot"))

@@ -103,7 +103,7 @@ def test_a_kill_while_a_directory_is_removed_under_its_own_name(kit: Kit, step: 
 
 
 @pytest.mark.parametrize("slices", [1, 2])
-def test_a_checkpoint_under_way_says_nothing_of_the_new_log(kit: Kit, slices: int) -> None:
+def test_running_checkpoint_does_not_contain_the_new_log(kit: Kit, slices: int) -> None:
     log, other = kit.create(batches=100), kit.create("other", batches=100)
     kit.manager.upkeep.checkpoint()
     run_until_idle(kit)  # the closed segments are synced

@@ -81,7 +81,7 @@ def the_two(tmp_path: Path) -> tuple[Content, Content, int]:
     return before, content(tmp_path / "whole"), steps
 
 
-def test_a_swap_cut_short_at_any_operation_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+def test_swap_interrupted_at_any_operation_leaves_old_or_new_segments(tmp_path: Path) -> None:
     before, after, steps = the_two(tmp_path)
     assert (before[0][0], after[0][0]) == ("00000000000000000000.log",) * 2
     assert len(after) == len(before) - 1
@@ -102,7 +102,7 @@ def test_a_swap_cut_short_at_any_operation_leaves_the_old_or_the_new(tmp_path: P
     assert seen == sorted(seen)
 
 
-def test_finishing_a_swap_may_itself_be_cut_short_at_any_operation(tmp_path: Path) -> None:
+def test_completion_of_a_swap_may_be_interrupted_at_any_operation(tmp_path: Path) -> None:
     _, after, _ = the_two(tmp_path)
     step, over = 0, False
     while not over:

@@ -27,7 +27,7 @@ def test_entries_have_the_bytes_of_kafka() -> None:
     assert pack([entry]).hex() == "0000" + "".join(f"{n:016x}" for n in entry)
 
 
-def test_a_file_appears_with_the_first_entry_and_goes_with_the_last(tmp_path: Path) -> None:
+def test_file_is_created_with_the_first_entry_and_removed_with_the_last(tmp_path: Path) -> None:
     made = index(tmp_path)
     assert not made and not os.listdir(tmp_path)
     made.append(ENTRIES[:1])
@@ -48,7 +48,7 @@ def test_unloaded_index_is_read_again(tmp_path: Path) -> None:
     assert made.entries() == ENTRIES and made.memory == 102
 
 
-def test_a_failed_append_is_cut_away(tmp_path: Path) -> None:
+def test_failed_append_is_truncated(tmp_path: Path) -> None:
     disk = FaultyDisk()
     made = index(tmp_path, disk)
     made.append(ENTRIES[:1])

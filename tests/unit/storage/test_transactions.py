@@ -199,7 +199,7 @@ def test_aborted_transactions_are_found_after_unload_and_drop(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("path", [".log", ".txnindex"])
-def test_a_failed_write_takes_transactions_back(tmp_path: Path, path: str) -> None:
+def test_failed_write_undoes_transactions(tmp_path: Path, path: str) -> None:
     disk = FaultyDisk()
     log = new_log(tmp_path / "t-0", disk, segment_bytes=600)
     begin(log, 7, 0)
@@ -350,7 +350,7 @@ def sorted_entries(packed: bytes) -> list[bytes]:
     return sorted(packed[4 + at : 50 + at] for at in range(0, len(packed) - 4, 46))
 
 
-def test_stray_snapshots_go_and_the_newest_stays(tmp_path: Path) -> None:
+def test_stray_snapshots_are_removed_except_the_newest(tmp_path: Path) -> None:
     from kafkalite.storage.log import producer_state_loader
 
     for offset in (3, 5, 9, 12, 20):

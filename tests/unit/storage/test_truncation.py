@@ -124,7 +124,7 @@ def test_a_log_that_is_deleted_meanwhile_is_left_alone(kit: Kit) -> None:
     assert log.log_end_offset == 30
 
 
-def test_a_cut_that_fails_takes_the_directory_offline(kit: Kit) -> None:
+def test_failed_truncation_takes_the_log_directory_offline(kit: Kit) -> None:
     log = kit.create(batches=100)
     kit.disk.fail("truncate", errno.EIO, path=".log")
     ended: list[Outcome] = []

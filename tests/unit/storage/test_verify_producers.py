@@ -125,7 +125,7 @@ def test_snapshot_above_the_log_end_is_reported_after_a_clean_stop(log: Path) ->
     assert verify_log(Disk(), str(log)) == []
 
 
-def test_behind_a_damaged_batch_nothing_is_said_of_producers(log: Path) -> None:
+def test_producers_are_not_verified_after_a_damaged_batch(log: Path) -> None:
     patch(min(log.glob("*.log")), 70, b"\xff\xff")
     assert 17 not in {each.number for each in said(log)}
 

@@ -1,4 +1,4 @@
-"""What members, timers and conversions do to a classic group, joins excepted (`groups/classic/join`).
+"""The commands of a classic group except joins (`groups/classic/join`): requests of members, timers and conversions.
 
 A request is validated and becomes an event of `groups/classic/table`; each function returns the effects.
 """

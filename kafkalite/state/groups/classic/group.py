@@ -43,7 +43,7 @@ class ClassicCommand:
 
     Arguments:
         now: the time of the command.
-        effects: what it has led to so far.
+        effects: its effects so far.
         token: of its response; None = it has no response.
         member: the sender.
         assignments: by member id, from a leader's sync.

@@ -1,4 +1,4 @@
-"""What members, administrators, timers and topics do to a registered group.
+"""The commands of a registered group: requests of members and administrators, timers, and changes of topics.
 
 A request is validated and becomes an event of `groups/registered/table`; each function returns the effects.
 """
@@ -137,7 +137,7 @@ def topics_changed(group: RegisteredGroup, now: Now) -> Effects:
 
 
 def pattern_due(group: RegisteredGroup, now: Now) -> Effects:
-    """The pattern may be resolved again."""
+    """Resolve the pattern again, when its timer fires."""
     command = RegisteredCommand(now)
     group.resolve_pattern(command)
     return command.effects

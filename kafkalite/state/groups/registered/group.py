@@ -60,7 +60,7 @@ class RegisteredCommand:
 
     Arguments:
         now: the time of the command.
-        effects: what it has led to so far.
+        effects: its effects so far.
         token: of its response; None = it has no response.
         member: the sender.
         generation: that the sender of a heartbeat names.
@@ -110,7 +110,7 @@ class RegisteredGroup:
         since_wall_ms: since when the stored generation has members, or has none.
         matched: the topics that the pattern matches, None = unknown.
         resolving: the pattern is being resolved.
-        resolved: the last resolution takes account of all topics.
+        resolved: the last resolution reflects all topics.
         resolved_at_ms: monotonic time of the last result, None = there was none.
     """
 
@@ -177,7 +177,7 @@ class RegisteredGroup:
             following = row.action(self, command)
 
     def finish(self, command: RegisteredCommand) -> Effects:
-        """End a command: the generation is stored once, as the command left it."""
+        """End a command: add the record of the generation, once, after all changes of the command."""
         if command.changed and self.state is not RegisteredState.DEAD:
             record = self.generation_record()
             if bool(record.members) is not bool(self.stored is not None and self.stored.members):
@@ -210,7 +210,7 @@ class RegisteredGroup:
     # topics and partitions
 
     def assigned_members(self) -> list[RegisteredGroupMember]:
-        """The members that take part in the assignment."""
+        """The members that are not excluded from the assignment."""
         return [member for member in self.members.values() if not member.only_claims]
 
     def topics_of(self, member: RegisteredGroupMember) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def test_deleted_topic_is_revoked(shard: Shard) -> None:
     assert len(alice.topic_partitions) == 4
 
 
-def test_the_assignor_that_most_members_ask_for_is_taken(shard: Shard) -> None:
+def test_assignor_that_most_members_prefer_is_used(shard: Shard) -> None:
     asked = {"a": "range", "b": "range", "c": "uniform"}
     clients = [Client(shard, name, "flights", server_assignor=assignor) for name, assignor in asked.items()]
     stabilize(*clients)
