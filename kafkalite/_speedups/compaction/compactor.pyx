@@ -81,9 +81,9 @@ cdef class Worker:
     cdef Transactions transactions
     cdef RetentionRules rules
     cdef Output output
-    cdef Buffer plain          # records of the batch at hand that stay
-    cdef Kept kept             # what they are
-    cdef Buffer *to_pack       # those to be compressed
+    cdef Buffer plain          # retained records of the current batch
+    cdef Kept kept             # a description of these records
+    cdef Buffer *to_pack       # the records to compress
     cdef bint last_segment     # the batch at the end of this file is the last of the new segment
 
     def __cinit__(self, OffsetMap offsets not None, int64_t buffer_bytes, throttle=None):
@@ -96,7 +96,7 @@ cdef class Worker:
         free(self.plain.data)
 
     def reset(self):
-        """Begin the next log: counters to zero."""
+        """Reset the counters for the next log."""
         self.stop = False
         self.bytes_mapped = self.bytes_read = self.bytes_written = 0
         self.records_read = self.records_kept = self.keyless = 0
@@ -120,7 +120,7 @@ cdef class Worker:
         )
 
     cdef bytes opened(self):
-        """The plain records of the compressed batch at hand."""
+        """The decompressed records of the current batch."""
         cdef int codec = self.reader.header.attributes & CODEC_MASK
         view = PyMemoryView_FromMemory(
             <char *> self.reader.batch + HEADER_SIZE, self.reader.batch_size - HEADER_SIZE, PyBUF_READ
@@ -132,7 +132,7 @@ cdef class Worker:
                 f"{self.reader.file.path}: the batch at offset {self.reader.header.base_offset}: {error}"
             ) from error
 
-    # The first pass: the map.
+    # First pass: fill the offset map.
 
     def map_segment(self, File file not None, int64_t position, int64_t size, int64_t base_offset,
                     int64_t start_offset, Transactions transactions not None):
@@ -258,11 +258,11 @@ cdef class Worker:
                 return False
         return True
 
-    # The second pass: the new segment.
+    # Second pass: write the new segment.
 
     def clean_segment(self, File file not None, int64_t size, int64_t base_offset, SegmentCore target not None,
                       RetentionRules rules not None, Transactions transactions not None, int64_t interval, bint last):
-        """Append what stays of a segment to the new one, and index it as appending does.
+        """Append the retained batches of a segment to the new segment, and index them as an append does.
 
         Arguments:
             size: bytes of the file.
@@ -412,10 +412,10 @@ cdef class Worker:
         if fields.value_size < 0:
             self.kept.tombstones = True
 
-    # What is written.
+    # Output of a batch.
 
     cdef int put_kept(self) noexcept nogil:
-        """The batch at hand, whole or with what stays; AT_UNPACKED where that must be compressed first."""
+        """Append the current batch, whole or with its retained records; AT_UNPACKED: compress them first."""
         cdef BatchHeader *header = &self.reader.header
         cdef Buffer *records = &self.plain
         if self.kept.all and not self.kept.to_horizon:
@@ -431,7 +431,7 @@ cdef class Worker:
         return self.output.put_part(self.reader.batch, header, records.data, records.size, &self.kept)
 
     cdef int pack(self) except -1:
-        """Compress what stays of the batch at hand in its own codec."""
+        """Compress the retained records of the current batch with its own codec."""
         cdef int codec = self.reader.header.attributes & CODEC_MASK
         view = PyMemoryView_FromMemory(<char *> self.to_pack.data, self.to_pack.size, PyBUF_READ)
         cdef bytes packed = codecs_in_use()[0](codec, view, None)

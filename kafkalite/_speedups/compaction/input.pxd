@@ -1,4 +1,4 @@
-"""What compaction needs before it looks at a record: checked batches, transactions, and what stays anyway."""
+"""The input of compaction: validated batches, transactions, and the batches that are kept in any case."""
 
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport realloc
@@ -8,12 +8,12 @@ from kafkalite._speedups.wire.wire cimport BatchHeader
 
 
 cdef enum:
-    # Why a loop without the GIL came back.
-    AT_BATCH = 0               # a batch is at hand
+    # Why a loop without the GIL returned.
+    AT_BATCH = 0               # there is a current batch
     AT_MORE = 1                # the reader must be filled
     AT_END = 2
-    AT_PACKED = 3              # the batch at hand must be decompressed
-    AT_UNPACKED = 4            # what stays of the batch at hand must be compressed
+    AT_PACKED = 3              # the current batch must be decompressed
+    AT_UNPACKED = 4            # the retained records must be compressed
     AT_FLUSH = 5               # the writer is full
     AT_FULL = 6                # the map is full
     AT_STOPPED = 7
@@ -61,9 +61,9 @@ cdef class BatchReader:
     cdef int64_t needs         # bytes the buffer must hold before the next batch can be read
     cdef int64_t next_offset   # no batch may begin below
     cdef int64_t capacity_first
-    cdef const uint8_t *batch  # the batch at hand
+    cdef const uint8_t *batch  # the current batch
     cdef int64_t batch_size
-    cdef BatchHeader header    # of it
+    cdef BatchHeader header    # of the current batch
 
     cdef int begin(self, File file, int64_t position, int64_t size, int64_t next_offset) except -1
     cdef int advance(self) noexcept nogil

@@ -74,7 +74,7 @@ cdef class BatchReader:
         self.next_offset = next_offset
         self.at = self.buffer.size = 0
         self.needs = HEADER_SIZE
-        if self.buffer.capacity > 4 * self.capacity_first:       # one large batch is no reason to keep its memory
+        if self.buffer.capacity > 4 * self.capacity_first:       # free the memory of one large batch
             free(self.buffer.data)
             self.buffer.data = NULL
             self.buffer.capacity = 0
@@ -297,7 +297,7 @@ cdef class RetentionRules:
 
 
 cdef int marker_kind(const BatchHeader *header, const uint8_t *records, int64_t size) noexcept nogil:
-    """The type of a control batch's record, MARKER_NONE without one; -BAD_MARKER where it has no whole key."""
+    """The type of a control batch's record, MARKER_NONE if it has none; -BAD_MARKER if its key is incomplete."""
     cdef RecordFields fields
     cdef Span span
     cdef int kind

@@ -102,7 +102,7 @@ cdef class OffsetMap:
     def clear(self, int64_t keys=0):
         """Remove all keys, and allocate memory for `keys` keys up to the bound; 0 frees it. Raises MemoryError.
         """
-        with nogil:                                      # the system takes its time with many pages
+        with nogil:                                      # the system needs long for many pages
             free(self.entries)
         self.entries = NULL
         self.slots = self.capacity = self.count = 0
@@ -123,7 +123,7 @@ cdef class OffsetMap:
         return self.note(&digest, offset)
 
     def get(self, bytes key not None):
-        """The last offset of a key, -1 where it is not known."""
+        """The last offset of a key, -1 if the map does not contain it."""
         cdef Digest digest = self.digest(key, len(key))
         return self.offset_of(&digest)
 
@@ -133,11 +133,11 @@ cdef class OffsetMap:
         return found
 
     cdef Entry *home(self, const Digest *digest) noexcept nogil:
-        """Where the search for a digest begins."""
+        """The index at which the search for a digest begins."""
         return &self.entries[kl_scale(digest.low, self.slots)]
 
     cdef Entry *seek(self, const Digest *digest) noexcept nogil:
-        """The entry of a digest, or the free one where it would be put. There is always a free one."""
+        """The entry of a digest, or the free entry for it. There is always a free entry."""
         cdef Entry *entry = self.home(digest)
         cdef Entry *end = self.entries + self.slots
         while entry.after and (entry.digest.high != digest.high or entry.digest.low != digest.low):

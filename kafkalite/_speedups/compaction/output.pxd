@@ -1,4 +1,4 @@
-"""What compaction writes."""
+"""The output of compaction."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -8,7 +8,7 @@ from kafkalite._speedups.wire.wire cimport BatchHeader
 
 
 cdef struct Kept:
-    # What stays of a batch.
+    # The retained records of a batch.
     int32_t count
     bint all
     bint tombstones

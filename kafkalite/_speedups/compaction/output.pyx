@@ -48,7 +48,7 @@ cdef enum:
 
 
 cdef class Output:
-    """Batches to be written; `full` when it is time to.
+    """Batches to write; `full` when they must be written.
 
     Argument: bytes to collect.
     """
@@ -61,7 +61,7 @@ cdef class Output:
         free(self.moved.data)
 
     cdef int begin(self) except -1:
-        """Forget what a run that failed has left."""
+        """Discard the output of a failed run."""
         self.ready.size = 0
         return 0
 
@@ -69,7 +69,7 @@ cdef class Output:
         return self.ready.size >= self.capacity
 
     cdef uint8_t *emit(self, const uint8_t *header, const uint8_t *records, int64_t size) noexcept nogil:
-        """Copy a header and records behind it; answer where, NULL without memory."""
+        """Copy a header and its records to the output; return the address of the copy, NULL without memory."""
         cdef uint8_t *p
         if reserve(&self.ready, self.ready.size + HEADER_SIZE + size) < 0:
             return NULL
@@ -81,12 +81,12 @@ cdef class Output:
         return p
 
     cdef int put_whole(self, const uint8_t *batch, int64_t size) noexcept nogil:
-        """A batch of `size` bytes as it is."""
+        """Append a batch of `size` bytes unchanged."""
         return AT_BATCH if self.emit(batch, batch + HEADER_SIZE, size - HEADER_SIZE) != NULL else AT_NO_MEMORY
 
     cdef int put_part(self, const uint8_t *batch, const BatchHeader *header, const uint8_t *records, int64_t size,
                       const Kept *kept) noexcept nogil:
-        """A batch with fewer records, packed as they shall be."""
+        """Append a batch with fewer records, which are in the codec of the batch already."""
         cdef uint8_t *p = self.emit(batch, records, size)
         if p == NULL:
             return AT_NO_MEMORY
@@ -99,7 +99,7 @@ cdef class Output:
         return AT_BATCH
 
     cdef int put_empty(self, const uint8_t *batch, const BatchHeader *header) noexcept nogil:
-        """The header of a batch without its records."""
+        """Append the header of a batch without its records."""
         cdef int bits = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
         cdef uint8_t *p = self.emit(batch, batch, 0)
         if p == NULL:
@@ -123,7 +123,7 @@ cdef class Output:
         span.at = plain.data
         span.left = plain.size
         while span.left > 0:
-            # Length, attributes, timestamp delta, and from the offset delta on all as it is; the walk has proven it.
+            # Length, attributes, timestamp delta, and from the offset delta on unchanged; the walk has validated it.
             length = short_varint(&span)
             rest = <int32_t> (span.left - length)
             attributes = take(&span, 1)
@@ -141,7 +141,7 @@ cdef class Output:
         return &self.moved
 
     cdef int64_t write_pending(self, SegmentCore target, int64_t interval) except -1:
-        """Write what is ready to the end of the new segment, and index it; answer how many bytes it was."""
+        """Write the ready batches to the end of the new segment and index them; return their size in bytes."""
         cdef BatchHeader header
         cdef int64_t at = 0
         cdef int64_t size = self.ready.size
@@ -154,7 +154,7 @@ cdef class Output:
                         LENGTH_OVERHEAD + <int64_t> header.batch_length, interval)
             at += LENGTH_OVERHEAD + header.batch_length
         self.ready.size = 0
-        if self.ready.capacity > 4 * self.capacity:              # one large batch is no reason to keep its memory
+        if self.ready.capacity > 4 * self.capacity:              # free the memory of one large batch
             free(self.ready.data)
             self.ready.data = NULL
             self.ready.capacity = 0
@@ -162,7 +162,7 @@ cdef class Output:
 
 
 cdef void seal(uint8_t *p, int64_t size, int32_t count) noexcept nogil:
-    """Count, length and CRC of a batch that was changed."""
+    """Set the count, length and CRC of a changed batch."""
     store_u32(p + BATCH_LENGTH_AT, <uint32_t> (size - LENGTH_OVERHEAD))
     store_u32(p + RECORDS_COUNT_AT, count)
     store_u32(p + CRC_AT, crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT))

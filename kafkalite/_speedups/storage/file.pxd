@@ -7,7 +7,7 @@ cdef extern from "<sys/uio.h>" nogil:
 
 
 cdef enum:
-    # What `read_now` answers besides a number of bytes.
+    # Results of `read_now` other than a number of bytes.
     NOT_RESIDENT = -2
     RESIDENCE_UNKNOWN = -3
 

@@ -100,7 +100,7 @@ FILE_MODE = 0o644
 SYNC_ALL_REPORTS = sys.platform == "linux" and tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 8)
 cdef enum:
     PARTS_MAX = 1024          # IOV_MAX of Linux
-    # The kernel reads ahead in runs of 128 KiB and drops pages in runs, too: one page speaks for its run.
+    # The kernel reads ahead in runs of 128 KiB and drops pages in runs, too: one page represents its run.
     PROBE_BYTES = 128 * 1024
     SCRATCH_BYTES = 64 * 1024   # read at once by `read_ahead`, into memory that is then freed
 
@@ -205,7 +205,7 @@ cdef class File:
             raise OSError(failed, os.strerror(failed), self.path)
 
     def pread_outside(self, Py_ssize_t n, int64_t offset):
-        """`pread` for a job: the loop goes on while it waits for the disk."""
+        """`pread` for a job: the loop continues while the job waits for the disk."""
         if n < 0:
             raise ValueError(f"cannot read {n} bytes")
         if self.watched:
@@ -228,7 +228,7 @@ cdef class File:
         return data if done == n else data[:done]
 
     cdef Py_ssize_t read_into(self, void *target, Py_ssize_t size, int64_t offset) except -1:
-        """Read until `size` bytes are there or the file ends; answer how many."""
+        """Read until `size` bytes are read or the file ends; return the number of bytes."""
         cdef Py_ssize_t done = 0
         cdef ssize_t got
         if self.watched:
@@ -246,7 +246,7 @@ cdef class File:
         return done
 
     def pwrite(self, data, int64_t offset):
-        """Write all of `data` at `offset`; answer its size. Raises OSError, having written a part at most."""
+        """Write all of `data` at `offset`; return its size. Raises OSError, having written a part at most."""
         cdef Py_buffer view
         cdef iovec part
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -331,7 +331,7 @@ cdef int probe(int fd, int64_t offset, int64_t size) noexcept nogil:
 
 
 cdef int shorten(iovec *parts, int count, int64_t size) noexcept nogil:
-    """Cut the parts to `size` bytes in all; answer how many parts are left."""
+    """Shorten the parts to `size` bytes in total; return the number of parts left."""
     cdef int i = 0
     while i < count and size > 0:
         if <int64_t> parts[i].iov_len > size:
@@ -396,7 +396,7 @@ cdef class Disk:
         return self.make_file(path, os.open(path, flags, FILE_MODE))
 
     def make_file(self, str path, int fd):
-        """The object around a fresh descriptor; a subclass answers its own kind."""
+        """The object around a fresh descriptor; a subclass returns its own type."""
         return File(path, fd)
 
     def read_bytes(self, str path):

@@ -57,7 +57,7 @@ cdef struct Change:
 
 
 def apply_changes(list changes not None, bint sync_soon=False):
-    """Make all changes.
+    """Apply all changes.
 
     Arguments:
         changes: tuples of kind, path and argument (both bytes). MAKE_DIRECTORY: a directory that does not exist.
@@ -93,7 +93,7 @@ def apply_changes(list changes not None, bint sync_soon=False):
 
 
 cdef int apply(Change *change, bint sync_soon) noexcept nogil:
-    """Make one change; 0 or its errno."""
+    """Apply one change; return 0 or its errno."""
     cdef int done
     if change.kind == MAKE:
         done = c_mkdir(change.path, DIRECTORY_MODE)
@@ -121,7 +121,7 @@ cdef int open_new(const char *path, int flags) noexcept nogil:
 
 
 cdef int write_file(Change *change, bint sync_soon) noexcept nogil:
-    """0 or an errno; a file that could not be written whole is removed."""
+    """Write a file; return 0 or an errno. An incomplete file is removed."""
     cdef int fd = open_new(change.path, O_TRUNC)
     cdef size_t written = 0
     cdef ssize_t got

@@ -7,14 +7,14 @@ from kafkalite._speedups.wire.wire cimport BatchHeader
 
 
 cdef class LogCore:
-    cdef public tuple segments               # replaced whole: readers keep the one they began with
+    cdef public tuple segments               # replaced as a whole: readers keep the tuple that they began with
     cdef public SegmentCore active
     cdef public int64_t log_start_offset
     cdef public int64_t recovery_point
     cdef public int64_t log_end_offset
     cdef readonly int64_t next_offset
     cdef readonly int64_t pending_bytes
-    cdef readonly bint failed                # a failed write could not be taken back: nothing is appended any more
+    cdef readonly bint failed                # a failed write could not be undone: all appends are rejected
     cdef public ProducerState producers
     cdef public int64_t segment_bytes
     cdef public int64_t segment_ms
@@ -25,7 +25,7 @@ cdef class LogCore:
     cdef iovec *parts
     cdef int count
     cdef int capacity
-    cdef int written                         # how many of the queue are in the file while `write` is under way
+    cdef int written                         # queued batches that are in the file while `write` runs
 
     cdef int64_t check_producer(
         self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client

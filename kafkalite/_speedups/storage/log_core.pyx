@@ -280,7 +280,7 @@ cdef class LogCore:
             i += 1
         return i - first
 
-    # Reading.
+    # Reads.
 
     @property
     def has_unstable_records(self):
@@ -339,7 +339,7 @@ cdef class LogCore:
             result = segment.read(
                 attempt, (<SegmentCore> segments[index]).base_offset if index < len(segments) else self.log_end_offset
             )
-            if result is not None:     # else the rest of this segment was compacted away
+            if result is not None:     # otherwise compaction removed the rest of this segment
                 return result
         return []
 

@@ -16,7 +16,7 @@ cdef struct SeenBatch:
 
 
 cdef struct EndMarker:
-    # What a control batch says; `ends` is 0 where it ends no transaction (emptied by compaction, or of another type).
+    # The content of a control batch; `ends` is 0 if it ends no transaction (emptied by compaction, or of another type).
     bint ends
     bint aborts
     int32_t coordinator_epoch

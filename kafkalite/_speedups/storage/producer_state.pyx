@@ -53,7 +53,7 @@ cdef int64_t INT32_MAX = 0x7fffffff
 
 
 cdef inline int32_t sequence_after(int64_t sequence, int64_t steps) noexcept nogil:
-    """Sequences run from 0 to 2**31 - 1 and begin again."""
+    """Sequences run from 0 to 2**31 - 1 and wrap around."""
     return <int32_t> ((sequence + steps) & INT32_MAX)
 
 
@@ -64,7 +64,7 @@ cdef inline int32_t last_sequence_of(const BatchHeader *header) noexcept nogil:
 
 
 cdef int read_marker(const uint8_t *batch, Py_ssize_t size, const BatchHeader *header, EndMarker *out) noexcept nogil:
-    """Read the first record of a control batch (EndTransactionMarker.java); answer 0, or -1 where it is malformed."""
+    """Read the first record of a control batch (EndTransactionMarker.java); return 0, or -1 if it is malformed."""
     cdef Span span
     cdef int16_t kind
     cdef int32_t length
@@ -166,7 +166,7 @@ cdef class Producer:
 
     @property
     def last_sequence(self):
-        """Sequence of the last record, -1 where nothing but markers came."""
+        """Sequence of the last record, -1 if only markers were appended."""
         return self.sequence()
 
     @property
@@ -244,7 +244,7 @@ cdef class ProducerState:
         return NEW_BATCH
 
     cdef int note(self, const BatchHeader *header, int64_t base_offset, const EndMarker *marker) except -1:
-        """Remember a batch that goes to `base_offset`; until `keep` it can be taken back."""
+        """Remember a batch at `base_offset`; until `keep` it can be undone."""
         cdef Producer entry
         cdef bint control = header.attributes & CONTROL_BIT
         if control and not marker.ends:
@@ -329,7 +329,7 @@ cdef class ProducerState:
         return iter(list(self.entries.values()))
 
     def keep(self):
-        """What was noted is in the file."""
+        """Keep all changes: their batches are in the file."""
         self.undo.clear()
 
     def take_back(self, int64_t end_offset):

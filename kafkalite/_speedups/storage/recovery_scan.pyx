@@ -41,7 +41,7 @@ cdef struct Chunk:
     int64_t size              # bytes read
     int64_t used              # bytes of whole good batches
     int64_t next_offset       # no batch may begin below
-    int64_t offset_max        # nor end above: what an index of the segment can say
+    int64_t offset_max        # nor end above: the largest offset in an index of the segment
     int64_t back              # where a whole batch begins that is below; -1 for none
     int64_t missing           # bytes the batch behind `used` has in all, when only that is lacking
     int count
@@ -49,7 +49,7 @@ cdef struct Chunk:
 
 
 cdef int check(Chunk *chunk) noexcept nogil:
-    """Walk the batches in the chunk; answer why it stopped."""
+    """Walk the batches in the chunk; return why the walk stopped."""
     cdef const uint8_t *p
     cdef BatchHeader *header
     cdef int64_t left, size

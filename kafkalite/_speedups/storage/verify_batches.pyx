@@ -48,7 +48,7 @@ cdef bytes column(const int64_t *values, int count):
 
 
 cdef bint whole(const uint8_t *p, int64_t left, BatchHeader *out) noexcept nogil:
-    """Whether `left` bytes begin with a batch whose CRC is right."""
+    """Whether `left` bytes begin with a batch with a valid CRC."""
     cdef int64_t size
     if read_batch_header(p, left, out) < 0:
         return False
@@ -60,7 +60,7 @@ cdef bint whole(const uint8_t *p, int64_t left, BatchHeader *out) noexcept nogil
 
 def run(bytes data not None, int64_t at, int64_t position, int64_t segment_base, int64_t next_offset,
         int32_t leader_epoch, bint gaps):
-    """Walk the batches from `at` on as long as nothing is to be said of them.
+    """Walk the batches from `at` on while they are valid, in order and of the same leader epoch.
 
     Arguments:
         position: in the file, of the first byte of the buffer.
