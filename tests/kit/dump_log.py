@@ -1,6 +1,6 @@
 """Apache Kafka's DumpLogSegments as a judge. It exits 0 whatever it finds, so what it prints is read here.
 
-Law: a line that is not understood is a problem, so a new word of the tool can never pass as a clean result.
+Invariant: a line that is not understood is a problem, so a new word of the tool can never pass as a clean result.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Apache Kafka from Maven Central, run as a process of its own: for compatibility tests and benchmarks.
 
-Laws: versions stand in foreign.toml alone. Jars are fetched once into a cache directory (`.cache/` of the checkout, or
+Rules: versions stand in foreign.toml alone. Jars are fetched once into a cache directory (`.cache/` of the checkout, or
 KAFKALITE_CACHE), complete or not at all. A broker listens on 127.0.0.1 only, is ready when it answers ApiVersions, and
 keeps its files, configuration and log (`server.log`) in the directory it was given.
 """

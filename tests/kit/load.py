@@ -1,6 +1,6 @@
 """Load whose every send and answer is in a `History`: our own pipelined producer, and librdkafka's idempotent one.
 
-Law: `Sender` sends each batch once, whatever becomes of it; librdkafka sends again until it is answered.
+Invariant: `Sender` sends each batch once, whatever becomes of it; librdkafka sends again until it is answered.
 """
 
 from __future__ import annotations

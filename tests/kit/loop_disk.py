@@ -1,6 +1,6 @@
 """A file system of its own in an image file: it can be cut from its power, filled to the last byte, and mounted again.
 
-Needs root and Linux' loop devices. Law: whatever becomes of the test, the mount and the loop device go away.
+Needs root and Linux' loop devices. Invariant: whatever becomes of the test, the mount and the loop device go away.
 """
 
 from __future__ import annotations

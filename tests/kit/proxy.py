@@ -1,6 +1,6 @@
 """A TCP proxy that reads Kafka's frames and hangs up when the broker has appended but the client has no response.
 
-Law: a chosen answer to a Produce is taken from the broker and dropped, then both connections are cut. An idempotent
+Rule: a chosen answer to a Produce is taken from the broker and dropped, then both connections are cut. An idempotent
 producer must send the batch again, and the broker must answer it a second time with the offset of the first.
 """
 

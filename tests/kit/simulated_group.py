@@ -3,7 +3,7 @@
 A party is one group: some members, which join and rebalance over one connection, and a stream of commits and rewinds
 over another.
 
-Laws:
+Invariants:
 1. What goes over a connection is taken in its order. So what the broker has after its end is a beginning of what a
    party sent, at least all that was acknowledged; `Ledger.resolve` finds how much.
 2. A living member goes on with its member id and its generation: after a restart of the broker it does not join again.

@@ -1,6 +1,6 @@
 """What was sent to a partition, what was acknowledged and what was promised to survive: the judge of all rigs here.
 
-Laws:
+Invariants:
 1. A batch is `sent` from the moment its offset is known, `written` once the write succeeded, and promised below
    `promised`: what the log itself says is on the disk (its recovery point).
 2. After a kill everything written is required, after a power cut everything promised; below the log start nothing is.

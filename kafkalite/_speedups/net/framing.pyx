@@ -387,7 +387,7 @@ cdef class Frames(RespondingConnection):
         self.recount()
 
     def outgoing(self):
-        """What may be sent now, in order: a list of bytes and FileRegions. `advance` removes sent bytes."""
+        """Return the data to send now, in order: a list of bytes and FileRegions. `advance` removes sent bytes."""
         cdef list runs = []
         cdef Reply reply = self.head
         cdef Py_ssize_t skip = self.head_sent

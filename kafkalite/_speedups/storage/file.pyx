@@ -154,7 +154,7 @@ cdef class File:
         return self.resident(offset, size) if self.watched else probe(self.fd, offset, size)
 
     cdef Py_ssize_t read_now(self, void *target, Py_ssize_t size, int64_t offset) except -1:
-        """Read what is in memory of `size` bytes: how many there are, NOT_RESIDENT or RESIDENCE_UNKNOWN."""
+        """Read the resident part of `size` bytes: their number, NOT_RESIDENT or RESIDENCE_UNKNOWN."""
         cdef ssize_t got
         cdef int resident
         if self.watched:

@@ -99,7 +99,7 @@ cdef int64_t read_outside(File file, uint8_t *target, int64_t size, int64_t offs
 
 
 cdef class SegmentScan:
-    """What a scan found: `end` (position behind the last good batch), `whole` (nothing lies behind it), `next_offset`,
+    """Result of a scan: `end` (position behind the last good batch), `whole` (nothing lies behind it), `next_offset`,
     `batches`, `epochs`: (epoch, first offset) wherever the leader epoch changed, and `aborted`: the transactions whose
     abort marker was noted, as `ProducerState.take_aborted` has them. `back`: the base offset of a whole batch that lies
     behind `end`, but begins below the one before: either of the two has another base offset than it was given; -1 where
@@ -145,7 +145,7 @@ cdef int note_producer(ProducerState producers, const BatchHeader *header, const
 
 
 def note_producers(SegmentCore segment not None, int64_t from_offset, ProducerState producers not None):
-    """Note the batches of a segment from the offset `from_offset` on, believing their headers.
+    """Apply the batches of a segment from the offset `from_offset` on, by their headers alone.
 
     Result: the transactions aborted there, as `ProducerState.take_aborted` has them. Raises OSError.
     """

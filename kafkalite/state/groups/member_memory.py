@@ -3,7 +3,7 @@
 Counted are members and the member ids that the broker has given out (KIP-394): `MEMBER_BYTES` each, plus their strings
 and the metadata of their protocols. Apache Kafka has no such bound.
 
-Laws:
+Invariants:
 1. `held` of a shard is the sum of what its groups charge, after a replay as in normal operation.
 2. The total contains a shard from `attach` (the shard is loaded) until `detach` (its machine ends).
 3. Only growth is refused. A member that rejoins with no more metadata than before is accepted, also above the limit.

@@ -307,7 +307,7 @@ class Recovery:
             self._set_aside([overlap])
 
     def _set_aside(self, segments: Sequence[Segment]) -> None:
-        """Rename the files of segments, the last segment first; no crash may bring them back beside new records."""
+        """Rename the files of segments, the last segment first; no crash may restore them beside new records."""
         for segment in reversed(segments):
             for path in segment.files():
                 self._disk.rename(path, path + SET_ASIDE)
@@ -315,7 +315,7 @@ class Recovery:
         self._disk.sync_dir(self.partition_dir.directory)
 
     def _drop(self, segments: Iterable[Segment]) -> None:
-        """Remove segments, the last ones first; no later crash may bring them back beside new records."""
+        """Remove segments, the last ones first; no later crash may restore them beside new records."""
         dropped = list(segments)
         for segment in reversed(dropped):
             self.progress.segments_dropped += 1

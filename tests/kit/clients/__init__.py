@@ -1,6 +1,6 @@
 """The foreign clients, each behind one small face so that a test names the behaviour and not the library.
 
-Laws: no client of this face joins a group (every reader is assigned its partition; who joins is in `members`); every
+Rules: no client of this face joins a group (every reader is assigned its partition; who joins is in `members`); every
 wait has a deadline and ends in an error that says what was missing; nothing here knows which broker it talks to.
 """
 

@@ -1,6 +1,6 @@
 """Java consumers as members of a crowd, many in one Java process, which runs Kafka's tools too: a start costs seconds.
 
-Laws: the process is one conversation of lines, see GroupConsumers.java; one thread reads what it says and gives each
+Rules: the process is one conversation of lines, see GroupConsumers.java; one thread reads what it says and gives each
 member its own; it ends when its input ends.
 """
 

@@ -1,6 +1,6 @@
 """Arguments and result of an assignor, and what several assignors share.
 
-Laws: an assignor is a function of its arguments alone, so that the same group has the same assignment. Every partition
+Rules: an assignor is a function of its arguments alone, so that the same group has the same assignment. Every partition
 of a subscribed topic has exactly one owner, which subscribes to the topic. Topics are assigned in the order of
 `topics`; the caller passes them sorted by name.
 """

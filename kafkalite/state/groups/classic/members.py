@@ -1,6 +1,6 @@
 """The members of a classic group: their leader, their delayed requests and the protocols that they support.
 
-Laws: `delayed_joins` counts the members with a delayed join; `votes` counts the members that support each protocol; the
+Rules: `delayed_joins` counts the members with a delayed join; `votes` those that support each protocol; the
 leader is a member; an instance id belongs to one member. Source: ClassicGroup.java and ClassicGroupMember.java.
 """
 

@@ -54,8 +54,8 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
     def join(self, request: Join, token: Token, now: Now) -> Effects:
         """Join or rejoin; the result is a `Joined`.
 
-        Without an answer the group has become a classic one by this join: the member, known there by its id or by
-        `fresh_member_id`, is still to join that.
+        Without a result this join has converted the group to a classic group: the member, whose id there is its own or
+        `fresh_member_id`, must join it.
         """
         effects = Effects()
         try:
@@ -186,7 +186,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
 
 
 def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscription) -> str | None:
-    """Let the sender of a join in, or refuse it; answer the static member whose place it took, if it did."""
+    """Reject an invalid sender of a join; replace the static member with its instance id, and return its id."""
     group, instance = draft.group, request.group_instance_id
     if instance is not None and request.member_id:
         membership.check_static(group, instance, member_id)

@@ -1,6 +1,6 @@
 """Which consumer groups of a shard read a topic: by its name, or by a pattern that matched it.
 
-Law: `follow` is called with each record before it is applied, in replay and in normal operation.
+Invariant: `follow` is called with each record before it is applied, in replay and in normal operation.
 """
 
 from collections.abc import Set

@@ -1,7 +1,7 @@
 """One registered group: its members, its generation and its state.
 
 Pure. A request becomes an event (`commands`), the transition table gives the next state and the action (`table`,
-`rebalance`), and the action changes the group. Laws:
+`rebalance`), and the action changes the group. Invariants:
 1. The generation increases with each change of ownership and with each rewind, and is stored completely.
 2. A partition has one owner in a generation. Its previous owner has registered since, was removed, or must register:
    until then its commits of the partition are rejected.

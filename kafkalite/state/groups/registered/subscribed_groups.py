@@ -3,7 +3,7 @@
 A member reads the topics that it names or claims, otherwise those of the definition of its group. A group whose
 definition has a pattern is found for every topic, because a new topic may match.
 
-Laws:
+Invariants:
 1. `replace` is called whenever the topics of a member change: when it registers, is restored or is removed.
 2. `follow` is called with each applied record, in replay and in normal operation.
 """

@@ -2,7 +2,7 @@
 
 When the topic is deleted, these groups forget it, even if none of their members reads it.
 
-Law: `follow` is called with each applied record, in replay and in normal operation.
+Invariant: `follow` is called with each applied record, in replay and in normal operation.
 """
 
 from kafkalite.state.groups.groups_by_topic import GroupsByTopic
