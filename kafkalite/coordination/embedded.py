@@ -75,7 +75,7 @@ class JournalFile:
             raise
         self.size = len(data)
 
-    def cut(self, size: int) -> None:
+    def truncate_to(self, size: int) -> None:
         """Truncate the file to `size`; raises OSError."""
         self._file.truncate(size)
         self._file.sync()
@@ -87,7 +87,7 @@ class JournalFile:
 
     def _truncate(self) -> None:
         try:
-            self.cut(self.size)
+            self.truncate_to(self.size)
         except OSError as error:
             raise SyncFailedError(self._path) from error
 
@@ -120,7 +120,7 @@ class EmbeddedCoordination:
         self._durable = self.tree.zxid - len(self._owed)
         self._compact_at = COMPACT_BYTES
         self._unwritten: list[Entry] = []
-        self._taken_back: list[TreeChange] | None = []  # None: a session began or ended, that cannot be taken back
+        self._undoable: list[TreeChange] | None = []  # None: a session began or ended, which cannot be undone
         self._writing: list[TreeChange] | None = None
         self._busy = False
         self._waiting: deque[tuple[int, Callable[[Outcome], object], Outcome]] = deque()
@@ -159,7 +159,7 @@ class EmbeddedCoordination:
         if self._file is not None and not self._busy and not self._unwritten:
             self._owed.append((journal.KIND_OPEN, session_id, b""))
         else:
-            self._taken_back = None
+            self._undoable = None
             self._changed(journal.KIND_OPEN, b"")
         return session
 
@@ -173,7 +173,7 @@ class EmbeddedCoordination:
         if self._file is not None:
             self._file.close()
 
-    # For the sessions.
+    # Called by sessions.
 
     def read(self, read: Callable[[], object], then: Then) -> None:
         """Complete with the result or error of `read` once all state that it can show is durable."""
@@ -184,7 +184,7 @@ class EmbeddedCoordination:
             outcome = Outcome(read())
         except CoordinationError as error:
             outcome = Outcome(error=error)
-        self._answer(then, outcome)
+        self._complete(then, outcome)
 
     def change(self, operations: Sequence[Operation], session: int, pick: Pick, then: Then) -> None:
         """Execute a transaction; `pick` chooses the response from its results."""
@@ -193,9 +193,9 @@ class EmbeddedCoordination:
             return
         now_ms = self._clock.wall_ms()
         try:
-            results = self.tree.multi(operations, session, now_ms, self._taken_back)
+            results = self.tree.multi(operations, session, now_ms, self._undoable)
         except CoordinationError as error:
-            self._answer(then, Outcome(error=error))
+            self._complete(then, Outcome(error=error))
             return
         self._notify_watchers()
         self._waiting.append((self.tree.zxid, then, Outcome(pick(list(results)))))
@@ -218,19 +218,19 @@ class EmbeddedCoordination:
             return
         del self._sessions[session_id]
         self.tree.close_session(session_id)
-        self._taken_back = None
+        self._undoable = None
         self._notify_watchers()
         self._waiting.append((self.tree.zxid, then, Outcome()))
         self._changed(journal.KIND_CLOSE, journal.SESSION.pack(session_id))
 
-    # Making durable.
+    # Writing the journal.
 
     def _changed(self, kind: int, body: bytes) -> None:
         if self._file is not None:
             self._unwritten.append((kind, self.tree.zxid, body))
             self._write()
         else:
-            self._taken_back = []
+            self._undoable = []
             self._durable = self.tree.zxid
         self._deliver()
 
@@ -241,7 +241,7 @@ class EmbeddedCoordination:
         entries = (*self._owed, *self._unwritten)
         data = b"".join(journal.record(kind, zxid, self._durable, body) for kind, zxid, body in entries)
         self._unwritten.clear()
-        self._writing, self._taken_back = self._taken_back, []
+        self._writing, self._undoable = self._undoable, []
         self._busy = True
         zxid = self.tree.zxid
         job, argument = self._file.append, data
@@ -262,17 +262,17 @@ class EmbeddedCoordination:
             self._durable = zxid
             self._write()
             self._deliver()
-        elif isinstance(outcome.error, OSError) and self._writing is not None and self._taken_back is not None:
-            self._take_back(outcome.error)
+        elif isinstance(outcome.error, OSError) and self._writing is not None and self._undoable is not None:
+            self._undo_unwritten(outcome.error)
         else:
             self._lose(outcome.error)
 
-    def _take_back(self, error: OSError) -> None:
+    def _undo_unwritten(self, error: OSError) -> None:
         """Undo the transactions that could not be written, and the later ones, so that the tree equals the file."""
-        assert self._writing is not None and self._taken_back is not None
-        self.tree.undo([*self._writing, *self._taken_back])
+        assert self._writing is not None and self._undoable is not None
+        self.tree.undo([*self._writing, *self._undoable])
         self._unwritten.clear()
-        self._taken_back = []
+        self._undoable = []
         failure = ConnectionLossError(detail=f"the change was undone: {error}")
         failure.__cause__ = error  # the error message of the response contains it
         refused = Outcome(error=failure)
@@ -288,9 +288,9 @@ class EmbeddedCoordination:
         self._sessions.clear()
         self._deliver()
 
-    # Answering.
+    # Delivering results and watches.
 
-    def _answer(self, then: Then, outcome: Outcome) -> None:
+    def _complete(self, then: Then, outcome: Outcome) -> None:
         self._waiting.append((self.tree.zxid, then, outcome))
         self._deliver()
 
@@ -426,7 +426,7 @@ def open_journal(
         check(tree)
     file = JournalFile(disk, path, disk.open(path), size)
     if torn:
-        file.cut(size)
+        file.truncate_to(size)
         LOGGER.warning(
             "%s: the last %s bytes are an incomplete write and were removed. After a crash that is normal: no change "
             "in them was acknowledged. A copy is partial: stop the broker, and restore the whole log directory",

@@ -170,7 +170,7 @@ def load_snapshot(data: bytes, at: int) -> tuple[Tree, int]:
 
 def insert_node(tree: Tree, body: "Body") -> None:
     """Put one node of a snapshot into the tree."""
-    czxid, mzxid, pzxid, ctime, mtime, version, creates, owner = body.take(NODE)
+    czxid, mzxid, pzxid, ctime, mtime, version, creates, owner = body.unpack(NODE)
     path, data = body.path(), body.sized()
     body.end()
     node = TreeNode(data, owner, czxid, ctime)
@@ -189,8 +189,8 @@ def insert_node(tree: Tree, body: "Body") -> None:
 
 def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
     """Validate the end of the snapshot."""
-    expected, session_count = body.take(COUNTS)
-    sessions = {body.take(SESSION)[0] for _ in range(min(session_count, len(body.data)))}
+    expected, session_count = body.unpack(COUNTS)
+    sessions = {body.unpack(SESSION)[0] for _ in range(min(session_count, len(body.data)))}
     body.end()
     if expected != count or len(sessions) != session_count or not sessions.issuperset(tree.sessions):
         raise JournalError("the snapshot is inconsistent")
@@ -206,7 +206,7 @@ def replay(tree: Tree, found: JournalRecord, at: int) -> None:
     body = Body(found.body, at)
     try:
         if found.kind == KIND_MULTI:
-            session, now_ms, count = body.take(TRANSACTION)
+            session, now_ms, count = body.unpack(TRANSACTION)
             operations = [body.operation() for _ in range(min(count, len(body.data)))]
             body.end()
             if len(operations) != count:
@@ -216,7 +216,7 @@ def replay(tree: Tree, found: JournalRecord, at: int) -> None:
             body.end()
             tree.open_session()
         elif found.kind == KIND_CLOSE:
-            (session,) = body.take(SESSION)
+            (session,) = body.unpack(SESSION)
             body.end()
             tree.close_session(session)
         else:
@@ -258,7 +258,7 @@ class Body:
         self._at = 0
         self._where = at
 
-    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         """The next numbers."""
         if len(self.data) - self._at < layout.size:
             raise JournalError(f"the record at byte {self._where} is truncated")
@@ -268,7 +268,7 @@ class Body:
 
     def sized(self) -> bytes:
         """Read a length, then that many bytes."""
-        (size,) = self.take(LENGTH)
+        (size,) = self.unpack(LENGTH)
         if size > len(self.data) - self._at:
             raise JournalError(f"the record at byte {self._where} is truncated")
         self._at += size
@@ -283,7 +283,7 @@ class Body:
 
     def operation(self) -> Operation:
         """The next operation of a transaction."""
-        what, version = self.take(OPERATION)
+        what, version = self.unpack(OPERATION)
         path = self.path()
         if what & 0x0F == CREATE:
             return Create(path, self.sized(), bool(what & EPHEMERAL), bool(what & SEQUENCE))

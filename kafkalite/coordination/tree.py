@@ -144,7 +144,7 @@ class Tree:
         self._data_watches: dict[str, dict[Watcher, int]] = {}
         self._child_watches: dict[str, dict[Watcher, int]] = {}
 
-    # Reading.
+    # Reads.
 
     def get(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[bytes, Stat]:
         """Data and Stat; raises NoNodeError. The watch fires when the data changes or the node is deleted."""
@@ -174,7 +174,7 @@ class Tree:
             prefix = "" if path == "/" else path
             waiting += [(f"{prefix}/{name}", child) for name, child in node.children.items()]
 
-    # Changing.
+    # Changes.
 
     def multi(
         self, operations: Sequence[Operation], session: int, now_ms: int, taken_back: list["TreeChange"] | None = None
@@ -236,7 +236,7 @@ class Tree:
         fired, self.fired = self.fired, []
         return fired
 
-    # Looking up.
+    # Look-ups.
 
     def find(self, path: str) -> TreeNode | None:
         """The node of a well-formed path, or None."""

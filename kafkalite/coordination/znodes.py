@@ -30,7 +30,7 @@ GROUP_CONFIGS = "/kafkalite/groups"
 DELETED_TOPICS = "/kafkalite/deleted"
 ALL_BROKERS = "<default>"
 
-# Made at every start if missing (PersistentZkPaths), and ours.
+# Created at every start if missing (PersistentZkPaths), and those of kafkalite.
 PERSISTENT = (
     "/consumers",
     BROKER_IDS,
