@@ -11,19 +11,21 @@ Source: CoordinatorRuntime.java, AutoTopicCreationManager of Apache Kafka.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from kafkalite._speedups.groups.offset_commit_record import java_hash
 from kafkalite.callbacks import call_each
+from kafkalite.clock import Outcome
 from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.topics import Refusal, TopicManager
 from kafkalite.coordinators.runtime.context import Command, CommandCompletion, CoordinatorContext, Machine
 from kafkalite.coordinators.runtime.loader import LoadQueue
 from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, RecordSerde, WriterHost
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
-from kafkalite.slicing import Slicer
+from kafkalite.slicing import Slicer, Steps
 from kafkalite.state.effects import ResolvePatterns
 
 __all__ = ["CommandCompletion", "CoordinatorRuntime"]
@@ -63,7 +65,7 @@ class CoordinatorRuntime(Generic[M]):
         self._shards: list[CoordinatorContext[M]] = []
         self._loads = LoadQueue()
         self._closed = False
-        self._creating: list[Callable[[int], None]] | None = None
+        self._creating: deque[Callable[[int], None]] | None = None  # wait for the topic, in their order
         self._logged: dict[str, float] = {}  # the last failure to create the topic, and when it was logged
         self.ask: Callable[[int, ResolvePatterns], None] = unasked
 
@@ -98,12 +100,12 @@ class CoordinatorRuntime(Generic[M]):
         """Create the topic unless it exists, then call `then(error)`: 0, or an error code with its reason."""
         if self._closed:
             then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif self._shards:
-            then(0)
         elif self._creating is not None:
             self._creating.append(then)
+        elif self._shards:
+            then(0)
         else:
-            self._creating = [then]
+            self._creating = deque((then,))
             self._host.topics.create_internal(self._topic, self._created)
 
     def submit(
@@ -122,7 +124,7 @@ class CoordinatorRuntime(Generic[M]):
         UNKNOWN_SERVER_ERROR if the command raises; the exception propagates. Records are written at the end of the loop
         iteration of the network; callers outside of it call `write_pending`.
         """
-        if shard < len(self._shards):
+        if shard < len(self._shards) and (self._creating is None or completion is None):
             self._shards[shard].submit(command, completion, producer_epoch)
         elif self._closed:
             if completion is not None:
@@ -154,7 +156,7 @@ class CoordinatorRuntime(Generic[M]):
         """Reject all commands; pending ones fail with NOT_COORDINATOR."""
         self._closed = True
         call_each(CoordinatorContext.close, self._shards)
-        creating, self._creating = self._creating or [], None
+        creating, self._creating = self._creating or (), None
         call_each(lambda then: then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), creating)
 
     def _ask(self, shard: int, question: ResolvePatterns) -> None:
@@ -169,9 +171,26 @@ class CoordinatorRuntime(Generic[M]):
             )
             self._log_failure(reason)
             error = ErrorWithReason(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
-        creating, self._creating = self._creating or [], None
-        call_each(lambda then: then(error), creating)
-        self.write_pending()
+        self._continue_waiting(error)
+
+    def _continue_waiting(self, error: int) -> None:
+        """Continue the requests that wait for the topic, within the time budget of a loop iteration: there may be
+        hundreds, and some take milliseconds. Later requests queue behind them.
+        """
+
+        def end(outcome: Outcome) -> None:
+            if self._creating:  # a request has raised: the others continue
+                self._continue_waiting(error)
+            outcome.result()
+
+        self._host.slicer.run(self._continuing(error), end)
+
+    def _continuing(self, error: int) -> Steps:
+        while self._creating:
+            self._creating.popleft()(error)
+            self.write_pending()
+            yield
+        self._creating = None
 
     def _log_failure(self, reason: str) -> None:
         """Log why the topic cannot be created: each reason once a minute, as clients ask again many times a second."""

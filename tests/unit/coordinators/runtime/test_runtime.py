@@ -78,6 +78,40 @@ def test_failed_creation_of_the_internal_topic_is_logged_and_retried(
     assert again.received == [TAKEN]
 
 
+def test_requests_that_wait_for_the_internal_topic_continue_in_slices_and_in_order(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
+    rig.slicer = Slicer(CostlyClock(rig.clock), lambda _callback, error: rig.raised.append(error), budget_s=0.004)
+    order: list[int] = []
+
+    def submit(number: int) -> None:
+        answered = rig.do(commit("g", number))
+        rig.runtime.ensure_topic(lambda error: order.append(number if not error and answered.received else -1))
+
+    for number in range(20):
+        submit(number)
+    rig.topics.run_until_idle()
+    assert 0 < len(order) < 10  # the budget of one loop iteration
+    submit(20)
+    assert 20 not in order
+    rig.clock.advance(1_000)
+    assert order == list(range(21))
+    assert rig.now(offsets_of("g")) == {("t", 0): 20}
+
+
+def test_a_waiting_request_that_raises_does_not_stop_the_others(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
+    received: list[int] = []
+
+    def fail(_error: int) -> None:
+        raise ZeroDivisionError
+
+    for then in (received.append, fail, received.append):
+        rig.runtime.ensure_topic(then)
+    rig.topics.run_until_idle()
+    assert received == [0, 0]
+    assert [type(error) for error in rig.raised] == [ZeroDivisionError]
+
+
 def test_close_during_creation_of_the_internal_topic(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
     committing, received = rig.do(commit("g", 5)), list[int]()
