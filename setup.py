@@ -25,8 +25,8 @@ DEBUG = ASAN or os.environ.get("KAFKALITE_DEBUG") == "1"
 ONLY = {name for name in os.environ.get("KAFKALITE_ONLY", "").split(",") if name}
 JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-# -O3 takes a third more of the compiler's time than -O2; only these loops over records and batches gain from it. Without
-# it the load generator reads a third fewer records per second than the broker serves.
+# -O3 takes a third more of the compiler's time than -O2; only these loops over records and batches gain from it.
+# With -O2 the load generator reads a third fewer records per second than the broker serves.
 LOOPS = {"validator", "batch_scan", "recovery_scan", "verify_batches", "encoder", "loadgen"}
 # The sanitizers find the same at -O0, which compiles in a quarter of the time.
 COMPILE = ["-O0" if ASAN else "-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-g0"]
