@@ -145,11 +145,22 @@ class ClientConnection:
             await self.close()
             raise
 
-    async def close(self) -> None:
-        """End the connection; open calls fail. Requests that are queued are written first."""
-        if self._driver.transport is not None:
-            self._driver.flush()
-            self._driver.transport.close()
+    async def close(self, timeout_s: float = 1.0) -> None:
+        """End the connection; open calls fail. Queued requests are written first, if the broker reads them.
+
+        Arguments:
+            timeout_s: how long they may take, in seconds; then the connection is aborted.
+        """
+        transport = self._driver.transport
+        if transport is None:
+            return
+        self._driver.flush()
+        transport.close()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._driver.ended.wait()
+        except TimeoutError:
+            transport.abort()
             await self._driver.ended.wait()
 
     def version(self, request: type[Request], version_max: int | None = None) -> int:

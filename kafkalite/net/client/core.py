@@ -13,7 +13,7 @@ Invariants:
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -208,18 +208,26 @@ class ClientCore:
         Arguments:
             count: number of bytes.
             now: in seconds of the driver's clock.
+
+        An exception of a callback is raised after all calls are completed.
         """
+        call_each(lambda frame: self._receive(frame, now), self._whole_frames(count))
+
+    def _whole_frames(self, count: int) -> Iterator[Any]:
         try:
-            for frame in self._frames.received(count):
-                self._receive(frame, now)
+            yield from self._frames.received(count)
         except KafkaConnectionError as error:
             self.failure = KafkaConnectionError(f"{self.name}: {error}")
 
     def _receive(self, frame: Any, now: float) -> None:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if self.failure is not None:
+            return
         if not self._pending or self._pending[0].correlation_id != correlation_id:
             expected = self._pending[0].correlation_id if self._pending else "none"
-            raise KafkaConnectionError(f"response with correlation id {correlation_id}, expected {expected}")
+            text = f"{self.name}: response with correlation id {correlation_id}, expected {expected}"
+            self.failure = KafkaConnectionError(text)
+            return
         pending = self._pending.popleft()
         self._answered = True
         if not self._pending:

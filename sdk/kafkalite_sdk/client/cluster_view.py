@@ -42,9 +42,9 @@ class TopicView:
 
     __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes = ZERO_UUID) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.topic_id = topic_id
+        self.topic_id = ZERO_UUID
         self.partitions: list[PartitionView] = []
 
 
@@ -118,7 +118,9 @@ class ClusterView:
             self.forget(name)
             view = None
         if view is None:
-            view = self.topics[name] = TopicView(name, topic.topic_id)
+            view = self.topics[name] = TopicView(name)
+        if topic.topic_id != ZERO_UUID:
+            view.topic_id = topic.topic_id
             self._names[topic.topic_id] = name
         before = len(view.partitions)
         if len(topic.partitions) > before:

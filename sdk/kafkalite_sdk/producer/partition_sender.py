@@ -46,6 +46,7 @@ class PartitionSender:
         retry_at: nothing leaves before, in seconds of the loop's clock.
         failures: failed attempts since the last success.
         needs_epoch: the sequences have a gap; a newer epoch than `producer_id` must be set.
+        waits_in: the partitions of a leader among which this one waits; kept by the sender.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class PartitionSender:
         "producer_id",
         "queue",
         "retry_at",
+        "waits_in",
     )
 
     def __init__(self, queue: PartitionQueue, max_in_flight: int, *, idempotent: bool) -> None:
@@ -72,6 +74,7 @@ class PartitionSender:
         self.needs_epoch = False
         self.producer_id = NO_PRODUCER_ID
         self.in_flight: deque[ProducerBatch] = deque()
+        self.waits_in: dict[PartitionSender, None] | None = None
         self._max_in_flight = max_in_flight if idempotent else 1
         self._idempotent = idempotent
         self._sequence = 0

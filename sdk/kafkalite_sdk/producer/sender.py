@@ -177,7 +177,10 @@ class Sender:
         elif queue.full:
             if partition.leader == NO_LEADER:
                 partition.leader = self._leader_of(queue.topic, queue.partition)
-            self._waiting.setdefault(partition.leader, {})[partition] = None
+            if partition.waits_in is not None:
+                partition.waits_in.pop(partition, None)  # of its former leader
+            partition.waits_in = self._waiting.setdefault(partition.leader, {})
+            partition.waits_in[partition] = None
 
     def _fill(self, call: ProduceCall, waiting: dict[PartitionSender, None], now: float) -> ProduceCall:
         """Add a batch of each waiting partition, as many as fit. A partition that waits for a response is removed."""
@@ -213,7 +216,7 @@ class Sender:
         """Metadata has arrived: look up all leaders again."""
         self.needs_metadata = False
         waiting, self._waiting = self._waiting, {}
-        for partition in chain.from_iterable(waiting.values()):
+        for partition in list(chain.from_iterable(waiting.values())):
             partition.leader = NO_LEADER
             self._admit(partition)
 

@@ -118,6 +118,24 @@ async def test_a_cancelled_call_drops_its_response():
             assert (await connection.call(MetadataRequest(topics=[]))).controller_id == 3
 
 
+@both_loops
+async def test_close_ends_while_the_broker_reads_nothing():
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener:
+        connection = ClientConnection(*listener.getsockname())
+        connecting = asyncio.ensure_future(connection.connect())
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        accepted, _ = await loop.sock_accept(listener)
+        with accepted:
+            await until(lambda: not connection.closed)
+            connection._driver.transport.write(bytes(64 << 20))
+            await connection.close(0.05)
+            assert connection.closed
+            with pytest.raises(KafkaConnectionError):
+                await connecting
+
+
 class CountedTransport:
     """Counts the writes of a connection; `full` is a transport above its high-water mark."""
 

@@ -242,3 +242,22 @@ def test_calls_before_and_after_the_connection_fail():
     assert [str(error) for error in outcomes.ended[1:]] == ["broker:9092: gone"] * 2
     with pytest.raises(KafkaConnectionError, match="gone"):
         core.send(MetadataRequest(topics=[]), V)
+
+
+def test_a_callback_that_raises_does_not_stop_the_other_responses():
+    core = connected()
+    outcomes = Outcomes(core)
+
+    def fail(_response):
+        raise ZeroDivisionError
+
+    core.call(MetadataRequest(topics=[]), V, inf, fail, fail)
+    outcomes.call()
+    data = b"".join(
+        frame(encode(MetadataResponse(controller_id=each), V, response_header(MetadataResponse, V, each)))
+        for each in (1, 2)
+    )
+    core.free_space()[: len(data)] = data
+    with pytest.raises(ZeroDivisionError):
+        core.received(len(data), 0.0)
+    assert outcomes.ended[0].controller_id == 2 and core.failure is None

@@ -108,3 +108,13 @@ def test_a_produce_response_names_the_new_leader():
     assert view.leader_changed("t", 0, PartitionView(7, 6), [new])
     assert view.leader("t", 0) == 7 and view.brokers[7] == new
     assert not view.leader_changed("unknown", 0, PartitionView(2, 1), [])
+
+
+def test_topics_without_ids_are_distinct_and_get_an_id_later():
+    view = ClusterView()
+    view.update(metadata(topic("a", topic_id=ZERO_UUID), topic("b", topic_id=ZERO_UUID)))
+    view.forget("b")
+    assert view.leader("a", 0) == 1 and view.name_of(ZERO_UUID) is None
+    assert not view.update(metadata(topic("a"))).recreated
+    assert view.name_of(ID) == "a"
+    assert view.update(metadata(topic("a", topic_id=OTHER_ID))).recreated == ["a"]

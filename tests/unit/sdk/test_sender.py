@@ -158,6 +158,20 @@ async def test_a_partition_without_a_leader_delays_no_other():
     assert call.node == 2 and not producer.sender.needs_metadata
 
 
+async def test_a_moved_partition_waits_for_its_new_leader_only():
+    producer = Producer()
+    producer.send(8)
+    producer.answer(producer.requests()[0])
+    calls = producer.requests()
+    producer.send()
+    producer.leaders["t", 0] = 2
+    for call in calls:
+        producer.answer(call, Code.NOT_LEADER_OR_FOLLOWER)
+    producer.now = 10.0
+    assert [call.node for call in producer.requests()] == [2]
+    assert sum(partition in waiting for waiting in producer.sender._waiting.values() for partition in waiting) <= 1
+
+
 async def test_nothing_leaves_before_the_producer_has_an_identity():
     producer = Producer(idempotent=True)
     producer.sender.producer_id = ProducerId(-1, -1)
