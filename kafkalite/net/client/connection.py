@@ -315,10 +315,11 @@ class _Driver(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what the core has, unless the transport is full."""
+        now = self.loop.time()  # once: between two reads the throttle time may pass, and no timer would be set
         if self.transport is not None and self.writable.is_set():
-            for part in _joined(self.core.take_outgoing(self.loop.time())):
+            for part in _joined(self.core.take_outgoing(now)):
                 self.transport.write(part)
-        self._set_timer()
+        self._set_timer(now)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.core.free_space()
@@ -338,9 +339,9 @@ class _Driver(asyncio.BufferedProtocol):
         if self.core.failure is not None and self.transport is not None:
             self.transport.abort()
 
-    def _set_timer(self) -> None:
+    def _set_timer(self, now: float) -> None:
         at = self.core.next_deadline
-        if self.core.has_outgoing and self.core.throttled_until > self.loop.time():
+        if self.core.has_outgoing and self.core.throttled_until > now:
             at = min(at, self.core.throttled_until)
         if at >= self._timer_at:
             return  # it fires early, and is set again
