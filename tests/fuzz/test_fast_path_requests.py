@@ -168,7 +168,7 @@ class Service:
         self.dispatched.append(bytes(frame))
         reply.skip()
 
-    def flush(self) -> None: ...
+    def write_pending(self) -> None: ...
 
 
 def heartbeat_frame(rng: random.Random) -> bytes:

@@ -36,7 +36,7 @@ class Counting:
     def disconnected(self, connection):
         self.gone += 1
 
-    def flush(self):
+    def write_pending(self):
         pass
 
     def request(self, reply, frame):

@@ -47,7 +47,7 @@ class Recorder:
     def disconnected(self, connection):
         pass
 
-    def flush(self):
+    def write_pending(self):
         pass
 
     def request(self, reply, frame):

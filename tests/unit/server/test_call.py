@@ -29,7 +29,7 @@ class Keeping:
     def disconnected(self, _connection: Connection) -> None:
         pass
 
-    def flush(self) -> None:
+    def write_pending(self) -> None:
         pass
 
     def request(self, reply: Reply, frame: memoryview) -> None:
