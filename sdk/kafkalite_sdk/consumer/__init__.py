@@ -1,0 +1,1 @@
+"""The consumer: `positions` and `offsets` know where it reads, `fetcher` what it fetches, `consumer` does the I/O."""
