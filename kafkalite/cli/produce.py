@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 import click
+from kafkalite_sdk._speedups.partitioners import murmur2_partition
 
 from kafkalite.cli.client_options import bootstrap_option, command_runner
 from kafkalite.cli.failure import Failure, fail
@@ -33,7 +34,6 @@ from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.records import Builder
-from kafkalite.records.partitioner import partition_of
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 BATCH_BYTES = 512 * 1024
@@ -257,7 +257,7 @@ class Sender:
         if self._fixed is not None:
             return self._fixed
         if line.key is not None:
-            return partition_of(line.key, self._partitions)
+            return murmur2_partition(line.key, self._partitions)
         if self._sticky_left <= 0:
             self._next_sticky()
         self._sticky_left -= RECORD_BYTES + len(line.value or b"")

@@ -31,7 +31,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "kafkalite_sdk.zk": ("_speedups", "records", "protocol", "net", "coordination"),
     "pyspark_kafkalite": ("kafkalite_sdk",),
 }
-LOWER = (*ALLOWED["server"], "server")
+LOWER = (*ALLOWED["server"], "server", "kafkalite_sdk")
 ALLOWED["testing"] = ALLOWED["cli"] = LOWER
 
 FORBIDDEN_LIBRARIES = {

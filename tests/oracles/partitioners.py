@@ -1,4 +1,4 @@
-"""Selects the partition of a key by murmur2, as the Java clients do (Utils.murmur2)."""
+"""The hash by which Java clients select the partition of a key (Utils.murmur2), in plain Python."""
 
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995
@@ -18,8 +18,3 @@ def murmur2(data: bytes) -> int:
         value = (value ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
     value = (value ^ value >> 13) * MULTIPLIER & MASK
     return value ^ value >> 15
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """The partition index of a key among `partitions`."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
