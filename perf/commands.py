@@ -1,4 +1,4 @@
-"""The commands `compare` and `profile`: their options and their output."""
+"""The commands `compare`, `clients` and `profile`: their options and their output."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,10 @@ import click
 from perf import report
 from perf.brokers import BROKERS, BrokerError
 from perf.checks import VerificationError
+from perf.clients import compare as clients_compare
+from perf.clients import report as clients_report
+from perf.clients.registry import MODULES, load
+from perf.clients.rows import ROWS
 from perf.compare import Plan, compare
 from perf.loads import GROUPS, LOADS
 from perf.profile import profile
@@ -70,6 +74,45 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
         click.echo("\n".join(report.bars_for_terminal(figure, medians)))
     out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
     for path in report.write(out, report.as_json(plan, results)):
+        click.echo(f"written: {path}")
+
+
+@main.command("clients")
+@click.option(
+    "--brokers", default="kafkalite,kafka", show_default=True, help=f"Comma separated, of: {', '.join(BROKERS)}."
+)
+@click.option("--clients", default="all", help=f"Comma separated, of: {', '.join(MODULES)}.")
+@click.option("--rows", default="all", help=f"Comma separated, of: {', '.join(ROWS)}.")
+@click.option("--repetitions", default=5, show_default=True, type=click.IntRange(1), help="Runs after the warm-up.")
+@click.option("--quick", is_flag=True, help="Small sizes: does it work? Not for figures.")
+@click.option("--work", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Where brokers' data goes.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write OUT.json, .md [default: perf/results/DATE-clients]."
+)
+def clients_command(
+    brokers: str, clients: str, rows: str, repetitions: int, quick: bool, work: Path | None, out: Path | None
+) -> None:
+    """Measure client libraries, each as a process of its own, and compare ours with the limits.
+
+    Example: python -m perf clients --rows produce-100,consume-poll --clients kafkalite,confluent --repetitions 5
+    """
+    kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS, {"all": list(BROKERS)})]
+    chosen = {name: load(name) for name in _chosen("--clients", clients, MODULES, {"all": list(MODULES)})}
+    wanted = [ROWS[name] for name in _chosen("--rows", rows, ROWS, {"all": list(ROWS)})]
+    for name, reason in [(kind.name, kind.missing()) for kind in kinds] + [
+        (name, client.missing()) for name, client in chosen.items()
+    ]:
+        if reason is not None:
+            raise click.ClickException(f"{name} cannot run here: {reason}")
+    plan = clients_compare.Plan(kinds, chosen, wanted, repetitions, quick, work)
+    try:
+        results = clients_compare.compare(plan, lambda line: click.echo(line, err=True))
+    except (VerificationError, BrokerError) as error:
+        raise click.ClickException(f"no figures: {error}") from error
+    measured = clients_report.as_json(plan, results)
+    click.echo(clients_report.as_markdown(measured))
+    out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S-clients")
+    for path in clients_report.write(out, measured):
         click.echo(f"written: {path}")
 
 
