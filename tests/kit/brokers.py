@@ -1,4 +1,5 @@
-"""The broker under test, as a process of its own: `AGAINST=kafkalite` (default) or `AGAINST=kafka` (Apache Kafka 4.3).
+"""The broker under test, as a process of its own: `AGAINST=kafkalite` (default), `AGAINST=kafka` (Apache Kafka 4.3) or
+`AGAINST=kafka-zookeeper` (Apache Kafka 3.9 with ZooKeeper).
 
 A compat test never knows which of the two it talks to: it gets an address, a data directory in Kafka's layout, and the
 verbs stop (SIGTERM), kill (SIGKILL) and start, which returns to the same port and the same data.
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kit import jvm
+from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
 AGAINST = os.environ.get("AGAINST", "kafkalite")
 START_S = 120.0
@@ -85,6 +87,11 @@ class Broker(ABC):
     @abstractmethod
     def running(self) -> bool:
         """Whether the process lives."""
+
+    def close(self) -> None:
+        """Stop it if it runs."""
+        if self.running():
+            self.stop()
 
 
 class Kafkalite(Broker):
@@ -159,8 +166,11 @@ class ApacheKafka(Broker):
 
     def start(self) -> None:
         assert not self.running(), "already running"
+        self._kafka = self._start()
+
+    def _start(self) -> jvm.KafkaProcess:
         settings = {**KRAFT_SETTINGS, **self.settings}
-        self._kafka = jvm.start_kafka(jvm.CURRENT, self.directory, heap="512m", port=self.port, overrides=settings)
+        return jvm.start_kafka(jvm.CURRENT, self.directory, heap="512m", port=self.port, overrides=settings)
 
     def stop(self) -> int:
         assert self._kafka is not None, "not started"
@@ -174,19 +184,53 @@ class ApacheKafka(Broker):
         return self._kafka is not None and self._kafka.process.poll() is None
 
 
-KINDS: dict[str, type[Broker]] = {"kafkalite": Kafkalite, "kafka": ApacheKafka}
+class ApacheKafkaZooKeeper(ApacheKafka):
+    """Apache Kafka 3.9 in ZooKeeper mode; its ZooKeeper runs until `close`."""
+
+    _zookeeper: ZooKeeper | None = None
+
+    def _start(self) -> jvm.KafkaProcess:
+        if self._zookeeper is None:
+            self._zookeeper = start_zookeeper(self.directory)
+        # This version has neither share groups nor the group assignment interval.
+        settings = {key: value for key, value in self.settings.items() if not key.startswith("group.consumer.")}
+        return jvm.start_kafka(
+            jvm.PREVIOUS,
+            self.directory,
+            heap="512m",
+            port=self.port,
+            overrides=settings,
+            zookeeper=self._zookeeper.address,
+        )
+
+    def close(self) -> None:
+        super().close()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+            self._zookeeper = None
+
+
+KINDS: dict[str, type[Broker]] = {
+    "kafkalite": Kafkalite,
+    "kafka": ApacheKafka,
+    "kafka-zookeeper": ApacheKafkaZooKeeper,
+}
 
 
 @contextmanager
-def broker_under_test(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """A running broker of the kind that AGAINST names; ended with the block, whatever its state.
+def broker_under_test(
+    directory: Path, settings: Mapping[str, str] | None = None, against: str = AGAINST
+) -> Iterator[Broker]:
+    """A running broker; ended with the block, whatever its state.
 
-    directory: for its data and log, made if missing. settings: broker settings under Kafka's names.
+    Arguments:
+        directory: for its data and log, created if missing.
+        settings: broker settings under Kafka's names.
+        against: a key of KINDS.
     """
-    broker = KINDS[AGAINST](directory, settings or {})
+    broker = KINDS[against](directory, settings or {})
     try:
         broker.start()
         yield broker
     finally:
-        if broker.running():
-            broker.stop()
+        broker.close()

@@ -29,6 +29,7 @@ HOST = "127.0.0.1"
 CLUSTER_ID = "a2Fma2FsaXRlLXRlc3RzMQ"
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 120.0
+ZOOKEEPER_SESSION_MS = 2_000  # a killed broker can start again when its session has expired
 
 
 class JvmError(Exception):
@@ -217,8 +218,9 @@ def start_kafka(
     port: int = 0,
     overrides: Mapping[str, str] | None = None,
     quick_start: bool = True,
+    zookeeper: str | None = None,
 ) -> KafkaProcess:
-    """Start a single KRaft node (broker and controller in one) and wait until it answers ApiVersions.
+    """Start a single node, broker and controller in one, and wait until it answers ApiVersions.
 
     Raises JvmError with the end of the log if it does not start.
 
@@ -229,12 +231,14 @@ def start_kafka(
         port: 0 = a free one.
         overrides: lines of server.properties.
         quick_start: see `java_command`.
+        zookeeper: host:port of a ZooKeeper for a version before 4; None = KRaft mode.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port = port or free_port()
     config = directory / "server.properties"
-    config.write_text(_properties(directory, port, overrides or {}))
-    if not (directory / "data" / "meta.properties").exists():
+    mode = _kraft_properties(port) if zookeeper is None else _zookeeper_properties(port, zookeeper)
+    config.write_text(_properties(directory, {**mode, **(overrides or {})}))
+    if zookeeper is None and not (directory / "data" / "meta.properties").exists():
         format_storage(version, config)
     command = [*java_command(version, "kafka.Kafka", heap=heap, log="INFO", quick_start=quick_start), str(config)]
     if not quick_start:
@@ -267,9 +271,9 @@ def _wait_ready(kafka: KafkaProcess, started: float) -> None:
             raise JvmError(f"Apache Kafka {kafka.version} not ready after {START_SECONDS_MAX} s:\n{kafka.log_tail()}")
 
 
-def _properties(directory: Path, port: int, overrides: Mapping[str, str]) -> str:
+def _kraft_properties(port: int) -> dict[str, str]:
     controller_port = free_port()
-    settings = {
+    return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
@@ -277,15 +281,29 @@ def _properties(directory: Path, port: int, overrides: Mapping[str, str]) -> str
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
+def _zookeeper_properties(port: int, zookeeper: str) -> dict[str, str]:
+    return {
+        "broker.id": "1",
+        "zookeeper.connect": zookeeper,
+        "zookeeper.session.timeout.ms": str(ZOOKEEPER_SESSION_MS),
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+    }
+
+
+def _properties(directory: Path, more: Mapping[str, str]) -> str:
+    settings = {
         "log.dirs": str(directory / "data"),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "transaction.state.log.num.partitions": "4",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        **overrides,
+        **more,
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

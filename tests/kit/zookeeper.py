@@ -1,0 +1,71 @@
+"""Apache ZooKeeper, one server in a process of its own, for Apache Kafka before version 4; its jars come with 3.9."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kit import jvm
+
+TICK_MS = 200
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+@dataclass
+class ZooKeeper:
+    """A running server that accepts connections at `address`."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def start_zookeeper(directory: Path, port: int = 0) -> ZooKeeper:
+    """Start a server and wait until it accepts connections.
+
+    Arguments:
+        directory: for its data, configuration and log (`zookeeper.log`).
+        port: 0 = a free one.
+
+    Raises JvmError with its log if it does not start.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    port = port or jvm.free_port()
+    config = directory / "zoo.cfg"
+    config.write_text(
+        f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress={jvm.HOST}\n"
+        f"tickTime={TICK_MS}\nadmin.enableServer=false\n"
+    )
+    command = [*jvm.java_command(jvm.PREVIOUS, MAIN, heap="128m"), str(config)]
+    with open(directory / "zookeeper.log", "ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    _wait_ready(process, port, directory / "zookeeper.log")
+    return ZooKeeper(f"{jvm.HOST}:{port}", process)
+
+
+def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    # The port opens at an unknown moment without an event: try to connect, with a pause between two attempts.
+    deadline = time.monotonic() + jvm.START_SECONDS_MAX
+    while not _accepts(port):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.01)
+            raise jvm.JvmError(f"ZooKeeper ended while starting:\n{log.read_text(errors='replace')[-4000:]}")
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            raise jvm.JvmError(f"ZooKeeper not ready after {jvm.START_SECONDS_MAX} s:\n{log.read_text()[-4000:]}")
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection((jvm.HOST, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
