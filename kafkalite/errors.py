@@ -11,25 +11,6 @@ from enum import IntEnum, IntFlag
 from functools import cache
 from typing import Any
 
-__all__ = [
-    "AuthenticationError",
-    "AuthorizationError",
-    "BrokerResponseError",
-    "DecodeError",
-    "EncodeError",
-    "ErrorWithReason",
-    "InvalidMetadataError",
-    "KafkaConnectionError",
-    "KafkaError",
-    "KafkaErrorCode",
-    "KafkaTimeoutError",
-    "RetriableError",
-    "error_class",
-    "error_for",
-    "reason_of",
-    "shortened",
-]
-
 
 class ErrorWithReason(int):
     """A Kafka error code that carries the reason of a failed call, for error messages and logs.

@@ -15,8 +15,6 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 
-__all__ = ["INTERNAL_TOPICS", "OFFSETS", "InternalPartition", "InternalTopic"]
-
 LOGGER = logging.getLogger("kafkalite.cluster")
 
 

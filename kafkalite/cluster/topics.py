@@ -15,7 +15,8 @@ from kafkalite.clock import Outcome, Random
 from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.dynamic import ConfigError, check_topic_configs
+from kafkalite.config.dynamic import check_topic_configs
+from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode, reason_of, shortened
 from kafkalite.slicing import Slicer, Steps, finish
 from kafkalite.state.replica_assignment import assign_replicas

@@ -15,24 +15,6 @@ from kafkalite.config.keys import ConfigError, Key, Support, Type, Update, Value
 from kafkalite.config.table_dynamic import LISTENER_ONLY
 from kafkalite.errors import KafkaErrorCode
 
-__all__ = [
-    "Alteration",
-    "ConfigError",
-    "Operation",
-    "Setting",
-    "Source",
-    "alter_broker",
-    "alter_group",
-    "alter_topic",
-    "check_broker_configs",
-    "check_group_configs",
-    "check_topic_configs",
-    "describe_broker",
-    "describe_group",
-    "describe_topic",
-    "not_in_force",
-]
-
 
 class Source(enum.IntEnum):
     """The origin of a value, with DescribeConfigs' numbers."""

@@ -12,8 +12,6 @@ from kafkalite.config.keys import ConfigError, Key, Synonym, Type, Value
 if TYPE_CHECKING:
     from kafkalite.config.broker import BrokerConfig
 
-__all__ = ["GROUP_CONFIG_KEYS", "check_group_configs", "group_values"]
-
 KEYS = (
     Key("consumer.assignment.interval.ms", Type.INT, 1000,
         "Minimum time between two assignments of a consumer group, in ms.",

@@ -10,8 +10,6 @@ import pkgutil
 from kafkalite.protocol import extensions, messages
 from kafkalite.protocol.schema import Request, Response
 
-__all__ = ["EXTENSIONS_FROM", "REQUESTS", "RESPONSES", "version_range"]
-
 EXTENSIONS_FROM = 10000
 
 

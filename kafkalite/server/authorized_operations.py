@@ -5,8 +5,6 @@ the field has the default of its schema, -2147483648.
 Source: AclOperation.java (codes), AclEntry.supportedOperations, AuthHelper.authorizedOperations.
 """
 
-__all__ = ["CLUSTER_OPERATIONS", "GROUP_OPERATIONS", "TOPIC_OPERATIONS", "UNKNOWN_OPERATIONS", "if_asked"]
-
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(3, 10)
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(10, 13)
 

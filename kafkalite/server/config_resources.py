@@ -14,18 +14,18 @@ from kafkalite.cluster.topics import Refusal, RefusedError, TopicManager, run_ch
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import (
     Alteration,
-    ConfigError,
     Setting,
     alter_broker,
     alter_group,
     alter_topic,
     check_broker_configs,
-    check_group_configs,
     check_topic_configs,
     describe_broker,
     describe_group,
     describe_topic,
 )
+from kafkalite.config.group import check_group_configs
+from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode
 
 TOPIC, BROKER, GROUP = 2, 4, 32

@@ -5,8 +5,6 @@ from typing import Any
 from kafkalite._speedups.codec.codec import StructBase
 from kafkalite.slicing import Steps
 
-__all__ = ["emptied", "emptied_request"]
-
 FREED_AT_ONCE = 256
 
 

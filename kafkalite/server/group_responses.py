@@ -7,8 +7,6 @@ from kafkalite.coordinators.group.service import Machines
 from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.shard import GroupShard
 
-__all__ = ["answer_each", "encoded", "ended"]
-
 
 def encoded(
     call: GroupCall, query: Callable[[GroupShard], Iterator[Any]]

@@ -8,8 +8,6 @@ that is compiled already. Imported by every start they would take 5 MB of memory
 from collections.abc import Generator
 from importlib import import_module
 
-__all__ = ["import_group_coordinator"]
-
 MEMBER_HANDLERS = ("consumer_group_heartbeat", "join_group", "sync_group", "offset_fetch", "offset_commit", "heartbeat")
 """The handlers of the requests that members send first; each takes 1 to 3 ms to import."""
 

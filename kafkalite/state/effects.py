@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-__all__ = ["Answer", "CancelTimer", "Effects", "Now", "ResolvePatterns", "SetTimer", "TimerName", "Token", "answered"]
-
 Token = object  # the pending response of a command; a machine only keeps it and returns it
 TimerName = tuple[str, ...]
 

@@ -14,8 +14,7 @@ from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.records import Builder
-from kafkalite.server.handlers.offset_commit import answer
-from kafkalite.server.offset_commit_decoder import decode_commit
+from kafkalite.server.handlers.offset_commit import answer, decode_request
 from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.slicing import finish
 from kafkalite.state.effects import Now
@@ -32,7 +31,7 @@ EACH = Commit("group-00000", [PartitionCommit("offsets", at, 1_000 + at, -1, "",
 
 
 def piece() -> PackedCommit:
-    packed = decode_commit(OffsetCommitRequest, VERSION, BODY, False, 1_000)
+    packed = decode_request(OffsetCommitRequest, VERSION, BODY, False, 1_000)
     assert isinstance(packed, PackedCommit) and packed.offsets.locate(0, "offsets", TOPIC_ID, 10)
     return packed
 
@@ -40,7 +39,7 @@ def piece() -> PackedCommit:
 WANTED = {"packed": Commit("group-00000", packed=piece().offsets), "each": EACH}
 
 
-@pytest.mark.parametrize("read", [decode_commit, decode], ids=["packed", "each"])
+@pytest.mark.parametrize("read", [decode_request, decode], ids=["packed", "each"])
 def test_read(benchmark: Any, read: Callable[..., Any]) -> None:
     benchmark(read, OffsetCommitRequest, VERSION, BODY, False, 1_000)
 

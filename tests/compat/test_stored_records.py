@@ -23,7 +23,7 @@ from kafkalite._speedups.codec.codec import encode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.schema import Layout, Message, Slot
-from kafkalite.protocol.stored import group_records, transaction_records
+from kafkalite.protocol.stored import consumer_group_records, group_records, transaction_records
 from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_subscription, version_of
 from kafkalite.protocol.stored.consumer_protocol import write as write_protocol
 from kafkalite.protocol.stored.group_records import GroupMetadataValue
@@ -99,7 +99,7 @@ def test_kafkas_own_classes_agree() -> None:
 def test_kafka_3_reads_the_values() -> None:
     """What has been added since stands in tags, which an older broker skips and keeps."""
     keys = [*group_records.RECORDS.keys.values(), *transaction_records.RECORDS.keys.values()]
-    since = {group_records.ConsumerGroupRegularExpressionKey, *OWN}
+    since = {consumer_group_records.ConsumerGroupRegularExpressionKey, *OWN}
     values = {cls.value_class for cls in keys if cls not in since}
     drawn = draw([(cls, version) for cls, version in KAFKAS if cls in values])
     assert len(list(reencoded(jvm.PREVIOUS, drawn))) == len(drawn) > 0
@@ -238,6 +238,6 @@ def check_values(values: list[StoredValue]) -> None:
     assert {each.group_instance_id for group in groups for each in group.members} >= {None, "fixed"}
     for group in groups:
         check_members(group)
-    members = [value for value in values if isinstance(value, group_records.ConsumerGroupMemberMetadataValue)]
+    members = [value for value in values if isinstance(value, consumer_group_records.ConsumerGroupMemberMetadataValue)]
     assert {each.classic_member_metadata is None for each in members} == {True, False}
     assert any("^orders.*" in (each.subscribed_topic_regex or "") for each in members)

@@ -12,8 +12,8 @@ from kafkalite.cli.failure import fail
 from kafkalite.cli.log.dirs import Target, bytes_of_logs, is_log_directory, progress, target_of, unused, warnings_of
 from kafkalite.server.inventory import compacted_topics
 from kafkalite.storage import names
-from kafkalite.storage.verify.verify import Violation, verify_directory
-from kafkalite.storage.verify.verify_segments import NO_GAPS
+from kafkalite.storage.verify.verify import verify_directory
+from kafkalite.storage.verify.verify_segments import NO_GAPS, Violation
 
 FOUND_WRONG = 1
 

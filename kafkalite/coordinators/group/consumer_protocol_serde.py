@@ -18,8 +18,6 @@ from kafkalite.protocol.stored.consumer_protocol import (
 )
 from kafkalite.state.groups.consumer_protocol import ConsumerAssignment, Subscription
 
-__all__ = ["ConsumerProtocolSerde", "topic_partitions"]
-
 OLDEST = 0
 Assigned = ConsumerProtocolAssignment.TopicPartition
 Owned = ConsumerProtocolSubscription.TopicPartition

@@ -23,8 +23,6 @@ from kafkalite.state.groups.counts import GroupCounts
 from kafkalite.state.groups.member_memory import MemberMemory
 from kafkalite.state.groups.registry import GROUP_TYPES
 
-__all__ = ["CoordinatorHost", "GroupCoordinator"]
-
 LOGGER = logging.getLogger("kafkalite.coordinators")
 REFUSAL_LOG_S = 60.0
 

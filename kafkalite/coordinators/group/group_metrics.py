@@ -21,8 +21,6 @@ from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.records import CLASSIC
 from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
 
-__all__ = ["GroupMetrics", "GroupMetricsHost", "PartitionLag", "Rate", "SingleGroupMetrics"]
-
 RATE_WINDOW_S = 60.0
 RATE_STEP_S = 1.0
 

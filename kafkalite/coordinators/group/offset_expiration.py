@@ -18,8 +18,6 @@ from kafkalite.slicing import Slicer
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.shard import GroupShard
 
-__all__ = ["OffsetExpiration"]
-
 OFFSETS_AT_ONCE = 1_000  # of all shards in one loop iteration
 GROUPS_AT_ONCE = 200  # registered groups that one command notifies of changed topics
 

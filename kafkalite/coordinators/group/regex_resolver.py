@@ -23,8 +23,6 @@ from kafkalite.state.effects import Effects, Now, ResolvePatterns, Token
 from kafkalite.state.groups.shard import GroupShard
 from kafkalite.state.topic_names import is_internal
 
-__all__ = ["RegexHost", "RegexResolver", "complaint", "matches"]
-
 PATTERN_MEMORY = 1 << 17  # bytes that RE2 may use for one pattern; it rejects larger ones
 # Approximate upper bounds in microseconds, measured on patterns that consist of one of these alone.
 COST_MAX, COST_OF_CLASS, COST_OF_QUANTIFIER, BYTES_AT_COST_1, COUNT_AT_COST_1 = 5_000, 100, 4, 2, 5

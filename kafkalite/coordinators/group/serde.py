@@ -10,51 +10,24 @@ from typing import Any
 
 from kafkalite._speedups.groups.offset_commit_record import append_commits, read_commit
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.coordinators.group.serde_consumer import DECODERS as CONSUMER_DECODERS
-from kafkalite.coordinators.group.serde_consumer import ENCODERS as CONSUMER_ENCODERS
-from kafkalite.coordinators.group.serde_consumer import TOMBSTONES as CONSUMER_TOMBSTONES
-from kafkalite.coordinators.group.serde_registered import DECODERS as REGISTERED_DECODERS
-from kafkalite.coordinators.group.serde_registered import ENCODERS as REGISTERED_ENCODERS
-from kafkalite.coordinators.group.serde_registered import TOMBSTONES as REGISTERED_TOMBSTONES
-from kafkalite.protocol.stored.group_records import ConsumerGroupMetadataKey as ConsumerGroupKey
-from kafkalite.protocol.stored.group_records import (
-    GroupDefinitionKey,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    LegacyOffsetCommitKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    read_key,
-    read_value,
-    write,
-)
-from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
+from kafkalite.coordinators.group import serde_consumer, serde_registered
+from kafkalite.protocol.stored import group_records as stored
+from kafkalite.protocol.stored.consumer_group_records import ConsumerGroupMetadataKey
+from kafkalite.protocol.stored.extension_records import GroupDefinitionKey
+from kafkalite.protocol.stored.record_types import StoredKey, StoredValue, write
 from kafkalite.records import Builder
-from kafkalite.state.groups.records import (
-    CLASSIC,
-    CONSUMER,
-    REGISTERED,
-    ClassicGroupMetadata,
-    ClassicMemberRecord,
-    GroupDeleted,
-    OffsetCommitted,
-    OffsetDeleted,
-    OffsetsCommitted,
-    TransactionalOffset,
-    TransactionEnded,
-    commits_of,
-)
-
-__all__ = ["GroupRecordSerde"]
+from kafkalite.state.groups import records as state
 
 NO_PRODUCER = -1
-StoredMember = GroupMetadataValue.MemberMetadata
+StoredMember = stored.GroupMetadataValue.MemberMetadata
 
 
 class GroupRecordSerde:
     """The serde (`partition_writer.RecordSerde`) of groups and their offsets."""
 
-    unordered = frozenset(cls.type_id.to_bytes(2, "big") for cls in (LegacyOffsetCommitKey, OffsetCommitKey))
+    unordered = frozenset(
+        cls.type_id.to_bytes(2, "big") for cls in (stored.LegacyOffsetCommitKey, stored.OffsetCommitKey)
+    )
 
     def compression(self, config: BrokerConfig) -> int:
         """The codec id of batches: `offsets.topic.compression.codec`."""
@@ -62,15 +35,15 @@ class GroupRecordSerde:
 
     def producer(self, record: object) -> int:
         """The producer id of the transaction of a record, -1 = none."""
-        return record.producer_id if isinstance(record, TransactionalOffset) else NO_PRODUCER
+        return record.producer_id if isinstance(record, state.TransactionalOffset) else NO_PRODUCER
 
     def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
         """Append committed offsets from index `at` on; returns the index of the first other record."""
-        return append_commits(builder, records, at, timestamp, OffsetCommitted, OffsetsCommitted)
+        return append_commits(builder, records, at, timestamp, state.OffsetCommitted, state.OffsetsCommitted)
 
     def several(self, record: object) -> list[object] | None:
         """A packed commit is one record for each partition; all others are one record."""
-        return list(commits_of(record)) if isinstance(record, OffsetsCommitted) else None
+        return list(state.commits_of(record)) if isinstance(record, state.OffsetsCommitted) else None
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         """The key and the value of a record. Raises: EncodeError, TypeError for a class that is not stored."""
@@ -82,29 +55,29 @@ class GroupRecordSerde:
     def decode(self, key: bytes, value: bytes | None) -> object | None:
         """The record; None for an unknown type. Raises: DecodeError, RecordError."""
         if value is not None:
-            commit = read_commit(key, value, OffsetCommitted)
+            commit = read_commit(key, value, state.OffsetCommitted)
             if commit is not None:
                 return commit
-        type_id, known = read_key(key)
+        type_id, known = stored.read_key(key)
         if known is None:
             return None
         if value is None:
             tombstone = TOMBSTONES.get(type(known))
             return None if tombstone is None else tombstone(known)
         decoder = DECODERS.get(type(known))
-        return None if decoder is None else decoder(known, read_value(type_id, value))
+        return None if decoder is None else decoder(known, stored.read_value(type_id, value))
 
     def in_transaction(self, producer_id: int, record: object) -> object:
         """A commit is pending until the marker; other records are never part of a transaction."""
-        return TransactionalOffset(producer_id, record) if isinstance(record, OffsetCommitted) else record
+        return state.TransactionalOffset(producer_id, record) if isinstance(record, state.OffsetCommitted) else record
 
     def ended(self, producer_id: int, *, committed: bool) -> object:
         """The record for the marker of a transaction."""
-        return TransactionEnded(producer_id, committed)
+        return state.TransactionEnded(producer_id, committed)
 
 
-def _encode_offset(record: OffsetCommitted) -> tuple[StoredKey, StoredValue]:
-    value = OffsetCommitValue(
+def _encode_offset(record: state.OffsetCommitted) -> tuple[StoredKey, StoredValue]:
+    value = stored.OffsetCommitValue(
         offset=record.offset,
         leader_epoch=record.leader_epoch,
         metadata=record.metadata,
@@ -112,15 +85,15 @@ def _encode_offset(record: OffsetCommitted) -> tuple[StoredKey, StoredValue]:
         expire_timestamp=record.expire_timestamp_ms,
         topic_id=record.topic_id,
     )
-    return OffsetCommitKey(group=record.group, topic=record.topic, partition=record.partition), value
+    return stored.OffsetCommitKey(group=record.group, topic=record.topic, partition=record.partition), value
 
 
-def _encode_offset_deleted(record: OffsetDeleted) -> tuple[StoredKey, None]:
-    return OffsetCommitKey(group=record.group, topic=record.topic, partition=record.partition), None
+def _encode_offset_deleted(record: state.OffsetDeleted) -> tuple[StoredKey, None]:
+    return stored.OffsetCommitKey(group=record.group, topic=record.topic, partition=record.partition), None
 
 
-def _encode_classic(record: ClassicGroupMetadata) -> tuple[StoredKey, StoredValue]:
-    value = GroupMetadataValue(
+def _encode_classic(record: state.ClassicGroupMetadata) -> tuple[StoredKey, StoredValue]:
+    value = stored.GroupMetadataValue(
         protocol_type=record.protocol_type,
         generation=record.generation,
         protocol=record.protocol,
@@ -140,15 +113,15 @@ def _encode_classic(record: ClassicGroupMetadata) -> tuple[StoredKey, StoredValu
             for member in record.members
         ],
     )
-    return GroupMetadataKey(group=record.group), value
+    return stored.GroupMetadataKey(group=record.group), value
 
 
-def _encode_group_deleted(record: GroupDeleted) -> tuple[StoredKey, None]:
+def _encode_group_deleted(record: state.GroupDeleted) -> tuple[StoredKey, None]:
     return GROUP_KEYS[record.group_type](record.group), None
 
 
-def _offset(key: Any, value: Any) -> OffsetCommitted:
-    return OffsetCommitted(
+def _offset(key: Any, value: Any) -> state.OffsetCommitted:
+    return state.OffsetCommitted(
         key.group,
         key.topic,
         key.partition,
@@ -161,9 +134,9 @@ def _offset(key: Any, value: Any) -> OffsetCommitted:
     )
 
 
-def _classic(key: Any, value: Any) -> ClassicGroupMetadata:
+def _classic(key: Any, value: Any) -> state.ClassicGroupMetadata:
     members = tuple(
-        ClassicMemberRecord(
+        state.ClassicMemberRecord(
             member.member_id,
             member.group_instance_id,
             member.client_id,
@@ -176,7 +149,7 @@ def _classic(key: Any, value: Any) -> ClassicGroupMetadata:
         )
         for member in value.members
     )
-    return ClassicGroupMetadata(
+    return state.ClassicGroupMetadata(
         key.group,
         value.protocol_type,
         value.generation,
@@ -187,36 +160,36 @@ def _classic(key: Any, value: Any) -> ClassicGroupMetadata:
     )
 
 
-def _offset_deleted(key: Any) -> OffsetDeleted:
-    return OffsetDeleted(key.group, key.topic, key.partition)
+def _offset_deleted(key: Any) -> state.OffsetDeleted:
+    return state.OffsetDeleted(key.group, key.topic, key.partition)
 
 
 GROUP_KEYS: dict[str, Callable[[str], StoredKey]] = {
-    CLASSIC: lambda name: GroupMetadataKey(group=name),
-    CONSUMER: lambda name: ConsumerGroupKey(group_id=name),
-    REGISTERED: lambda name: GroupDefinitionKey(group_id=name),
+    state.CLASSIC: lambda name: stored.GroupMetadataKey(group=name),
+    state.CONSUMER: lambda name: ConsumerGroupMetadataKey(group_id=name),
+    state.REGISTERED: lambda name: GroupDefinitionKey(group_id=name),
 }
 ENCODERS: dict[type, Callable[[Any], tuple[StoredKey, StoredValue | None]]] = {
-    OffsetCommitted: _encode_offset,
-    OffsetDeleted: _encode_offset_deleted,
-    TransactionalOffset: lambda record: _encode_offset(record.committed),
-    ClassicGroupMetadata: _encode_classic,
-    GroupDeleted: _encode_group_deleted,
-    **CONSUMER_ENCODERS,
-    **REGISTERED_ENCODERS,
+    state.OffsetCommitted: _encode_offset,
+    state.OffsetDeleted: _encode_offset_deleted,
+    state.TransactionalOffset: lambda record: _encode_offset(record.committed),
+    state.ClassicGroupMetadata: _encode_classic,
+    state.GroupDeleted: _encode_group_deleted,
+    **serde_consumer.ENCODERS,
+    **serde_registered.ENCODERS,
 }
 DECODERS: dict[type, Callable[[Any, Any], object]] = {
-    LegacyOffsetCommitKey: _offset,
-    OffsetCommitKey: _offset,
-    GroupMetadataKey: _classic,
-    **CONSUMER_DECODERS,
-    **REGISTERED_DECODERS,
+    stored.LegacyOffsetCommitKey: _offset,
+    stored.OffsetCommitKey: _offset,
+    stored.GroupMetadataKey: _classic,
+    **serde_consumer.DECODERS,
+    **serde_registered.DECODERS,
 }
 TOMBSTONES: dict[type, Callable[[Any], object]] = {
-    LegacyOffsetCommitKey: _offset_deleted,
-    OffsetCommitKey: _offset_deleted,
-    GroupMetadataKey: lambda key: GroupDeleted(key.group, CLASSIC),
-    ConsumerGroupKey: lambda key: GroupDeleted(key.group_id, CONSUMER),
-    **CONSUMER_TOMBSTONES,
-    **REGISTERED_TOMBSTONES,
+    stored.LegacyOffsetCommitKey: _offset_deleted,
+    stored.OffsetCommitKey: _offset_deleted,
+    stored.GroupMetadataKey: lambda key: state.GroupDeleted(key.group, state.CLASSIC),
+    ConsumerGroupMetadataKey: lambda key: state.GroupDeleted(key.group_id, state.CONSUMER),
+    **serde_consumer.TOMBSTONES,
+    **serde_registered.TOMBSTONES,
 }

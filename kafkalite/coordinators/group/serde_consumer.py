@@ -1,16 +1,15 @@
 """The records of consumer groups (KIP-848) as stored keys and values: types 3 to 8 and 16. A part of `serde`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kafkalite.coordinators.runtime.loader import RecordError
-from kafkalite.protocol.stored import group_records as stored
+from kafkalite.protocol.stored import consumer_group_records as stored
 from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 from kafkalite.state.groups import records as state
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.records import ConsumerGroupTombstone, PartitionEpochs
-
-__all__ = ["DECODERS", "ENCODERS", "TOMBSTONES"]
 
 STATES = frozenset(int(each) for each in MemberState)
 Encoded = tuple[StoredKey, StoredValue | None]
@@ -94,28 +93,22 @@ def _encode_pattern(record: state.ConsumerGroupRegularExpression) -> Encoded:
     return stored.ConsumerGroupRegularExpressionKey(group_id=record.group, regular_expression=record.pattern), value
 
 
-def _encode_tombstone(record: ConsumerGroupTombstone) -> Encoded:
-    return KEYS[record.of](record.group, record.key), None
-
-
-KEYS: dict[type, Callable[[str, str], StoredKey]] = {
-    state.ConsumerGroupPartitionMetadata: lambda group, _: stored.ConsumerGroupPartitionMetadataKey(group_id=group),
-    state.ConsumerGroupMemberMetadata: lambda group, member: stored.ConsumerGroupMemberMetadataKey(
-        group_id=group, member_id=member
-    ),
-    state.ConsumerGroupTargetAssignmentMetadata: lambda group, _: stored.ConsumerGroupTargetAssignmentMetadataKey(
-        group_id=group
-    ),
-    state.ConsumerGroupTargetAssignmentMember: lambda group, member: stored.ConsumerGroupTargetAssignmentMemberKey(
-        group_id=group, member_id=member
-    ),
-    state.ConsumerGroupCurrentMemberAssignment: lambda group, member: stored.ConsumerGroupCurrentMemberAssignmentKey(
-        group_id=group, member_id=member
-    ),
-    state.ConsumerGroupRegularExpression: lambda group, pattern: stored.ConsumerGroupRegularExpressionKey(
-        group_id=group, regular_expression=pattern
-    ),
+KEYS: dict[type, tuple[type[Any], str]] = {
+    state.ConsumerGroupPartitionMetadata: (stored.ConsumerGroupPartitionMetadataKey, ""),
+    state.ConsumerGroupMemberMetadata: (stored.ConsumerGroupMemberMetadataKey, "member_id"),
+    state.ConsumerGroupTargetAssignmentMetadata: (stored.ConsumerGroupTargetAssignmentMetadataKey, ""),
+    state.ConsumerGroupTargetAssignmentMember: (stored.ConsumerGroupTargetAssignmentMemberKey, "member_id"),
+    state.ConsumerGroupCurrentMemberAssignment: (stored.ConsumerGroupCurrentMemberAssignmentKey, "member_id"),
+    state.ConsumerGroupRegularExpression: (stored.ConsumerGroupRegularExpressionKey, "regular_expression"),
 }
+"""By record: the class of its key, and the field of that key besides the group; "" = there is none."""
+
+
+def _encode_tombstone(record: ConsumerGroupTombstone) -> Encoded:
+    key_class, field = KEYS[record.of]
+    return key_class(group_id=record.group, **({field: record.key} if field else {})), None
+
+
 ENCODERS: dict[type, Callable[[Any], Encoded]] = {
     state.ConsumerGroupMetadata: _encode_group,
     state.ConsumerGroupMemberMetadata: _encode_member,
@@ -207,23 +200,12 @@ DECODERS: dict[type, Callable[[Any, Any], object]] = {
     stored.ConsumerGroupCurrentMemberAssignmentKey: _current,
     stored.ConsumerGroupRegularExpressionKey: _pattern,
 }
+
+
+def _tombstone(of: type, field: str, key: Any) -> ConsumerGroupTombstone:
+    return ConsumerGroupTombstone(key.group_id, of, getattr(key, field) if field else "")
+
+
 TOMBSTONES: dict[type, Callable[[Any], object]] = {
-    stored.ConsumerGroupPartitionMetadataKey: lambda key: ConsumerGroupTombstone(
-        key.group_id, state.ConsumerGroupPartitionMetadata
-    ),
-    stored.ConsumerGroupMemberMetadataKey: lambda key: ConsumerGroupTombstone(
-        key.group_id, state.ConsumerGroupMemberMetadata, key.member_id
-    ),
-    stored.ConsumerGroupTargetAssignmentMetadataKey: lambda key: ConsumerGroupTombstone(
-        key.group_id, state.ConsumerGroupTargetAssignmentMetadata
-    ),
-    stored.ConsumerGroupTargetAssignmentMemberKey: lambda key: ConsumerGroupTombstone(
-        key.group_id, state.ConsumerGroupTargetAssignmentMember, key.member_id
-    ),
-    stored.ConsumerGroupCurrentMemberAssignmentKey: lambda key: ConsumerGroupTombstone(
-        key.group_id, state.ConsumerGroupCurrentMemberAssignment, key.member_id
-    ),
-    stored.ConsumerGroupRegularExpressionKey: lambda key: ConsumerGroupTombstone(
-        key.group_id, state.ConsumerGroupRegularExpression, key.regular_expression
-    ),
+    key_class: partial(_tombstone, of, field) for of, (key_class, field) in KEYS.items()
 }

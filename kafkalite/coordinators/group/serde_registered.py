@@ -5,13 +5,11 @@ from typing import Any
 
 from kafkalite.coordinators.runtime.loader import RecordError
 from kafkalite.model import TopicPartition
-from kafkalite.protocol.stored import group_records as stored
+from kafkalite.protocol.stored import extension_records as stored
 from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 from kafkalite.state.groups import records as state
 from kafkalite.state.groups.assignors import ASSIGNORS
 from kafkalite.state.groups.records import REGISTERED, GroupDeleted
-
-__all__ = ["DECODERS", "ENCODERS", "TOMBSTONES"]
 
 Encoded = tuple[StoredKey, StoredValue | None]
 

@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from kafkalite.callbacks import Completion, FanIn
-from kafkalite.coordinators.runtime.runtime import CommandCompletion, CoordinatorRuntime
+from kafkalite.coordinators.runtime.context import CommandCompletion
+from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
-
-__all__ = ["Command", "GroupService"]
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")

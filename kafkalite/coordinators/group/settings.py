@@ -22,8 +22,6 @@ from kafkalite.state.groups.member_memory import MemberMemory
 from kafkalite.state.groups.offsets.manager import OffsetSettings
 from kafkalite.state.groups.shard import GroupShard
 
-__all__ = ["CurrentTopics", "GroupHost", "GroupSettings", "machine", "topics_of"]
-
 MINUTE_MS = 60_000
 # Without the Python frame of `Topic(...)`: a member may be subscribed to thousands of topics.
 _topic: Callable[[tuple[bytes, str, int]], Topic] = partial(tuple.__new__, Topic)

@@ -12,8 +12,6 @@ from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.shard import GroupShard
 
-__all__ = ["DeletedTopicCleanup", "ExpirationSlices", "SliceSettings"]
-
 GROUP_WEIGHT = 5  # the cost of checking a group, in offsets
 
 

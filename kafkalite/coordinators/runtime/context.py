@@ -28,8 +28,6 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import Answer, CancelTimer, Effects, Now, ResolvePatterns, SetTimer, TimerName, Token
 
-__all__ = ["Command", "CommandCompletion", "CoordinatorContext", "Machine", "RecordWriter", "coordinator_error"]
-
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR

@@ -32,8 +32,6 @@ from kafkalite.records.control import ControlType, read_marker
 if TYPE_CHECKING:
     from kafkalite.coordinators.runtime.partition_writer import RecordSerde
 
-__all__ = ["CoordinatorLoader", "LoadQueue", "RecordError"]
-
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADS_AT_ONCE = 2
 TYPE_SIZE = 2

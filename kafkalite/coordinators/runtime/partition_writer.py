@@ -18,8 +18,6 @@ from kafkalite.coordinators.runtime.loader import LoaderHost as LoadingHost
 from kafkalite.records import Builder
 from kafkalite.state.effects import Now
 
-__all__ = ["PartitionWriter", "RecordSerde"]
-
 
 class RecordSerde(Protocol):
     """Converts records of a machine to the bytes of the log and back."""

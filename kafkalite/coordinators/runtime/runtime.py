@@ -28,8 +28,6 @@ from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.slicing import Slicer, Steps
 from kafkalite.state.effects import ResolvePatterns
 
-__all__ = ["CommandCompletion", "CoordinatorRuntime"]
-
 FAILURE_LOG_S = 60.0
 LOGGER = logging.getLogger("kafkalite.coordinators")
 M = TypeVar("M", bound=Machine)

@@ -139,3 +139,14 @@ class ConsumerGroupRegularExpressionKey(StoredKey, type_id=16, value=ConsumerGro
 
     group_id: string
     regular_expression: string
+
+
+KEYS = (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupRegularExpressionKey,
+)

@@ -11,16 +11,6 @@ from kafkalite._speedups.codec.codec import decode, encode
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message, Struct, binary, field, int32, string
 
-__all__ = [
-    "VERSION_MAX",
-    "ConsumerProtocolAssignment",
-    "ConsumerProtocolSubscription",
-    "read_assignment",
-    "read_subscription",
-    "version_of",
-    "write",
-]
-
 VERSION_MAX = 3
 PREFIX_SIZE = 2
 

@@ -94,3 +94,11 @@ class RewindMarkKey(StoredKey, type_id=10002, value=RewindMarkValue):
     group_id: string
     topic: string
     partition: int32
+
+
+KEYS = (
+    GroupDefinitionKey,
+    GroupGenerationKey,
+    StaticClaimKey,
+    RewindMarkKey,
+)

@@ -4,67 +4,8 @@ Source: the files `*Key.json` and `*Value.json` of Apache Kafka 4.3's group coor
 """
 
 from kafkalite.protocol.schema import ZERO_UUID, Struct, binary, field, int32, int64, string, uuid
-from kafkalite.protocol.stored.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupPartitionMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-)
-from kafkalite.protocol.stored.extension_records import (
-    GroupDefinitionKey,
-    GroupDefinitionValue,
-    GroupGenerationKey,
-    GroupGenerationValue,
-    RewindMarkKey,
-    RewindMarkValue,
-    StaticClaimKey,
-    StaticClaimValue,
-)
-from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue, write
-
-__all__ = [
-    "RECORDS",
-    "ConsumerGroupCurrentMemberAssignmentKey",
-    "ConsumerGroupCurrentMemberAssignmentValue",
-    "ConsumerGroupMemberMetadataKey",
-    "ConsumerGroupMemberMetadataValue",
-    "ConsumerGroupMetadataKey",
-    "ConsumerGroupMetadataValue",
-    "ConsumerGroupPartitionMetadataKey",
-    "ConsumerGroupPartitionMetadataValue",
-    "ConsumerGroupRegularExpressionKey",
-    "ConsumerGroupRegularExpressionValue",
-    "ConsumerGroupTargetAssignmentMemberKey",
-    "ConsumerGroupTargetAssignmentMemberValue",
-    "ConsumerGroupTargetAssignmentMetadataKey",
-    "ConsumerGroupTargetAssignmentMetadataValue",
-    "GroupDefinitionKey",
-    "GroupDefinitionValue",
-    "GroupGenerationKey",
-    "GroupGenerationValue",
-    "GroupMetadataKey",
-    "GroupMetadataValue",
-    "LegacyOffsetCommitKey",
-    "OffsetCommitKey",
-    "OffsetCommitValue",
-    "RewindMarkKey",
-    "RewindMarkValue",
-    "StaticClaimKey",
-    "StaticClaimValue",
-    "read_key",
-    "read_value",
-    "write",
-]
+from kafkalite.protocol.stored import consumer_group_records, extension_records
+from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue
 
 VERSION_WITH_EXPIRY = 1
 
@@ -128,20 +69,7 @@ class GroupMetadataKey(StoredKey, type_id=2, value=GroupMetadataValue):
 
 
 RECORDS = RecordTypes(
-    LegacyOffsetCommitKey,
-    OffsetCommitKey,
-    GroupMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupRegularExpressionKey,
-    GroupDefinitionKey,
-    GroupGenerationKey,
-    StaticClaimKey,
-    RewindMarkKey,
+    LegacyOffsetCommitKey, OffsetCommitKey, GroupMetadataKey, *consumer_group_records.KEYS, *extension_records.KEYS
 )
 read_key = RECORDS.read_key
 read_value = RECORDS.read_value

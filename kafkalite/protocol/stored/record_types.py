@@ -14,8 +14,6 @@ from kafkalite._speedups.codec.codec import decode, encode
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message
 
-__all__ = ["RecordTypes", "StoredKey", "StoredValue", "write"]
-
 PREFIX_SIZE = 2
 _INT16 = struct.Struct(">h")  # the fastest reader: a broker with many groups reads millions at its start
 

@@ -4,9 +4,7 @@ Source: TransactionLogKey.json, TransactionLogValue.json of Apache Kafka 4.3.
 """
 
 from kafkalite.protocol.schema import Struct, field, int8, int16, int32, int64, string
-from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue, write
-
-__all__ = ["RECORDS", "TransactionLogKey", "TransactionLogValue", "read_key", "read_value", "write"]
+from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue
 
 
 class TransactionLogValue(StoredValue, versions=(0, 1), flexible=1, written=1):

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from kafkalite._speedups.codec.codec import decode
-from kafkalite._speedups.groups.offset_commit_request import PackedCommit
+from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
 from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite._speedups.groups.partition_offsets import PartitionOffsets
 from kafkalite.cluster.image import TopicImage
@@ -23,7 +23,6 @@ from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kafkalite.protocol.schema import ZERO_UUID
 from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.group_responses import ended
-from kafkalite.server.offset_commit_decoder import decode_commit
 from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
@@ -47,7 +46,20 @@ packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, P
 )
 
 
-decode_request = decode_commit  # for the table of `server.api`
+def decode_request(cls: type[Any], version: int, body: memoryview, exact: bool, elements_max: int) -> Any:
+    """Decode a common request as a PackedCommit, in C, which ignores bytes behind the message; all others by the codec.
+
+    Arguments:
+        cls: OffsetCommitRequest.
+        version: of the request.
+        body: the request without its header.
+        exact: whether the codec rejects bytes behind the message.
+        elements_max: limit of topics and partitions together.
+
+    Raises: DecodeError.
+    """
+    packed = read_packed(version, body, elements_max)
+    return decode(cls, version, body, exact, elements_max) if packed is None else packed
 
 
 def offset_commit(call: GroupCall, request: OffsetCommitRequest | PackedCommit) -> None:

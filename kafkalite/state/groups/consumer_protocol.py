@@ -10,8 +10,6 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.model import TopicPartition
 
-__all__ = ["UNREADABLE", "ConsumerAssignment", "ConsumerProtocol", "Subscription"]
-
 
 class Subscription(NamedTuple):
     """The subscription of a member in JoinGroup.

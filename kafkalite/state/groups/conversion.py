@@ -35,8 +35,6 @@ from kafkalite.state.groups.records import (
     ConsumerGroupTargetAssignmentMetadata,
 )
 
-__all__ = ["downgraded", "upgraded"]
-
 Owned = dict[bytes, frozenset[int]]
 
 

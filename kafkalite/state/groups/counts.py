@@ -1,7 +1,5 @@
 """Counters of the groups of a broker since its start."""
 
-__all__ = ["GroupCounts"]
-
 
 class GroupCounts:
     """One object for all shards and incarnations of their machines; replayed records are not counted.

@@ -14,18 +14,6 @@ from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.groups.classic.requests import Leave
 from kafkalite.state.groups.records import CLASSIC, ClassicMemberRecord
 
-__all__ = [
-    "NO_GENERATION",
-    "CommitValidation",
-    "DescribedGroup",
-    "Group",
-    "GroupOverview",
-    "GroupType",
-    "ListedGroup",
-    "MemberOverview",
-    "TopicIdPartition",
-]
-
 NO_GENERATION = -1
 
 

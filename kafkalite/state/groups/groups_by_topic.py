@@ -8,8 +8,6 @@ the topics that the patterns of consumer groups match: groups whose patterns mat
 from collections.abc import Collection, Iterable, Set
 from sys import intern
 
-__all__ = ["EVERYTHING", "NO_TOPICS", "GroupsByTopic", "RegexMatch", "RegexMatches"]
-
 NO_GROUPS: dict[str, int] = {}
 NO_TOPICS: frozenset[str] = frozenset()
 

@@ -11,8 +11,6 @@ Invariants:
 
 from collections.abc import Callable
 
-__all__ = ["MEMBER_BYTES", "MemberMemory", "ShardMemory"]
-
 MEMBER_BYTES = 1024  # objects, table entries and the timer of one member, about
 UNLIMITED = 2**63 - 1
 

@@ -10,40 +10,6 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from kafkalite.model import ZERO_UUID, TopicPartition
 
-__all__ = [
-    "CLASSIC",
-    "CONSUMER",
-    "REGISTERED",
-    "ClassicGroupMetadata",
-    "ClassicMemberMetadata",
-    "ClassicMemberRecord",
-    "ConsumerGroupCurrentMemberAssignment",
-    "ConsumerGroupMemberMetadata",
-    "ConsumerGroupMetadata",
-    "ConsumerGroupPartitionMetadata",
-    "ConsumerGroupRegularExpression",
-    "ConsumerGroupTargetAssignmentMember",
-    "ConsumerGroupTargetAssignmentMetadata",
-    "ConsumerGroupTombstone",
-    "GroupDefinition",
-    "GroupDeleted",
-    "GroupGeneration",
-    "GroupGenerationDeleted",
-    "OffsetCommitted",
-    "OffsetDeleted",
-    "OffsetsCommitted",
-    "PackedOffsets",
-    "PartitionEpochs",
-    "RegisteredMember",
-    "RewindMark",
-    "RewindMarkDeleted",
-    "StaticClaim",
-    "StaticClaimDeleted",
-    "TransactionEnded",
-    "TransactionalOffset",
-    "commits_of",
-]
-
 CLASSIC = "classic"
 CONSUMER = "consumer"
 REGISTERED = "registered"

@@ -32,8 +32,6 @@ from kafkalite.state.groups.records import CLASSIC, CONSUMER, REGISTERED, Consum
 from kafkalite.state.groups.registered.groups import RegisteredGroups
 from kafkalite.state.groups.registered.requests import ConsumerRegistered, CreateGroup, RegisterConsumer
 
-__all__ = ["GROUP_TYPES", "GroupRegistry"]
-
 GROUP_TYPES = (CLASSIC, CONSUMER, REGISTERED)
 
 NON_EMPTY_GROUP = KafkaErrorCode.NON_EMPTY_GROUP

@@ -4,8 +4,6 @@ A heartbeat sets no timer; it only extends the session. When the timer fires, it
 extended. Sessions still expire on time.
 """
 
-__all__ = ["LOOK_MS", "SESSIONS_AT_ONCE", "look_at_ms"]
-
 LOOK_MS = 250
 SESSIONS_AT_ONCE = 100
 """After a replay, one step starts this number of sessions, which takes about half a millisecond."""

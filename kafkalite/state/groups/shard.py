@@ -29,8 +29,6 @@ from kafkalite.state.groups.registered.groups import RegisteredGroups
 from kafkalite.state.groups.registered.settings import RegisteredSettings
 from kafkalite.state.groups.registry import GroupRegistry
 
-__all__ = ["SIMPLE_GROUP", "GroupShard", "GroupsDeleted"]
-
 SIMPLE_GROUP = DescribedGroup("Empty")
 """A group that exists by its offsets alone."""
 

@@ -34,8 +34,6 @@ from kafkalite.storage.verify.verify_segments import (
 )
 from kafkalite.storage.verify.verify_swaps import check_swaps
 
-__all__ = ["Violation", "verify_directory", "verify_log"]
-
 START_POINT_END = 1
 DIRECTORY_IS_KNOWN = 9
 NO_LEFTOVERS = 10

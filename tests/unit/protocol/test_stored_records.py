@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kafkalite._speedups.codec import codec
 from kafkalite.errors import DecodeError, EncodeError
+from kafkalite.protocol.stored import consumer_group_records, extension_records, record_types
 from kafkalite.protocol.stored import group_records as groups
 from kafkalite.protocol.stored import transaction_records as transactions
 from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey
@@ -38,11 +39,11 @@ def test_stored_records_round_trip(records: RecordTypes, cls: type[StoredKey], v
     def run(rng: Any) -> None:
         key = random_message(rng, cls, 0)
         value = random_message(rng, cls.value_class, version)
-        key_bytes, value_bytes = groups.write(key, value, version)
+        key_bytes, value_bytes = record_types.write(key, value, version)
         assert records.read_key(key_bytes) == (cls.type_id, key)
         assert value_bytes is not None
         assert records.read_value(cls.type_id, value_bytes) == value
-        assert groups.write(key, None) == (key_bytes, None)
+        assert record_types.write(key, None) == (key_bytes, None)
 
     if "KAFKALITE_SEED" in os.environ:
         run = hypothesis_seed(int(os.environ["KAFKALITE_SEED"]))(run)
@@ -83,14 +84,14 @@ BY_HAND = [
         "0003 0008 636f6e73756d6572 00000001 ffff ffff 0000000000000010 00000000",
     ),
     (
-        groups.ConsumerGroupMetadataKey(group_id="g"),
-        groups.ConsumerGroupMetadataValue(epoch=5, metadata_hash=-2),
+        consumer_group_records.ConsumerGroupMetadataKey(group_id="g"),
+        consumer_group_records.ConsumerGroupMetadataValue(epoch=5, metadata_hash=-2),
         "0003 0001 67",
         "0000 00000005 01 00 08 fffffffffffffffe",
     ),
     (
-        groups.RewindMarkKey(group_id="g", topic="t", partition=3),
-        groups.RewindMarkValue(generation_id=9),
+        extension_records.RewindMarkKey(group_id="g", topic="t", partition=3),
+        extension_records.RewindMarkValue(generation_id=9),
         "2712 0001 67 0001 74 00000003",
         "0000 00000009 00",
     ),
@@ -99,14 +100,14 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("key", "value", "key_hex", "value_hex"), BY_HAND)
 def test_stored_record_bytes(key: Any, value: Any, key_hex: str, value_hex: str) -> None:
-    assert groups.write(key, value) == (bytes.fromhex(key_hex), bytes.fromhex(value_hex))
+    assert record_types.write(key, value) == (bytes.fromhex(key_hex), bytes.fromhex(value_hex))
 
 
 def test_offset_commit_with_expiry_is_written_in_version_1() -> None:
     value = groups.OffsetCommitValue(
         offset=7, leader_epoch=2, metadata="", commit_timestamp=1, expire_timestamp=2, topic_id=b"i" * 16
     )
-    _, written = groups.write(GROUP, value)
+    _, written = record_types.write(GROUP, value)
     assert written is not None
     read = groups.read_value(1, written)
     assert read == groups.OffsetCommitValue(offset=7, metadata="", commit_timestamp=1, expire_timestamp=2)  # type: ignore[call-arg]
@@ -147,12 +148,12 @@ def test_invalid_stored_values_raise_decode_error(value: str, kind: str) -> None
 
 def test_value_of_another_record_type_is_rejected() -> None:
     with pytest.raises(TypeError, match="RewindMarkValue is not a value of OffsetCommitKey"):
-        groups.write(GROUP, groups.RewindMarkValue(generation_id=1))
+        record_types.write(GROUP, extension_records.RewindMarkValue(generation_id=1))
     with pytest.raises(EncodeError, match="has no version 5"):
-        groups.write(GROUP, groups.OffsetCommitValue(offset=1, metadata="", commit_timestamp=1), 5)
+        record_types.write(GROUP, groups.OffsetCommitValue(offset=1, metadata="", commit_timestamp=1), 5)
 
 
-Member = groups.ConsumerGroupMemberMetadataValue
+Member = consumer_group_records.ConsumerGroupMemberMetadataValue
 MEMBER = {
     "instance_id": None,
     "rack_id": None,
@@ -218,14 +219,14 @@ def test_random_stored_bytes_raise_decode_error(records: RecordTypes, cls: type[
     def read_key(data: bytes) -> None:
         _, found = records.read_key(data)
         if found is not None:
-            groups.write(found, None)
+            record_types.write(found, None)
 
     def read_value(data: bytes) -> None:
-        groups.write(key, records.read_value(cls.type_id, data), int.from_bytes(data[:2], "big"))
+        record_types.write(key, records.read_value(cls.type_id, data), int.from_bytes(data[:2], "big"))
 
     fates: Counter[str] = Counter()
     for _ in range(100):
-        good_key, good_value = groups.write(key, random_message(rng, cls.value_class, version), version)
+        good_key, good_value = record_types.write(key, random_message(rng, cls.value_class, version), version)
         assert good_value is not None
         fates[fate(partial(read_key, damaged(rng, good_key)))] += 1
         fates[fate(partial(read_value, damaged(rng, good_value)))] += 1

@@ -14,19 +14,6 @@ from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
 from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
 
-__all__ = [
-    "downgrade",
-    "fast_heartbeat",
-    "heartbeat",
-    "leave",
-    "loaded",
-    "rebalance_timeout_expired",
-    "session_expired",
-    "sync",
-    "sync_timeout_expired",
-    "upgrade",
-]
-
 STABLE = ClassicState.STABLE
 
 

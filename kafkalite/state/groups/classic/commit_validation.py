@@ -5,8 +5,6 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 
-__all__ = ["COMMIT_ACCEPTED", "ClassicCommitValidation"]
-
 
 class ClassicCommitValidation(NamedTuple):
     """The validation of a commit: `code` is the error of all partitions. Without an error, `rewound` are the partitions

@@ -34,8 +34,6 @@ from kafkalite.state.groups.member_memory import ShardMemory
 from kafkalite.state.groups.records import CLASSIC, ClassicGroupMetadata
 from kafkalite.state.groups.sessions import look_at_ms
 
-__all__ = ["ClassicAction", "ClassicCommand", "ClassicGroup", "ClassicTransition"]
-
 
 @dataclass(slots=True)
 class ClassicCommand:

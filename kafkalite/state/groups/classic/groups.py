@@ -32,8 +32,6 @@ from kafkalite.state.groups.group import GroupType
 from kafkalite.state.groups.member_memory import ShardMemory
 from kafkalite.state.groups.records import CLASSIC, ClassicGroupMetadata, GroupDeleted
 
-__all__ = ["ClassicGroups"]
-
 UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -7,8 +7,6 @@ from kafkalite.state.groups.classic.members import ClassicMember
 from kafkalite.state.groups.classic.requests import Join, Joined, fresh_member_id
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
 
-__all__ = ["join"]
-
 
 def join(group: ClassicGroup, request: Join, token: Token, now: Now) -> Effects:
     """Join or rejoin. The result is a `Joined`, which may be delayed until the generation begins."""

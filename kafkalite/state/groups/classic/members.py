@@ -12,8 +12,6 @@ from kafkalite.state.groups.classic.requests import Join, Protocols, distinct_pr
 from kafkalite.state.groups.member_memory import MEMBER_BYTES, ShardMemory
 from kafkalite.state.groups.records import ClassicMemberRecord
 
-__all__ = ["ClassicMember", "ClassicMembers", "memory_of_join"]
-
 
 def memory_of(protocols: Protocols) -> int:
     """Size of the names and metadata of protocols, in bytes."""

@@ -10,30 +10,6 @@ from kafkalite.state.groups.classic.requests import ErrorOnly, Joined, JoinedMem
 from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.records import CLASSIC, GroupDeleted
 
-__all__ = [
-    "acknowledge_heartbeat",
-    "begin_generation",
-    "complete_if_all_joined",
-    "complete_joins",
-    "complete_unless_initial_delay",
-    "convert_to_consumer_group",
-    "delay_sync",
-    "distribute_assignment",
-    "do_nothing",
-    "extend_initial_delay",
-    "reject_sync",
-    "replace_static_member",
-    "request_rejoin",
-    "restart_rebalance",
-    "return_assignment",
-    "return_generation",
-    "start_initial_rebalance",
-    "start_rebalance",
-    "store_empty_group",
-    "store_tombstone",
-    "wait_for_static_members",
-]
-
 STATIC_WAIT_MIN_MS = 1_000
 
 

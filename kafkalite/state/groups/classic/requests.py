@@ -8,24 +8,6 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 
-__all__ = [
-    "ErrorOnly",
-    "Heartbeat",
-    "Join",
-    "Joined",
-    "JoinedMember",
-    "Leave",
-    "LeaveOf",
-    "Left",
-    "LeftMember",
-    "Sync",
-    "Synced",
-    "distinct_protocols",
-    "fresh_member_id",
-    "leave_unknown_group",
-    "unknown_group_error",
-]
-
 Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in order of preference
 
 

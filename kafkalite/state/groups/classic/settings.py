@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from kafkalite.model import TopicPartition
 
-__all__ = ["CONSUMER_PROTOCOL", "ClassicSettings"]
-
 CONSUMER_PROTOCOL = "consumer"  # the protocol type whose subscriptions the broker can read
 
 

@@ -2,8 +2,6 @@
 
 from enum import Enum
 
-__all__ = ["ClassicEvent", "ClassicState"]
-
 
 class ClassicState(Enum):
     """States by Kafka's names."""

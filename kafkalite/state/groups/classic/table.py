@@ -9,8 +9,6 @@ from kafkalite.state.groups.classic.group import ClassicTransition
 from kafkalite.state.groups.classic.states import ClassicEvent as Event
 from kafkalite.state.groups.classic.states import ClassicState as State
 
-__all__ = ["TRANSITIONS"]
-
 Row = ClassicTransition
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
 

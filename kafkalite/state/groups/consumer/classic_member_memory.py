@@ -8,8 +8,6 @@ from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.member_memory import MEMBER_BYTES
 from kafkalite.state.groups.records import ConsumerGroupMemberMetadata, ConsumerGroupTombstone
 
-__all__ = ["growth_by", "memory_of_group", "memory_of_member"]
-
 
 def memory_of_member(member: ConsumerGroupMemberMetadata | None) -> int:
     """Bytes that a member holds; 0 where it is none or speaks the consumer protocol."""

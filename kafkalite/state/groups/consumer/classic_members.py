@@ -45,8 +45,6 @@ from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.consumer_protocol import Subscription
 from kafkalite.state.groups.records import CONSUMER, ClassicMemberMetadata, ConsumerGroupMemberMetadata
 
-__all__ = ["ClassicProtocolMembers"]
-
 
 class ClassicProtocolMembers(ConsumerGroupsCore):
     """Serves the requests of classic-protocol members of a consumer group that exists."""

@@ -13,16 +13,6 @@ from kafkalite.state.groups.consumer.core import JOIN, SYNC, ConsumerGroupsCore
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.records import CONSUMER, ConsumerGroupMemberMetadata
 
-__all__ = [
-    "ClassicMemberRequest",
-    "ClassicRequest",
-    "acknowledge_heartbeat",
-    "keep_alive",
-    "protocol_of",
-    "request_rejoin",
-    "return_assignment",
-]
-
 
 class ClassicMemberRequest(Enum):
     """The requests; the values are their descriptions in docs/groups.md."""

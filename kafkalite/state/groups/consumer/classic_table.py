@@ -17,8 +17,6 @@ from kafkalite.state.groups.consumer.classic_responses import (
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 
-__all__ = ["RESPONSES", "ClassicMemberState", "member_state"]
-
 
 class ClassicMemberState(Enum):
     """How far a member is from its target assignment; the values are the descriptions in docs/groups.md."""

@@ -9,8 +9,6 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.consumer.reconciliation import Owners
 from kafkalite.state.groups.records import ConsumerGroupCurrentMemberAssignment
 
-__all__ = ["COMMIT_ACCEPTED", "ConsumerCommitValidation"]
-
 
 class ConsumerCommitValidation(NamedTuple):
     """The validation of a commit.

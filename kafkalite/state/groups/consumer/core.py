@@ -26,19 +26,6 @@ from kafkalite.state.groups.member_memory import ShardMemory
 from kafkalite.state.groups.records import CONSUMER
 from kafkalite.state.groups.sessions import look_at_ms
 
-__all__ = [
-    "JOIN",
-    "REBALANCE",
-    "SESSION",
-    "SYNC",
-    "TARGET",
-    "TARGET_CALLED",
-    "TOPICS_AT_ONCE",
-    "ConsumerGroupsCore",
-    "MemberReport",
-    "ToClassic",
-]
-
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 """Timers are named (CONSUMER, one of these, group, member). The last two are for members of the classic protocol."""
 

@@ -6,8 +6,6 @@ from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, Grou
 from kafkalite.state.groups.consumer.target_assignment import assignor_of
 from kafkalite.state.groups.records import ConsumerGroupCurrentMemberAssignment, ConsumerGroupMemberMetadata
 
-__all__ = ["describe"]
-
 
 def describe(group: ConsumerGroup, settings: ConsumerGroupSettings) -> GroupDescription:
     """Return the description of the group, members in order of their ids."""

@@ -3,8 +3,6 @@
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.records import ConsumerGroupTombstone
 
-__all__ = ["Draft"]
-
 
 class Draft:
     """A copy of a group, with the records of the current command applied. The group itself changes in `apply` only.

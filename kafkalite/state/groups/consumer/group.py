@@ -38,8 +38,6 @@ from kafkalite.state.groups.records import (
     GroupDeleted,
 )
 
-__all__ = ["INITIAL_EPOCH", "ConsumerGroup", "ConsumerGroupContext", "ConsumerGroupState"]
-
 INITIAL_EPOCH = 1
 """Group epoch and target epoch of a group without records, so that a joining member gets an epoch above 0."""
 

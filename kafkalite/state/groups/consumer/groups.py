@@ -48,8 +48,6 @@ from kafkalite.state.groups.records import (
 )
 from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
 
-__all__ = ["REBALANCE", "SESSION", "ConsumerGroups"]
-
 
 class ConsumerGroups(ClassicProtocolMembers, GroupType):
     """All consumer groups of a shard."""

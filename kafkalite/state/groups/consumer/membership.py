@@ -25,19 +25,6 @@ from kafkalite.state.groups.records import (
     ConsumerGroupTargetAssignmentMember,
 )
 
-__all__ = [
-    "add_member",
-    "check_static",
-    "describe_itself",
-    "leaving_member",
-    "metadata_of",
-    "note",
-    "remove",
-    "replace",
-    "step_aside",
-    "unknown",
-]
-
 
 def add_member(draft: Draft, request: ConsumerGroupHeartbeat) -> str | None:
     """Add the sender of a heartbeat, or reject it; return the id of the static member that it replaces, if any."""

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.records import ConsumerGroupCurrentMemberAssignment, PartitionEpochs
 
-__all__ = ["TRANSITIONS", "Finding", "MemberState", "Owners", "Situation", "drawn", "find", "reconcile"]
-
 Owners = Mapping[tuple[bytes, int], str]
 """The member that owns a partition or has still to revoke it."""
 

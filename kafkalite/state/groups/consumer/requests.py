@@ -6,22 +6,6 @@ from typing import NamedTuple, Protocol
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.assignors import ASSIGNORS, Assignment
 
-__all__ = [
-    "JOIN_EPOCH",
-    "LEAVE_EPOCH",
-    "STATIC_LEAVE_EPOCH",
-    "CommandRejected",
-    "ConsumerGroupHeartbeat",
-    "ConsumerGroupSettings",
-    "GroupDescription",
-    "HeartbeatResult",
-    "MemberDescription",
-    "MigrationPolicy",
-    "Topic",
-    "TopicLookup",
-    "check_heartbeat",
-]
-
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2

@@ -3,8 +3,6 @@
 They are not durable: after a replay every member has its whole session timeout again.
 """
 
-__all__ = ["MemberSession"]
-
 
 class MemberSession:
     """The session of one member. All times in ms on the monotonic clock.

@@ -13,8 +13,6 @@ from kafkalite.state.groups.records import (
     ConsumerGroupTombstone,
 )
 
-__all__ = ["SubscribedGroups", "SubscribedTopicSet"]
-
 
 class SubscribedTopicSet:
     """The topics that one group reads, as a container."""

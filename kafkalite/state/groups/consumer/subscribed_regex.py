@@ -15,8 +15,6 @@ from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.consumer.target_assignment import refresh_epoch
 from kafkalite.state.groups.records import ConsumerGroupRegularExpression
 
-__all__ = ["NEVER", "PATTERN_INTERVAL_MS", "RegexWatch", "take_over", "want_resolved"]
-
 PATTERN_INTERVAL_MS = 10_000
 """The minimum interval between two resolutions of a group (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
 

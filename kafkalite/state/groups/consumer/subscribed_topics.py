@@ -10,8 +10,6 @@ from functools import cached_property
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.requests import Topic, TopicLookup
 
-__all__ = ["SubscribedTopics"]
-
 
 class SubscribedTopics:
     """The topics of a group, found at first use.

@@ -20,8 +20,6 @@ from kafkalite.state.groups.records import (
     ConsumerGroupTargetAssignmentMetadata,
 )
 
-__all__ = ["assignor_of", "is_due", "make_target", "refresh_epoch"]
-
 
 def refresh_epoch(draft: Draft, topics: SubscribedTopics, *, bump: bool) -> None:
     """Start a new group epoch where the command asks for one, or where the topics have changed."""

@@ -31,18 +31,6 @@ from kafkalite.state.groups.records import (
     TransactionEnded,
 )
 
-__all__ = [
-    "Commit",
-    "CommitResult",
-    "FetchedOffset",
-    "GroupLookup",
-    "OffsetDeleteResult",
-    "OffsetManager",
-    "OffsetSettings",
-    "PartitionCommit",
-    "TopicFetch",
-]
-
 OffsetRecord = OffsetCommitted | OffsetsCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
 NO_OFFSET = -1
 INT64_MAX = 2**63 - 1

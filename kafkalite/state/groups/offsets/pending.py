@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from kafkalite.model import TopicPartition
 from kafkalite.state.groups.records import OffsetCommitted
 
-__all__ = ["PendingOffsets"]
-
 Key = tuple[str, str, int]  # group, topic, partition
 
 

@@ -12,8 +12,6 @@ from kafkalite.model import ZERO_UUID
 from kafkalite.state.groups.groups_by_topic import GroupsByTopic
 from kafkalite.state.groups.records import OffsetCommitted, OffsetsCommitted
 
-__all__ = ["OffsetStore", "StoredOffset"]
-
 
 class StoredOffset(NamedTuple):
     """A committed offset without group and partition. Times are wall time in ms."""

@@ -12,8 +12,6 @@ from kafkalite.state.groups.registered.group import RegisteredGroup
 from kafkalite.state.groups.registered.member import NO_PARTITIONS, RegisteredGroupMember
 from kafkalite.state.groups.registered.requests import BY_RESET_POLICY, FROM_LOG_START
 
-__all__ = ["assign", "is_outdated", "new_assignment", "sizes", "start_offsets", "waits_for_pattern"]
-
 
 def waits_for_pattern(group: RegisteredGroup) -> bool:
     """Whether a member reads the topics of the pattern, and these are not known yet."""

@@ -19,19 +19,6 @@ from kafkalite.state.groups.registered.requests import (
 )
 from kafkalite.state.groups.registered.states import RegisteredEvent, RegisteredState
 
-__all__ = [
-    "define",
-    "heartbeat",
-    "leave",
-    "loaded",
-    "pattern_due",
-    "pattern_resolved",
-    "rebalance_timeout_expired",
-    "register",
-    "session_expired",
-    "topics_changed",
-]
-
 UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
 
 

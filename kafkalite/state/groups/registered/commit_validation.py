@@ -7,8 +7,6 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.groups.records import RegisteredMember
 
-__all__ = ["RegisteredCommitValidation"]
-
 NO_MARKS: Mapping[TopicPartition, int] = {}
 
 

@@ -49,8 +49,6 @@ from kafkalite.state.groups.registered.states import RegisteredEvent, Registered
 from kafkalite.state.groups.registered.subscribed_groups import RegisteredReaders
 from kafkalite.state.groups.sessions import look_at_ms
 
-__all__ = ["RegisteredAction", "RegisteredCommand", "RegisteredGroup", "RegisteredTransition"]
-
 UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -42,8 +42,6 @@ from kafkalite.state.groups.registered.subscribed_groups import RegisteredReader
 from kafkalite.state.groups.registered.table import TRANSITIONS
 from kafkalite.state.groups.registered.topic_references import RegisteredTopicReferences
 
-__all__ = ["RegisteredGroups", "RegisteredRecord"]
-
 RegisteredRecord = (
     GroupDefinition
     | GroupDeleted

@@ -9,8 +9,6 @@ from kafkalite.state.effects import Token
 from kafkalite.state.groups.records import RegisteredMember
 from kafkalite.state.groups.registered.requests import RegisterConsumer
 
-__all__ = ["NO_EPOCH", "NO_PARTITIONS", "RegisteredGroupMember"]
-
 NO_EPOCH = -1
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 

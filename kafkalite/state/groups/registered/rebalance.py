@@ -24,24 +24,6 @@ from kafkalite.state.groups.registered.member import NO_PARTITIONS, RegisteredGr
 from kafkalite.state.groups.registered.requests import ConsumerRegistered, HeartbeatAnswered
 from kafkalite.state.groups.registered.states import RegisteredEvent, RegisteredState
 
-__all__ = [
-    "acknowledge_heartbeat",
-    "begin_generation",
-    "begin_if_all_registered",
-    "do_nothing",
-    "event_without_members",
-    "grant_claims",
-    "release_claims",
-    "remove_unregistered_members",
-    "request_registration",
-    "return_assignment",
-    "store_definition",
-    "store_empty_group",
-    "store_rewind_marks",
-    "store_tombstones",
-    "wait_for_registrations",
-]
-
 
 def do_nothing(group: RegisteredGroup, command: RegisteredCommand) -> None:
     """The event has no effect."""

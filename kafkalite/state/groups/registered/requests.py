@@ -8,17 +8,6 @@ from typing import NamedTuple
 
 from kafkalite.model import TopicPartition
 
-__all__ = [
-    "BY_RESET_POLICY",
-    "FROM_LOG_START",
-    "ConsumerRegistered",
-    "CreateGroup",
-    "HeartbeatAnswered",
-    "HeartbeatPlus",
-    "RegisterConsumer",
-    "StartOffsets",
-]
-
 BY_RESET_POLICY = -1
 """A start offset: there is no committed offset for a partition of the first generation; the client's reset policy
 decides.

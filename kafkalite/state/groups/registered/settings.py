@@ -6,8 +6,6 @@ from typing import Protocol
 
 from kafkalite.state.groups.consumer_protocol import UNREADABLE, ConsumerProtocol
 
-__all__ = ["NOT_DEFINED", "PATTERN_INTERVAL_MS", "CommittedOffsets", "RegisteredSettings"]
-
 NOT_DEFINED = -1
 """The session timeout in the definition of a group that a registration has created."""
 

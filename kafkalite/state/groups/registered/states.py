@@ -2,8 +2,6 @@
 
 from enum import Enum
 
-__all__ = ["RegisteredEvent", "RegisteredState"]
-
 
 class RegisteredState(Enum):
     """States, by Kafka's names where clients see them."""

@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable
 from kafkalite.state.groups.groups_by_topic import GroupsByTopic
 from kafkalite.state.groups.records import GroupDefinition
 
-__all__ = ["RegisteredReaders"]
-
 
 class RegisteredReaders:
     """The index of a shard."""

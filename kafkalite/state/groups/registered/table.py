@@ -8,8 +8,6 @@ from kafkalite.state.groups.registered.group import RegisteredTransition
 from kafkalite.state.groups.registered.states import RegisteredEvent as Event
 from kafkalite.state.groups.registered.states import RegisteredState as State
 
-__all__ = ["TRANSITIONS"]
-
 Row = RegisteredTransition
 EMPTY, PREPARING, STABLE, DEAD = State
 

@@ -8,8 +8,6 @@ Invariant: `follow` is called with each applied record, in replay and in normal 
 from kafkalite.state.groups.groups_by_topic import GroupsByTopic
 from kafkalite.state.groups.records import GroupDefinition, RewindMark, RewindMarkDeleted
 
-__all__ = ["RegisteredTopicReferences"]
-
 Topics = frozenset[str]
 NOTHING: Topics = frozenset()
 

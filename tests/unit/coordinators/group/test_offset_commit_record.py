@@ -10,7 +10,8 @@ from kafkalite._speedups.groups.offset_commit_record import append_commits, java
 from kafkalite.coordinators.group.serde import _encode_offset, _offset
 from kafkalite.errors import DecodeError
 from kafkalite.model import ZERO_UUID
-from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, read_key, read_value, write
+from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, read_key, read_value
+from kafkalite.protocol.stored.record_types import write
 from kafkalite.records import Batch, Builder
 from kafkalite.state.groups.records import OffsetCommitted, OffsetDeleted
 

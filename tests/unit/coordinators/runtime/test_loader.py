@@ -12,7 +12,8 @@ import pytest
 from kafkalite.cluster.append import Append, OwnAppend
 from kafkalite.coordinators.runtime.loader import CoordinatorLoader
 from kafkalite.gc_pause import PAUSE
-from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, write
+from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue
+from kafkalite.protocol.stored.record_types import write
 from kafkalite.records import Builder
 from kafkalite.records.control import ControlType, Marker, build_marker
 from kafkalite.state.groups.offsets.manager import TopicFetch
