@@ -22,8 +22,15 @@ class MemoryConnection(Connection):
     `inbox` replaces the socket buffer of the kernel, so it does not count as request memory.
     """
 
-    def __init__(self, hub: MemoryHub, listener: str, peer: tuple[str, int], window: int | None) -> None:
-        super().__init__(hub, listener, peer, ("memory", 0))
+    def __init__(
+        self,
+        hub: MemoryHub,
+        listener: str,
+        peer: tuple[str, int],
+        window: int | None,
+        local: tuple[str, int] = ("memory", 0),
+    ) -> None:
+        super().__init__(hub, listener, peer, local)
         self.inbox = bytearray()
         self.sent = bytearray()
         self.window = window

@@ -1,0 +1,388 @@
+"""A network in memory for clients and brokers of one event loop, with delays, stalls and disconnects by a seed.
+
+    network = MemoryNetwork(random.Random(7), delay_s=(0.0001, 0.005), fragment_bytes=1000)
+    server = await network.create_server(protocol_factory, "broker", 9092)
+    environment = Environment(dial=network.dial, ...)       # of a client
+    network.reset("broker", 9092)                           # all connections end; bytes in transit are lost
+    network.stall("broker", 9092, seconds=3.0)              # no bytes pass, new connections wait
+    network.refuse("broker", 9092)                          # until `accept`
+
+Invariants:
+1. The transports behave as those of asyncio: bytes arrive in order, in calls of the loop, never inside `write`; a
+   writer is paused above the high-water mark; `connection_lost` comes exactly once.
+2. A transport accepts `WINDOW_BYTES` as a kernel does: they count as sent, and `close` waits for the rest only.
+3. All random decisions come from the given generator, so a run in virtual time repeats exactly.
+"""
+
+import asyncio
+import errno
+import os
+import ssl as ssl_module
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, cast
+
+__all__ = ["MemoryNetwork", "MemoryServer", "MemoryTransport"]
+
+WINDOW_BYTES = 64 << 10
+HIGH_WATER_BYTES = 64 << 10
+Address = tuple[str, int]
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class MemoryTransport(asyncio.Transport):
+    """One half of a connection.
+
+    Arguments:
+        link: the connection.
+        local, peer: host and port of both ends.
+    """
+
+    def __init__(self, link: "Link", local: Address, peer: Address) -> None:
+        super().__init__({"sockname": local, "peername": peer})
+        self._link = link
+        self._loop = link.network.loop
+        self._protocol: asyncio.BaseProtocol | None = None
+        self._in_transit: deque[tuple[float, bytes]] = deque()  # time of arrival, bytes; b"" = the end of the stream
+        self._unread_bytes = 0  # written and not received by the peer
+        self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
+        self._writing_paused = self._reading_paused = False
+        self._closing = self._ended = self._eof_written = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._arrives_at = 0.0
+        self.other: MemoryTransport
+
+    # The interface of asyncio.
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Set the receiver."""
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the receiver."""
+        assert self._protocol is not None
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        """Return whether the transport is closing or closed."""
+        return self._closing
+
+    def is_reading(self) -> bool:
+        """Return whether bytes are received."""
+        return not self._reading_paused and not self._closing
+
+    def pause_reading(self) -> None:
+        """Receive no bytes until `resume_reading`."""
+        self._reading_paused = True
+
+    def resume_reading(self) -> None:
+        """Receive bytes again."""
+        self._reading_paused = False
+        self.other.schedule()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the marks, in bytes, above and below which the protocol is paused and resumed."""
+        self._high = HIGH_WATER_BYTES if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of written bytes beyond the window of the network."""
+        return max(0, self._unread_bytes - WINDOW_BYTES)
+
+    def write(self, data: Any) -> None:
+        """Send bytes."""
+        if self._ended or self._closing or self._eof_written or not data:
+            return
+        for part in self._link.network.fragments(bytes(data)):
+            self._arrives_at = max(self._arrives_at, self._link.network.arrival())
+            self._in_transit.append((self._arrives_at, part))
+            self._unread_bytes += len(part)
+        self.schedule()
+        if not self._writing_paused and self.get_write_buffer_size() > self._high:
+            self._writing_paused = True
+            cast(asyncio.Protocol, self.get_protocol()).pause_writing()
+
+    def can_write_eof(self) -> bool:
+        """Return that the sending side can be closed alone."""
+        return True
+
+    def write_eof(self) -> None:
+        """Close the sending side behind the written bytes."""
+        if not self._eof_written and not self._ended:
+            self._eof_written = True
+            self._arrives_at = max(self._arrives_at, self._link.network.arrival())
+            self._in_transit.append((self._arrives_at, b""))
+            self.schedule()
+
+    def close(self) -> None:
+        """Close the connection when the network has accepted the written bytes."""
+        if not self._closing:
+            self.write_eof()
+            self._closing = True
+            self._end_if_flushed()
+
+    def abort(self) -> None:
+        """Reset the connection; written bytes may be lost."""
+        self._link.reset(by=self)
+
+    # The network.
+
+    def end(self, error: Exception | None) -> None:
+        """The connection has ended on this side; its protocol is called in the next iteration."""
+        if self._ended:
+            return
+        self._ended = self._closing = True
+        self._loop.call_soon(self.get_protocol().connection_lost, error)
+
+    def lose(self) -> None:
+        """Drop the bytes in transit."""
+        self._in_transit.clear()
+        self._unread_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def schedule(self) -> None:
+        """Deliver the next bytes when they arrive."""
+        if self._timer is None and self._in_transit and not self.other.receives_nothing:
+            at = max(self._in_transit[0][0], self._link.stalled_until)
+            self._timer = self._loop.call_at(at, self._deliver)
+
+    @property
+    def receives_nothing(self) -> bool:
+        """Whether bytes for this half must wait."""
+        return self._reading_paused and not self._ended
+
+    def _deliver(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if now >= self._link.stalled_until and not self.other.receives_nothing:
+            arrived = bytearray()
+            while self._in_transit and self._in_transit[0][0] <= now and self._in_transit[0][1]:
+                arrived += self._in_transit.popleft()[1]
+            self._unread_bytes -= len(arrived)
+            if arrived:
+                self.other.receive(bytes(arrived))
+            elif self._in_transit and self._in_transit[0][0] <= now:
+                self._in_transit.popleft()
+                self.other.receive_eof()
+            self._written()
+        self.schedule()
+
+    def _written(self) -> None:
+        if self._writing_paused and not self._ended and self.get_write_buffer_size() <= self._low:
+            self._writing_paused = False
+            cast(asyncio.Protocol, self.get_protocol()).resume_writing()
+        if self._closing:
+            self._end_if_flushed()
+
+    def _end_if_flushed(self) -> None:
+        if self.get_write_buffer_size() == 0:
+            self.end(None)
+
+    def receive(self, data: bytes) -> None:
+        """Pass bytes to the protocol; bytes for a closed half reset the connection."""
+        if self._closing:
+            self._link.reset(by=self)
+            return
+        protocol = self.get_protocol()
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            cast(asyncio.Protocol, protocol).data_received(data)
+            return
+        view = memoryview(data)
+        while view and not self._closing:
+            buffer = memoryview(protocol.get_buffer(len(view)))
+            count = min(len(buffer), len(view))
+            buffer[:count] = view[:count]
+            protocol.buffer_updated(count)
+            view = view[count:]
+
+    def receive_eof(self) -> None:
+        """The peer has closed its sending side."""
+        if self._closing:
+            self._link.forget()
+        elif not cast(asyncio.Protocol, self.get_protocol()).eof_received():
+            self.close()
+
+
+class Link:
+    """A connection: both halves, and until when its bytes are held back."""
+
+    def __init__(self, network: "MemoryNetwork", server: "MemoryServer", client: Address) -> None:
+        self.network = network
+        self.server = server
+        self.stalled_until = server.stalled_until
+        self.client_half = MemoryTransport(self, client, server.address)
+        self.server_half = MemoryTransport(self, server.address, client)
+        self.client_half.other, self.server_half.other = self.server_half, self.client_half
+
+    def connect(self, client: asyncio.BaseProtocol, accepted: asyncio.BaseProtocol) -> None:
+        """Begin the connection on both sides."""
+        self.server.links[self] = None
+        self.client_half.set_protocol(client)
+        self.server_half.set_protocol(accepted)
+        accepted.connection_made(self.server_half)
+        client.connection_made(self.client_half)
+
+    def reset(self, by: MemoryTransport | None = None) -> None:
+        """End the connection on both sides, with an error except for the side that has asked for it."""
+        self.forget()
+        for half in (self.client_half, self.server_half):
+            half.lose()
+            half.end(None if half is by else ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+
+    def stall(self, until: float) -> None:
+        """Hold back all bytes until then, in seconds of the loop."""
+        self.stalled_until = max(self.stalled_until, until)
+
+    def forget(self) -> None:
+        """The connection has ended."""
+        self.server.links.pop(self, None)
+
+
+@dataclass(eq=False, slots=True)
+class MemoryServer:
+    """A listening address.
+
+    Attributes:
+        accepting: False = connections are refused.
+        stalled_until: until then no bytes pass, and new connections wait; in seconds of the loop.
+        links: the open connections.
+    """
+
+    network: "MemoryNetwork"
+    address: Address
+    factory: ProtocolFactory
+    accepting: bool = True
+    stalled_until: float = 0.0
+    links: dict[Link, None] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Listen no more; open connections stay open."""
+        if self.network.servers.get(self.address) is self:
+            del self.network.servers[self.address]
+
+
+class MemoryNetwork:
+    """Connections in memory.
+
+    Arguments:
+        random: source of all random decisions.
+        delay_s: smallest and largest delay of bytes and of connecting, in seconds.
+        fragment_bytes: largest number of bytes that arrive in one piece, 0 = bytes are not divided.
+    """
+
+    def __init__(
+        self, random: Random | None = None, *, delay_s: tuple[float, float] = (0.0001, 0.0001), fragment_bytes: int = 0
+    ) -> None:
+        self.servers: dict[Address, MemoryServer] = {}
+        self._random = random or Random(0)
+        self._delay_s = delay_s
+        self._fragment_bytes = fragment_bytes
+        self._clients = 0
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop."""
+        return asyncio.get_running_loop()
+
+    async def dial(self, factory: ProtocolFactory, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
+        """Connect a protocol; the `dial` of a client's environment.
+
+        Arguments:
+            factory: creates the protocol of the client.
+            host, port: a listening address.
+            ssl: must be None.
+
+        Raises:
+            OSError: nothing listens there, or it refuses connections.
+        """
+        if ssl is not None:
+            raise OSError(errno.EPROTONOSUPPORT, "a network in memory has no TLS")
+        await self._wait(self.arrival())
+        server = self.servers.get((host, port))
+        while server is not None and server.stalled_until > self.loop.time():
+            await self._wait(server.stalled_until)
+            server = self.servers.get((host, port))
+        if server is None or not server.accepting:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self._clients += 1
+        Link(self, server, ("client", self._clients)).connect(factory(), server.factory())
+
+    async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> MemoryServer:
+        """Listen at an address; see `listen`."""
+        return self.listen(factory, host, port)
+
+    def listen(self, factory: ProtocolFactory, host: str, port: int) -> MemoryServer:
+        """Listen at an address.
+
+        Arguments:
+            factory: creates the protocol of each accepted connection.
+            host, port: any name and number.
+
+        Raises:
+            OSError: the address is in use.
+        """
+        if (host, port) in self.servers:
+            raise OSError(errno.EADDRINUSE, f"{host}:{port}: {os.strerror(errno.EADDRINUSE)}")
+        server = self.servers[host, port] = MemoryServer(self, (host, port), factory)
+        return server
+
+    def reset(self, host: str, port: int, share: float = 1.0) -> int:
+        """Reset connections of an address; returns how many.
+
+        Arguments:
+            host, port: the listening address.
+            share: probability with which each connection is reset.
+        """
+        server = self.servers.get((host, port))
+        chosen = [each for each in server.links if self._random.random() < share] if server is not None else []
+        for link in chosen:
+            link.reset()
+        return len(chosen)
+
+    def stall(self, host: str, port: int, seconds: float) -> None:
+        """Hold back all bytes and new connections of an address.
+
+        Arguments:
+            host, port: the listening address.
+            seconds: how long.
+        """
+        server = self.servers.get((host, port))
+        if server is not None:
+            server.stalled_until = max(server.stalled_until, self.loop.time() + seconds)
+            for link in server.links:
+                link.stall(server.stalled_until)
+
+    def refuse(self, host: str, port: int) -> None:
+        """Refuse new connections of an address until `accept`."""
+        self.servers[host, port].accepting = False
+
+    def accept(self, host: str, port: int) -> None:
+        """Accept connections of an address again."""
+        self.servers[host, port].accepting = True
+
+    def arrival(self) -> float:
+        """Return when bytes that leave now arrive, in seconds of the loop."""
+        return self.loop.time() + self._random.uniform(*self._delay_s)
+
+    def fragments(self, data: bytes) -> list[bytes]:
+        """Divide bytes at random."""
+        if not self._fragment_bytes or len(data) <= 1:
+            return [data]
+        parts, start = [], 0
+        while start < len(data):
+            size = self._random.randint(1, self._fragment_bytes)
+            parts.append(data[start : start + size])
+            start += size
+        return parts
+
+    async def _wait(self, until: float) -> None:
+        passed = self.loop.create_future()
+        timer = self.loop.call_at(until, passed.set_result, None)
+        try:
+            await passed
+        finally:
+            timer.cancel()

@@ -1,0 +1,406 @@
+"""A whole broker in virtual time, which can be killed or lose its power and start again in the same event loop.
+
+    network = MemoryNetwork(random.Random(7))
+    async with SimulatedBroker(directory, network, seed=7) as broker:
+        ...                                     # clients with `network.dial` and the bootstrap server "broker:9092"
+        broker.kill()                           # the process ends; what it wrote stays
+        await broker.start()
+        broker.cut_power()                      # what was not flushed is lost at random
+        await broker.start()
+
+The broker runs without threads, sockets, real time and real randomness (`kafkalite.server.ports`).
+"""
+
+import asyncio
+import random as randoms
+import socket
+import weakref
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from kafkalite._speedups.net.framing import Limits, Service
+from kafkalite._speedups.storage.file import File
+from kafkalite.clock import Outcome, Raised
+from kafkalite.config.keys import SettingValue
+from kafkalite.net.listener import SocketOptions
+from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, standing_still
+from kafkalite.server.broker import EMBEDDED, Broker
+from kafkalite.server.ports import Ports
+from kafkalite.server.running_broker import RunningBroker
+from kafkalite.storage.log.flush_job import JobSyncer
+from kafkalite.testing.faulty_disk import FaultyDisk
+from kafkalite.testing.memory_network import MemoryNetwork, MemoryServer, MemoryTransport
+from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom
+
+__all__ = ["SimulatedBroker"]
+
+HOST, PORT = "broker", 9092
+
+
+class LoopTimers:
+    """A `BrokerClock` over the timers of an event loop in virtual time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, raised: Raised) -> None:
+        self._loop = loop
+        self._raised = raised
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    def wall_ms(self) -> int:
+        """Return the virtual wall time, milliseconds since 1970."""
+        return START_WALL_MS + round(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        """Return the time of the loop in seconds."""
+        return self._loop.time()
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+        """Call `callback(*args)` when the time of the loop reaches `when`."""
+
+        def fire() -> None:
+            self._timers.discard(timer)
+            try:
+                callback(*args)
+            except Exception as error:
+                self._raised(callback, error)
+
+        timer = self._loop.call_at(when, fire)
+        self._timers.add(timer)
+        return timer
+
+    def close(self) -> None:
+        """Cancel all timers."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+
+class LoopOffload(InlineOffload):
+    """Runs jobs in the thread of the loop, and applies their outcomes in its next iteration."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *_: object, **_named: object) -> None:
+        super().__init__(loop.call_soon)
+        self._killed = False
+
+    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+        """Run a job now, unless the process has ended."""
+        if not self._killed:
+            super().run(job, *args, done=done)
+
+    def drain(self) -> int:
+        """Apply all outcomes, unless the process has ended."""
+        return 0 if self._killed else super().drain()
+
+    def kill(self) -> None:
+        """The process ends: no job runs and no outcome is applied any more."""
+        self._killed = True
+
+    def close(self) -> None:
+        """Apply all outcomes."""
+        self.drain()
+
+
+class SimulatedDisk(FaultyDisk):
+    """A faulty disk whose files are closed when the process ends."""
+
+    def __init__(self, before: "SimulatedDisk | None" = None) -> None:
+        super().__init__()
+        if before is not None:
+            self.shadow = before.shadow
+        self._open: list[weakref.ref[File]] = []
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Open a file."""
+        file = super().open(path, create=create, read_only=read_only)
+        self._open.append(weakref.ref(file))
+        return file
+
+    def kill(self) -> None:
+        """The process ends: no operation has an effect any more, and the locks of its files are released."""
+        self.crashed = True
+        for reference in self._open:
+            file = reference()
+            if file is not None:
+                file.close()
+        self._open.clear()
+
+
+class MemoryBrokerConnection(MemoryConnection):
+    """The broker's half of a connection of a `MemoryNetwork`."""
+
+    def __init__(self, hub: "MemoryListener", name: str, transport: MemoryTransport) -> None:
+        super().__init__(hub, name, transport.get_extra_info("peername"), None, transport.get_extra_info("sockname"))
+        self.listening = hub
+        self.transport = transport
+        self.writable = True
+
+    def transmit(self) -> None:
+        """Send what can leave."""
+        self.advance(0)
+        while self.writable and not self.closed and (runs := self.outgoing()):
+            data = runs[0] if isinstance(runs[0], bytes) else runs[0].read()
+            self.transport.write(data)
+            self.advance(len(data))
+
+    def gone(self) -> None:
+        """The connection is closed."""
+        self.listening.ended(self)
+        self.transport.close()
+
+
+class MemoryBrokerProtocol(asyncio.Protocol):
+    """Passes the bytes of a connection to the broker's framing; each call runs a pass."""
+
+    def __init__(self, hub: "MemoryListener", name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self._connection: MemoryBrokerConnection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, MemoryTransport)
+        self._connection = MemoryBrokerConnection(self._hub, self._name, transport)
+        self._hub.connections[self._connection] = None
+        self._hub.accept_connection(self._connection)
+
+    def data_received(self, data: bytes) -> None:
+        connection = self._connection
+        assert connection is not None
+        if not connection.closed:
+            connection.inbox += data
+            self._pass(connection)
+
+    def eof_received(self) -> bool:
+        connection = self._connection
+        assert connection is not None
+        connection.finished = True
+        self._hub.begin()
+        connection.hang_up()
+        connection.update_interest()
+        self._hub.end()
+        return True
+
+    def pause_writing(self) -> None:
+        assert self._connection is not None
+        self._connection.writable = False
+
+    def resume_writing(self) -> None:
+        assert self._connection is not None
+        self._connection.writable = True
+        self._connection.touch()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        assert self._connection is not None
+        if not self._hub.killed:
+            self._connection.close("reset by the peer" if error is None else str(error))
+
+    def _pass(self, connection: MemoryBrokerConnection) -> None:
+        if self._hub.killed:
+            return
+        self._hub.begin()
+        connection.touch()
+        connection.update_interest()
+        self._hub.end()
+
+
+class MemoryListener(MemoryHub):
+    """A `BrokerListener` on a network in memory."""
+
+    def __init__(
+        self, network: MemoryNetwork, loop: asyncio.AbstractEventLoop, service: Service, limits: Limits | None
+    ) -> None:
+        super().__init__(service, limits, standing_still)
+        self.killed = False
+        self.connections: dict[MemoryBrokerConnection, None] = {}
+        self._network = network
+        self._loop = loop
+        self._servers: list[MemoryServer] = []
+        self._drained: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """Run a pass in the next iteration."""
+        super().wake()
+        self._loop.call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Run the scheduled passes, unless the process has ended."""
+        if not self.killed:
+            super().pump()
+
+    def bind(self, host: str, port: int, name: str = "PLAINTEXT") -> tuple[str, int]:
+        """Listen at an address of the network."""
+        self._servers.append(self._network.listen(lambda: MemoryBrokerProtocol(self, name), host, port))
+        return host, port
+
+    def inherit(self, listening: socket.socket, name: str = "PLAINTEXT") -> tuple[str, int]:
+        """A simulated broker has no sockets."""
+        raise NotImplementedError("a simulated broker has no sockets")
+
+    def limit(self, connections_max: int, connections_per_ip_max: int) -> None:
+        """The number of connections is the test's choice."""
+
+    def free_unused(self) -> None:
+        """Connections in memory have no receive buffers."""
+
+    def kill(self) -> None:
+        """The process ends: its connections are reset, and its address refuses connections."""
+        self.killed = True
+        for server in self._servers:
+            server.close()
+            for link in list(server.links):
+                link.reset()
+
+    async def close(self, grace_s: float = 5.0) -> None:
+        """Listen no more, and close the connections when open responses have left, at the latest after `grace_s`."""
+        for server in self._servers:
+            server.close()
+        self.begin()
+        for connection in self.connections:
+            connection.drain()
+        self.end()
+        if self.connections:
+            self._drained = self._loop.create_future()
+            timer = self._loop.call_later(grace_s, self._end_all)
+            try:
+                await self._drained
+            finally:
+                timer.cancel()
+        self.pump()
+
+    def _end_all(self) -> None:
+        for connection in self.connections:
+            connection.close("the broker stops")
+
+    def ended(self, connection: MemoryBrokerConnection) -> None:
+        """A connection has ended."""
+        self.connections.pop(connection, None)
+        if not self.connections and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+
+class Process:
+    """One incarnation of a simulated broker: what ends when its process ends."""
+
+    def __init__(self, network: MemoryNetwork, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self._network = network
+        self._clocks: list[LoopTimers] = []
+        self._jobs: list[LoopOffload] = []
+        self._listeners: list[MemoryListener] = []
+
+    def ports(self, random: SeededRandom) -> Ports:
+        """The ports of the broker."""
+        return Ports(
+            clock=self._clock,
+            random=random,
+            offload=self._offload,
+            disk=self.disk,
+            syncer=lambda disk, _paths, _loop, jobs, _raised: JobSyncer(disk, jobs, jobs.close),
+            listen=self._listen,
+        )
+
+    def kill(self) -> None:
+        """End the process: nothing of it runs any more."""
+        self.disk.kill()
+        for clock in self._clocks:
+            clock.close()
+        for jobs in self._jobs:
+            jobs.kill()
+        for listener in self._listeners:
+            listener.kill()
+
+    def _clock(self, loop: asyncio.AbstractEventLoop, raised: Raised) -> LoopTimers:
+        self._clocks.append(LoopTimers(loop, raised))
+        return self._clocks[-1]
+
+    def _offload(self, loop: asyncio.AbstractEventLoop, *_: object, **_named: object) -> LoopOffload:
+        self._jobs.append(LoopOffload(loop))
+        return self._jobs[-1]
+
+    def _listen(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        service: Service,
+        limits: Limits | None = None,
+        *,
+        sockets: SocketOptions | None = None,
+        refuse_from: int | None = None,
+    ) -> MemoryListener:
+        self._listeners.append(MemoryListener(self._network, loop, service, limits))
+        return self._listeners[-1]
+
+
+class SimulatedBroker:
+    """A broker in virtual time, an async context manager.
+
+    Arguments:
+        data_dir: its log directory.
+        network: where it listens.
+        seed: of its random numbers, and of what a power failure leaves.
+        settings: configs under Kafka's names.
+        host, port: its address in the network.
+    """
+
+    def __init__(
+        self,
+        data_dir: str,
+        network: MemoryNetwork,
+        *,
+        seed: int = 0,
+        settings: Mapping[str, SettingValue] | None = None,
+        host: str = HOST,
+        port: int = PORT,
+    ) -> None:
+        self.address = f"{host}:{port}"
+        self._data_dir = data_dir
+        self._network = network
+        self._settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
+        self._random = SeededRandom(seed)
+        self._failures = randoms.Random(seed)
+        self._broker: Broker | None = None
+        self._process = Process(network, SimulatedDisk())
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def running(self) -> RunningBroker:
+        """The parts of the broker. Raises RuntimeError while it does not run."""
+        if self._broker is None:
+            raise RuntimeError("the broker does not run: `await broker.start()`")
+        return self._broker.running
+
+    @property
+    def disk(self) -> FaultyDisk:
+        """The disk, for faults; a new one after each start, with the same contents."""
+        return self._process.disk
+
+    async def start(self) -> None:
+        """Recover the logs and accept connections. Does nothing where the broker runs."""
+        if self._broker is None:
+            self._process = Process(self._network, SimulatedDisk(self._process.disk))
+            broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random))
+            await broker.start()
+            self._broker = broker
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Stop cleanly, as `Broker.stop`. Does nothing where the broker does not run."""
+        if self._broker is not None:
+            broker, self._broker = self._broker, None
+            await broker.stop(grace_s)
+
+    def kill(self) -> None:
+        """End the process at once, as SIGKILL does: connections are reset, what it wrote stays."""
+        if self._broker is not None:
+            self._broker = None
+            self._process.kill()
+
+    def cut_power(self) -> int:
+        """End the process and lose at random what was not flushed; returns the number of lost changes and names."""
+        self.kill()
+        return self.disk.crash(self._failures)

@@ -1,0 +1,96 @@
+"""Runs asyncio code in virtual time: one thread, no sockets, no waits.
+
+    result, seconds = run_virtually(main)       # main: a coroutine function without arguments
+
+When no callback is ready, the loop sets its time to that of the next timer. Time does not pass while code runs. A run
+that uses only the loop, `MemoryNetwork` and seeded random numbers repeats exactly.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["VirtualLoop", "VirtualTimeError", "pass_time", "run_virtually"]
+
+T = TypeVar("T")
+
+
+class VirtualTimeError(Exception):
+    """Code in virtual time waits for ever, or has failed outside of the coroutine that runs."""
+
+
+class VirtualSelector(selectors.SelectSelector):
+    """Waits in virtual time: returns at once, and moves the time of the loop by the timeout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return no events. Raises VirtualTimeError without a timeout: no timer is set, so nothing would happen."""
+        if timeout is None:
+            raise VirtualTimeError("nothing is ready and no timer is set: this code would wait for ever")
+        self.now_s += max(0.0, timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes only while it waits.
+
+    Attributes:
+        failures: exceptions of callbacks and of tasks that no code has awaited, in the order of their report.
+    """
+
+    def __init__(self) -> None:
+        self._virtual = VirtualSelector()
+        super().__init__(self._virtual)
+        self.failures: list[BaseException] = []
+        self.set_exception_handler(self._failed)
+
+    def time(self) -> float:
+        """Return the virtual time in seconds since the creation of the loop."""
+        return self._virtual.now_s
+
+    @property
+    def pending_timers(self) -> list[asyncio.TimerHandle]:
+        """The timers that are set."""
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        return [timer for timer in scheduled if not timer.cancelled()]
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.failures.append(context.get("exception") or VirtualTimeError(context["message"]))
+
+
+async def pass_time(seconds: float) -> None:
+    """Let virtual time pass. Raises VirtualTimeError in a loop of real time."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualLoop):
+        raise VirtualTimeError("pass_time is for code of run_virtually; await an event in real time")
+    passed = loop.create_future()
+    timer = loop.call_later(seconds, passed.set_result, None)
+    try:
+        await passed
+    finally:
+        timer.cancel()
+
+
+def run_virtually(main: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
+    """Run a coroutine in a loop of its own.
+
+    Returns: its result, and the seconds of virtual time that it took.
+
+    Raises: its exception; VirtualTimeError where it waits for ever, or where a callback or a task that no code has
+    awaited has failed.
+    """
+    loop = VirtualLoop()
+    try:
+        result = loop.run_until_complete(main())
+        if loop.failures:
+            raise VirtualTimeError(f"{len(loop.failures)} callbacks have failed") from loop.failures[0]
+        return result, loop.time()
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
