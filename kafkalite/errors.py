@@ -258,6 +258,14 @@ class KafkaConnectionError(InvalidMetadataError, ConnectionError):
     """A connection could not be opened, or was closed before its responses arrived."""
 
 
+class NoOffsetForPartitionError(KafkaError):
+    """A partition has no committed offset and `auto_offset_reset` is "none"; seek, or commit an offset."""
+
+
+class LogTruncationError(KafkaError):
+    """The leader's log does not contain the position of a consumer, and `auto_offset_reset` is "none" (KIP-320)."""
+
+
 class DecodeError(KafkaError, ValueError):
     """Received bytes are not a valid message: an error of the sender.
 

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.reset_policy import ResetPolicy
 
-__all__ = ["NO_EPOCH", "NO_POSITION", "NO_REPLICA", "PartitionState", "Positions"]
-
 NO_POSITION = NO_EPOCH = NO_REPLICA = UNKNOWN = -1
 
 

@@ -6,8 +6,6 @@ Pure: the wall time is a parameter. Sources: AutoOffsetResetStrategy.java of Apa
 import re
 from typing import NamedTuple
 
-__all__ = ["EARLIEST", "LATEST", "ResetPolicy", "parse_reset_policy"]
-
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
 DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?")
 SECONDS = (86400, 3600, 60, 1)

@@ -1,0 +1,166 @@
+"""Reads the committed offsets of a group with OffsetFetch.
+
+Pure: no I/O, no clock. Invariants:
+1. Each question ends once: with an offset or None for each of its partitions, or with an error that is not retriable.
+2. One request is open. It asks for all partitions that wait, for each of them once.
+3. Offsets of open transactions are not returned; the question is retried until they are stable (KIP-447).
+Sources: ConsumerCoordinator.java and CommitRequestManager.java of Apache Kafka 4.3.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from typing import NamedTuple
+
+from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+
+Committed = dict[TopicPartition, OffsetAndMetadata | None]
+OffsetsDone = Callable[[Committed | KafkaError], object]
+VERSION_MAX = 9  # v10 names topics by id; a re-created topic would have no offsets until its id is known
+COORDINATOR_LOST = (KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+Topics = OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics
+ResponseTopic = OffsetFetchResponse.OffsetFetchResponseTopic
+GroupResponse = OffsetFetchResponse.OffsetFetchResponseGroup
+
+
+class Question:
+    """Partitions whose offsets are wanted."""
+
+    __slots__ = ("done", "partitions")
+
+    def __init__(self, partitions: list[TopicPartition], done: OffsetsDone) -> None:
+        self.partitions = partitions
+        self.done = done
+
+
+class FetchOffsetsCall(NamedTuple):
+    """A request to the coordinator, and the questions that it answers."""
+
+    request: OffsetFetchRequest
+    questions: list[Question]
+    version_max: int = VERSION_MAX
+
+
+class CommittedOffsets:
+    """The open questions.
+
+    Arguments:
+        group: whose offsets are read.
+        retry_backoff_s: pause after a retriable error.
+
+    Attributes:
+        coordinator_lost: the driver must find the coordinator again; it resets the attribute.
+    """
+
+    def __init__(self, group: str, retry_backoff_s: float) -> None:
+        self.coordinator_lost = False
+        self._group = group
+        self._retry_backoff_s = retry_backoff_s
+        self._waiting: list[Question] = []
+        self._open: FetchOffsetsCall | None = None
+        self._retry_at = 0.0
+
+    @property
+    def needs_coordinator(self) -> bool:
+        """Whether a request waits for the coordinator."""
+        return bool(self._waiting)
+
+    def fetch(self, partitions: Iterable[TopicPartition], done: OffsetsDone) -> Question:
+        """Read offsets.
+
+        Arguments:
+            partitions: whose offsets are wanted.
+            done: called with the offsets, None = no offset is committed, or with the error.
+        """
+        question = Question(list(partitions), done)
+        self._waiting.append(question)
+        return question
+
+    def cancel(self, question: Question) -> None:
+        """Forget a question; its `done` is not called any more."""
+        for questions in (self._waiting, self._open.questions if self._open is not None else []):
+            if question in questions:
+                questions.remove(question)
+
+    def requests(self, now: float) -> Iterator[FetchOffsetsCall]:
+        """Yield the request that leaves now for the coordinator; `now` in seconds of the loop's clock."""
+        if not self._waiting or self._open is not None or now < self._retry_at:
+            return
+        self._open = FetchOffsetsCall(self._request(), self._waiting)
+        self._waiting = []
+        yield self._open
+
+    def _request(self) -> OffsetFetchRequest:
+        topics: dict[str, dict[int, None]] = {}
+        for question in self._waiting:
+            for topic, partition in question.partitions:
+                topics.setdefault(topic, {})[partition] = None
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=self._group,
+            topics=[Topics(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()],
+        )
+        single = [
+            OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=list(indexes))
+            for name, indexes in topics.items()
+        ]
+        return OffsetFetchRequest(group_id=self._group, topics=single, groups=[group], require_stable=True)
+
+    def answered(self, call: FetchOffsetsCall, response: OffsetFetchResponse, now: float) -> None:
+        """The response to a request has arrived; `now` in seconds of the loop's clock."""
+        offsets, code = _outcomes(response)
+        if code:
+            self._failed(call.questions, error_for(code, f"group {self._group}"), now)
+            return
+        self._open = None
+        for question in call.questions:
+            self._answer(question, offsets, now)
+
+    def _answer(
+        self, question: Question, offsets: dict[TopicPartition, tuple[int, OffsetAndMetadata]], now: float
+    ) -> None:
+        found: Committed = {}
+        for each in question.partitions:
+            code, offset = offsets.get(each, (int(KafkaErrorCode.UNKNOWN_SERVER_ERROR), None))
+            if code:
+                self._failed([question], error_for(code, f"group {self._group}, {each}"), now)
+                return
+            found[each] = offset if offset is not None and offset.offset >= 0 else None
+        question.done(found)
+
+    def lost(self, call: FetchOffsetsCall, error: KafkaError, now: float) -> None:
+        """A request has no response; `now` in seconds of the loop's clock."""
+        self.coordinator_lost = True
+        self._failed(call.questions, error, now)
+
+    def _failed(self, questions: list[Question], error: KafkaError, now: float) -> None:
+        self._open = None
+        self.coordinator_lost |= error.code in COORDINATOR_LOST
+        if error.retriable:
+            self._waiting += questions
+            self._retry_at = now + self._retry_backoff_s
+            return
+        for question in questions:
+            question.done(error)
+
+    def wake_at(self, now: float) -> float:
+        """Return when `requests` has something to do without a response; infinity = never."""
+        return self._retry_at if self._waiting and self._open is None and self._retry_at > now else inf
+
+
+def _outcomes(response: OffsetFetchResponse) -> tuple[dict[TopicPartition, tuple[int, OffsetAndMetadata]], int]:
+    """Return error code and offset by partition, and the error code of the whole response."""
+    topics: Iterable[ResponseTopic | GroupResponse.OffsetFetchResponseTopics] = response.topics
+    code = response.error_code
+    for group in response.groups:  # the one that was asked for; none up to v7
+        topics, code = group.topics, group.error_code
+    offsets = {
+        TopicPartition(topic.name, each.partition_index): (
+            each.error_code,
+            OffsetAndMetadata(each.committed_offset, each.metadata or "", each.committed_leader_epoch),
+        )
+        for topic in topics
+        for each in topic.partitions
+    }
+    return offsets, code

@@ -1,0 +1,177 @@
+"""Gives every assigned partition a valid position: its committed offset, an offset reset, or a validated position.
+
+Pure: no I/O, no clock; the wall time is a parameter. Invariants:
+1. An outcome is applied only if the partition still waits for it: a seek, a new assignment or another reset in the
+   meantime wins.
+2. A partition without a committed offset is reset by `positions.policy`; without a policy `take_error` names it.
+3. A position beyond the end of its epoch in the leader's log is behind a truncation (KIP-320): it moves to the end of
+   that epoch, or without a policy `take_error` names both offsets.
+Sources: OffsetFetcher.java, OffsetFetcherUtils.java of Apache Kafka 4.3.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from kafkalite.errors import KafkaError, KafkaErrorCode, LogTruncationError, NoOffsetForPartitionError
+from kafkalite.model import TopicPartition
+from kafkalite_sdk.client.cluster_view import ClusterView
+from kafkalite_sdk.consumer.committed_offsets import Committed, CommittedOffsets
+from kafkalite_sdk.consumer.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
+from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState, Positions
+from kafkalite_sdk.consumer.reset_policy import LATEST, ResetPolicy
+
+UNSUPPORTED_VERSION = KafkaErrorCode.UNSUPPORTED_VERSION
+
+
+class OffsetResolver:
+    """Asks for what the partitions of one consumer need.
+
+    Arguments:
+        positions: the assigned partitions.
+        view: knows the leader epochs.
+        offsets, epochs: questions to the leaders.
+        committed: questions to the coordinator; None = the consumer has no group.
+        moved: called with partitions whose prefetched records are not valid any more.
+    """
+
+    def __init__(
+        self,
+        positions: Positions,
+        view: ClusterView,
+        offsets: OffsetLookups,
+        epochs: EpochLookups,
+        committed: CommittedOffsets | None,
+        moved: Callable[[Iterable[TopicPartition]], object],
+    ) -> None:
+        self._positions = positions
+        self._view = view
+        self._offsets = offsets
+        self._epochs = epochs
+        self._committed = committed
+        self._moved = moved
+        self._waiting: set[PartitionState] = set()
+        self._errors: dict[PartitionState, KafkaError] = {}
+        self._seen = -1
+
+    def advance(self, wall_ms: int) -> None:
+        """Ask for everything that a partition needs; `wall_ms` is the wall time."""
+        if self._seen == self._positions.changes:
+            return
+        self._seen = self._positions.changes
+        uncommitted = []
+        for state in self._positions.states.values():
+            if state in self._waiting or state in self._errors:
+                continue
+            if state.needs_committed:
+                uncommitted.append(state)
+            elif state.reset is not None:
+                self._find_reset(state, state.reset, wall_ms)
+            elif state.validating:
+                self._validate(state)
+        if uncommitted:
+            self._find_committed(uncommitted)
+
+    def take_error(self) -> KafkaError | None:
+        """Return an error of a partition; its next `advance` tries again. None = there is none."""
+        while self._errors:
+            state, error = self._errors.popitem()
+            self._seen = -1
+            if self._current(state):
+                return error
+        return None
+
+    def metadata_changed(self) -> None:
+        """Compare the positions with the leader epochs that Metadata has reported."""
+        for (topic, number), state in self._positions.states.items():
+            view = self._view.topics.get(topic)
+            if view is not None and number < len(view.partitions):
+                self._positions.leader_epoch_changed(state, view.partitions[number].leader_epoch)
+
+    def _current(self, state: PartitionState) -> bool:
+        return self._positions.states.get(state.topic_partition) is state
+
+    def _ended(self, state: PartitionState) -> bool:
+        """A question about a partition has ended; return whether the partition is still assigned."""
+        self._waiting.discard(state)
+        self._seen = -1
+        return self._current(state)
+
+    def _find_committed(self, states: list[PartitionState]) -> None:
+        if self._committed is None:
+            for state in states:
+                self._begin_reset(state)
+            self._seen = -1
+            return
+        self._waiting.update(states)
+        self._committed.fetch([each.topic_partition for each in states], partial(self._committed_found, states))
+
+    def _committed_found(self, states: list[PartitionState], outcome: Committed | KafkaError) -> None:
+        for state in states:
+            if not self._ended(state) or not state.needs_committed:
+                continue
+            if isinstance(outcome, KafkaError):
+                self._errors[state] = outcome
+            elif (offset := outcome[state.topic_partition]) is not None:
+                self._positions.seek(state, offset.offset, offset.leader_epoch)
+            else:
+                self._begin_reset(state)
+
+    def _begin_reset(self, state: PartitionState) -> None:
+        if self._positions.policy is not None:
+            self._positions.begin_reset(state, self._positions.policy)
+        else:
+            self._errors[state] = NoOffsetForPartitionError(
+                f"{state.topic_partition} has no committed offset and auto_offset_reset is 'none'; seek, or commit one"
+            )
+
+    def _find_reset(self, state: PartitionState, policy: ResetPolicy, wall_ms: int) -> None:
+        self._waiting.add(state)
+        done = partial(self._reset_found, state, policy)
+        self._offsets.find(state.topic_partition, policy.timestamp(wall_ms), done)
+
+    def _reset_found(self, state: PartitionState, policy: ResetPolicy, outcome: FoundOffset | KafkaError) -> None:
+        if not self._ended(state) or state.reset is not policy:
+            return
+        if isinstance(outcome, KafkaError):
+            self._errors[state] = outcome
+        elif outcome.offset < 0:
+            self._positions.begin_reset(state, LATEST)  # no record is that late
+        else:
+            self._positions.seek(state, outcome.offset)
+
+    def _validate(self, state: PartitionState) -> None:
+        topic, number = state.topic_partition
+        view = self._view.topics.get(topic)
+        current = view.partitions[number].leader_epoch if view is not None and number < len(view.partitions) else -1
+        if current == NO_EPOCH and view is not None:
+            self._positions.validated(state, NO_EPOCH)  # the broker has no leader epochs
+            return
+        self._waiting.add(state)
+        done = partial(self._epoch_found, state, state.position, current)
+        self._epochs.find(state.topic_partition, state.leader_epoch, done)
+
+    def _epoch_found(self, state: PartitionState, position: int, current: int, outcome: EpochEnd | KafkaError) -> None:
+        if not self._ended(state) or not state.validating or state.position != position:
+            return
+        if isinstance(outcome, KafkaError):
+            if outcome.code == UNSUPPORTED_VERSION:
+                self._positions.validated(state, current)
+            else:
+                self._errors[state] = outcome
+        elif outcome.end_offset >= position:
+            self._positions.validated(state, current)
+        else:
+            self._truncated(state, outcome, current)
+
+    def _truncated(self, state: PartitionState, end: EpochEnd, current: int) -> None:
+        self._moved([state.topic_partition])
+        if self._positions.policy is None:
+            self._errors[state] = LogTruncationError(
+                f"{state.topic_partition} was truncated: position {state.position} of leader epoch"
+                f" {state.leader_epoch}, end of that epoch {end.end_offset}; seek to continue"
+            )
+        elif end.end_offset < 0:
+            self._positions.begin_reset(state, self._positions.policy)
+        else:
+            self._positions.seek(state, end.end_offset, end.leader_epoch)
+            self._positions.validated(state, current)
