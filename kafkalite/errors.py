@@ -266,6 +266,10 @@ class LogTruncationError(KafkaError):
     """The leader's log does not contain the position of a consumer, and `auto_offset_reset` is "none" (KIP-320)."""
 
 
+class ClientUseError(KafkaError, RuntimeError):
+    """A client was used before its start, after its close, after a fork, or from another event loop or thread."""
+
+
 class DecodeError(KafkaError, ValueError):
     """Received bytes are not a valid message: an error of the sender.
 

@@ -19,12 +19,11 @@ from typing import Any, Self, cast
 import aiohappyeyeballs
 
 from kafkalite._version import VERSION
-from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_for
+from kafkalite.callbacks import call_all
+from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.net.client.core import FRAME_BYTES_MAX, Answer, ClientCore, Fail
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.schema import Request
-
-__all__ = ["ClientConnection", "Dial", "dial", "reason_of"]
 
 ATTEMPT_DELAY_S = 0.25
 """How long one address of a host may take before the next one is tried beside it (RFC 8305: 250 ms)."""
@@ -76,6 +75,7 @@ class ClientConnection:
         ssl: the context for TLS; None = plain text.
         authenticate: called with the connection after the negotiation of versions, before the first call (SASL).
         dial: connects; another one than TCP in simulations.
+        on_end: called once with the reason when the connection ends, before its open calls fail.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class ClientConnection:
         ssl: ssl_module.SSLContext | None = None,
         authenticate: "Callable[[ClientConnection], Awaitable[None]] | None" = None,
         dial: Dial = dial,
+        on_end: Callable[[KafkaError], object] | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -99,7 +100,7 @@ class ClientConnection:
         self._ssl = ssl
         self._authenticate = authenticate
         self._dial = dial
-        self._driver = _Driver(self._core)
+        self._driver = _Driver(self._core, on_end)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -112,6 +113,16 @@ class ClientConnection:
     def closed(self) -> bool:
         """The connection has ended, or was never made."""
         return self._driver.transport is None
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why calls fail: the connection was never made, or it ends; None = it accepts calls."""
+        return self._core.failure
+
+    @property
+    def open_calls(self) -> int:
+        """Number of requests whose responses have not arrived."""
+        return self._core.open_calls
 
     @property
     def api_versions(self) -> dict[int, tuple[int, int]]:
@@ -133,17 +144,22 @@ class ClientConnection:
                 if self._authenticate is not None:
                     await self._authenticate(self)
         except TimeoutError as error:
-            await self.close()
+            await self._discard()
             text = f"{name} did not answer in {self._connect_timeout_s} s; is a broker there, and reachable?"
             raise KafkaTimeoutError(text) from error
         except OSError as error:
-            await self.close()
+            await self._discard()
             if isinstance(error, KafkaConnectionError):
                 raise
             raise KafkaConnectionError(f"cannot connect to {name}: {reason_of(error)}; is a broker there?") from error
         except BaseException:
-            await self.close()
+            await self._discard()
             raise
+
+    async def _discard(self) -> None:
+        """End a connection that was not accepted; without a wait for the broker."""
+        self.abort()
+        await self.wait_closed()
 
     async def close(self, timeout_s: float = 1.0) -> None:
         """End the connection; open calls fail. Queued requests are written first, if the broker reads them.
@@ -151,17 +167,35 @@ class ClientConnection:
         Arguments:
             timeout_s: how long they may take, in seconds; then the connection is aborted.
         """
-        transport = self._driver.transport
-        if transport is None:
-            return
-        self._driver.flush()
-        transport.close()
+        self.begin_close()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._driver.ended.wait()
+                await self.wait_closed()
         except TimeoutError:
-            transport.abort()
+            self.abort()
+            await self.wait_closed()
+
+    def begin_close(self, reason: KafkaError | None = None) -> None:
+        """Begin to end the connection, as `close`, without a deadline.
+
+        Arguments:
+            reason: error of the open calls; None = KafkaConnectionError.
+        """
+        if self._driver.transport is not None:
+            self._driver.flush()
+            self._core.failure = self._core.failure or reason
+            self._driver.transport.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection has ended."""
+        if self._driver.transport is not None:
             await self._driver.ended.wait()
+
+    def abort(self, reason: KafkaError | None = None) -> None:
+        """End the connection as `begin_close`, without writing requests that are queued."""
+        if self._driver.transport is not None:
+            self._core.failure = self._core.failure or reason
+            self._driver.transport.abort()
 
     def version(self, request: type[Request], version_max: int | None = None) -> int:
         """Return the version that `call` uses; see `ClientCore.version`."""
@@ -192,7 +226,7 @@ class ClientConnection:
         """
         version = self._core.version(type(request), version_max)
         future: asyncio.Future[Any] = self._driver.loop.create_future()
-        self._submit(request, version, *_completing(future), timeout_s, keep_connection=keep_connection)
+        self._submit(request, version, *completing(future), timeout_s, keep_connection=keep_connection)
         return future
 
     def submit(
@@ -255,11 +289,11 @@ class ClientConnection:
 
     def _ask_versions(self, request: ApiVersionsRequest, version: int) -> asyncio.Future[ApiVersionsResponse]:
         future: asyncio.Future[ApiVersionsResponse] = self._driver.loop.create_future()
-        self._submit(request, version, *_completing(future))
+        self._submit(request, version, *completing(future))
         return future
 
 
-def _completing(future: asyncio.Future[Any]) -> tuple[Answer, Fail]:
+def completing(future: asyncio.Future[Any]) -> tuple[Answer, Fail]:
     """The callbacks that complete a future, unless its owner has cancelled it."""
 
     def answer(response: object) -> None:
@@ -281,8 +315,9 @@ class _Driver(asyncio.BufferedProtocol):
         ended: the connection has ended.
     """
 
-    def __init__(self, core: ClientCore) -> None:
+    def __init__(self, core: ClientCore, on_end: Callable[[KafkaError], object] | None) -> None:
         self.core = core
+        self.on_end = on_end
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
         self.writable = asyncio.Event()
@@ -338,6 +373,12 @@ class _Driver(asyncio.BufferedProtocol):
         """Close the transport if the core has failed."""
         if self.core.failure is not None and self.transport is not None:
             self.transport.abort()
+            self._report_end(self.core.failure)
+
+    def _report_end(self, failure: KafkaError) -> None:
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(failure)
 
     def _set_timer(self, now: float) -> None:
         at = self.core.next_deadline
@@ -362,9 +403,10 @@ class _Driver(asyncio.BufferedProtocol):
             else str(error)
         )
         hint = "" if self.core.answered else NO_ANSWER
-        self.core.end(self.core.failure or KafkaConnectionError(f"{self.core.name}: {reason}{hint}"))
+        failure = self.core.failure or KafkaConnectionError(f"{self.core.name}: {reason}{hint}")
         self.writable.set()
         self.ended.set()
+        call_all(lambda: self._report_end(failure), lambda: self.core.end(failure))
 
 
 def _joined(parts: Sequence[Any]) -> Iterator[Any]:

@@ -31,8 +31,6 @@ from kafkalite.net.client.frames import FrameReader
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.schema import Request, Response, response_class
 
-__all__ = ["FRAME_BYTES_MAX", "Answer", "ClientCore", "Fail"]
-
 FRAME_BYTES_MAX = 100 << 20
 CORRELATION_ID_MAX = 0x7FFFFFFF
 SIZE_BYTES = 4

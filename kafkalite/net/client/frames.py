@@ -14,7 +14,6 @@ from kafkalite.errors import KafkaConnectionError
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # a part of mypy; kafkalite does not depend on it
 
-__all__ = ["SIZE_BYTES", "FrameReader"]
 
 SIZE_BYTES = 4
 FRAME_BYTES_MIN = 4  # a correlation id

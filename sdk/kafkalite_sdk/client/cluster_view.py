@@ -14,8 +14,6 @@ from kafkalite.errors import error_class
 from kafkalite.model import ZERO_UUID, Node
 from kafkalite.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["NO_LEADER", "ClusterView", "MetadataChanges", "PartitionView", "TopicView"]
-
 NO_LEADER = -1
 
 

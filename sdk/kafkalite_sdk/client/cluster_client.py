@@ -1,0 +1,418 @@
+"""A client of a cluster: sends requests to its brokers, keeps their metadata current and finds coordinators.
+
+One `ClusterClient` belongs to one producer or consumer, and to the event loop that started it.
+
+Invariants:
+1. Each request ends exactly once, by its deadline: `answer(response)` or `fail(KafkaError)`.
+2. A task exists only while a connection is being opened. Time and timers come from the loop, connections and
+   randomness from the `Environment`.
+3. After `close` no connection, task or timer is left, and every request that was open has failed.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any
+
+from kafkalite.callbacks import call_each
+from kafkalite.errors import ClientUseError, KafkaConnectionError, KafkaError, KafkaErrorCode, error_for
+from kafkalite.model import Node
+from kafkalite.net.client.connection import completing
+from kafkalite.net.client.core import Answer, Fail
+from kafkalite.protocol.messages.metadata import MetadataResponse
+from kafkalite.protocol.schema import Request
+from kafkalite_sdk.client.alarm import Alarm
+from kafkalite_sdk.client.any_broker import AnyBroker, AnyCall
+from kafkalite_sdk.client.backoff import Backoff
+from kafkalite_sdk.client.channel import Channel, Submission
+from kafkalite_sdk.client.channels import DATA, Channels
+from kafkalite_sdk.client.cluster_view import ClusterView, MetadataChanges
+from kafkalite_sdk.client.coordinators import GROUP, Coordinators
+from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.client.metadata_schedule import MetadataCall, MetadataSchedule
+from kafkalite_sdk.client.ownership import Owner
+from kafkalite_sdk.client.settings import ClientSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The parts of a client that is started."""
+
+    channels: Channels
+    any_broker: AnyBroker
+    coordinators: Coordinators
+    alarm: Alarm
+
+
+class ClusterClient:
+    """A client of a cluster.
+
+    Arguments:
+        settings: bootstrap addresses and times.
+        environment: connections and randomness.
+        name: of the object that uses it, in the texts of misuse errors.
+
+    Attributes:
+        settings, environment: the arguments.
+        view: the cluster as responses have reported it.
+        on_metadata: functions that are called with the changes of each response after the view has applied it.
+    """
+
+    def __init__(
+        self, settings: ClientSettings, environment: Environment | None = None, *, name: str = "client"
+    ) -> None:
+        self.settings = settings
+        self.environment = Environment() if environment is None else environment
+        self.view = ClusterView()
+        self.on_metadata: list[Callable[[MetadataChanges], object]] = []
+        self._owner = Owner(name)
+        random = self.environment.random.random
+        self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
+        self._schedule = MetadataSchedule(self.view, settings.metadata_max_age_s, self._backoff)
+        self._failing_since = inf
+        self._running: _Running | None = None
+        self._closed_by = ClientUseError(f"this {name} was closed")
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the client belongs to. Raises ClientUseError before the start and after the close."""
+        if self._owner.loop is None:
+            self._owner.check()
+        assert self._owner.loop is not None
+        return self._owner.loop
+
+    def check_owner(self) -> None:
+        """Raise ClientUseError unless the client is used in the loop that started it, between start and close."""
+        self._owner.check()
+
+    # start and close
+
+    async def start(self, timeout_s: float | None = None) -> None:
+        """Connect to a bootstrap address and load the metadata. After a failure it may be called again.
+
+        Arguments:
+            timeout_s: deadline in seconds; None = `default_api_timeout_s`.
+
+        Raises:
+            KafkaConnectionError: no bootstrap address is reachable. KafkaTimeoutError: the deadline has passed.
+            ClientUseError: the client is started or closed, or no loop is running.
+        """
+        loop = self._owner.begin()
+        channels = Channels(loop, self.settings, self.environment, self._channel_changed)
+        any_broker = AnyBroker(loop, channels, self.environment.random.randrange)
+        coordinators = Coordinators(loop, self._ask_any, self._coordinator_found, self._backoff)
+        self._running = _Running(channels, any_broker, coordinators, Alarm(loop, self._request_metadata))
+        try:
+            await self._first_metadata(timeout_s)
+        except BaseException:
+            await self._end(0.0)
+            self._owner.abandon()
+            raise
+        self._request_metadata()
+
+    async def _first_metadata(self, timeout_s: float | None) -> None:
+        call = self._schedule.next_request(self.loop.time())
+        assert call is not None, "the first request is due at once"
+        future: asyncio.Future[MetadataResponse] = self.loop.create_future()
+        try:
+            timeout_s = self.settings.default_api_timeout_s if timeout_s is None else timeout_s
+            self._submit_any(call.request, *completing(future), timeout_s, fail_fast=True)
+            self._apply(call, await future)
+        except BaseException:
+            self._schedule.failed(call, -inf)
+            raise
+
+    async def close(self, timeout_s: float = 1.0) -> None:
+        """End all connections; open requests fail with ClientUseError. A second call does nothing.
+
+        Arguments:
+            timeout_s: how long requests that are queued may take to be written, in seconds.
+
+        Raises:
+            ClientUseError: the client belongs to another loop or thread.
+        """
+        if self._running is not None:
+            self._owner.check()
+            self._owner.end()
+            await self._end(timeout_s)
+        self._owner.end()
+
+    async def _end(self, timeout_s: float) -> None:
+        running, self._running = self._running, None
+        assert running is not None
+        running.alarm.cancel()
+        running.any_broker.close(self._closed_by)
+        running.coordinators.close(self._closed_by)
+        await running.channels.close(self._closed_by, timeout_s)
+
+    # requests
+
+    def submit(
+        self,
+        node: int,
+        request: Request,
+        answer: Answer,
+        fail: Fail,
+        *,
+        timeout_s: float | None = None,
+        version_max: int | None = None,
+        channel: str = DATA,
+        one_way: bool = False,
+    ) -> None:
+        """Send a request to a broker; it is connected when needed, and requests leave in the order of the calls.
+
+        Arguments:
+            node: broker id.
+            request: any request message.
+            answer: called with the response.
+            fail: called with the error instead: KafkaConnectionError, KafkaTimeoutError, DecodeError, EncodeError,
+                UnsupportedVersionError, or ClientUseError after the close. It may be called at once.
+            timeout_s: deadline in seconds, connecting included; None = `request_timeout_s`.
+            version_max: the highest version to use; None = the highest that both sides know.
+            channel: "" or the name of a connection of its own, for requests that hold back later responses.
+            one_way: the broker sends no response (Produce with acks=0); `answer(None)` is called instead.
+        """
+        running = self._running
+        if running is None:
+            fail(self._closed_by if self._owner.closed else ClientUseError("the client is not started"))
+            return
+        if node not in running.channels.addresses and node in self.view.brokers:  # a leader that KIP-951 has reported
+            running.channels.set_brokers(self.view.brokers.values())
+        try:
+            target = running.channels.get(node, channel)
+        except KafkaConnectionError as error:
+            unknown = error
+        else:
+            deadline = self.loop.time() + (self.settings.request_timeout_s if timeout_s is None else timeout_s)
+            target.submit(Submission(request, answer, fail, deadline, version_max, one_way=one_way))
+            return
+        self.refresh_metadata()
+        fail(unknown)
+
+    def call(
+        self,
+        node: int,
+        request: Request,
+        *,
+        timeout_s: float | None = None,
+        version_max: int | None = None,
+        channel: str = DATA,
+    ) -> asyncio.Future[Any]:
+        """Send a request as `submit`; the future gets its response or its error."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self.submit(node, request, *completing(future), timeout_s=timeout_s, version_max=version_max, channel=channel)
+        return future
+
+    def submit_any(self, request: Request, answer: Answer, fail: Fail, *, timeout_s: float | None = None) -> None:
+        """Send a request to the least loaded broker; after connection errors and timeouts to others.
+
+        Arguments:
+            request: any request message.
+            answer: called with the response.
+            fail: called with the error instead.
+            timeout_s: deadline in seconds, all attempts included; None = `default_api_timeout_s`.
+        """
+        if self._running is None:
+            fail(self._closed_by if self._owner.closed else ClientUseError("the client is not started"))
+            return
+        timeout_s = self.settings.default_api_timeout_s if timeout_s is None else timeout_s
+        self._submit_any(request, answer, fail, timeout_s)
+
+    def call_any(self, request: Request, *, timeout_s: float | None = None) -> asyncio.Future[Any]:
+        """Send a request as `submit_any`; the future gets its response or its error."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self.submit_any(request, *completing(future), timeout_s=timeout_s)
+        return future
+
+    def _submit_any(
+        self, request: Request, answer: Answer, fail: Fail, timeout_s: float, *, fail_fast: bool = False
+    ) -> None:
+        assert self._running is not None
+        deadline = self.loop.time() + timeout_s
+        attempt_s = self.settings.request_timeout_s
+        self._running.any_broker.submit(AnyCall(request, answer, fail, deadline, attempt_s, fail_fast))
+
+    def _ask_any(self, request: Request, answer: Answer, fail: Fail, timeout_s: float) -> None:
+        self.submit_any(request, answer, fail, timeout_s=timeout_s)
+
+    def _channel(self, node: int, channel: str) -> Channel | None:
+        return None if self._running is None else self._running.channels.find(node, channel)
+
+    def version(self, node: int, request: type[Request], channel: str = DATA) -> int | None:
+        """Return the version that a request to a broker has; None = not connected.
+
+        Arguments:
+            node: broker id.
+            request: class of the request.
+            channel: as in `submit`.
+
+        Raises:
+            UnsupportedVersionError: the broker does not serve the request.
+        """
+        found = self._channel(node, channel)
+        return None if found is None or found.connection is None else found.connection.version(request)
+
+    def in_flight(self, node: int, channel: str = DATA) -> int:
+        """Return the number of requests to a broker that are not answered, queued ones included."""
+        found = self._channel(node, channel)
+        return 0 if found is None else found.open_calls
+
+    def connected(self, node: int, channel: str = DATA) -> bool:
+        """Return whether a request to a broker would be sent at once."""
+        found = self._channel(node, channel)
+        return found is not None and found.connection is not None
+
+    def blocked_until(self, node: int, channel: str = DATA) -> float:
+        """Return the time of the loop's clock until which no attempt to connect to a broker is made; -infinity = now.
+
+        A request that is submitted before waits until then.
+        """
+        found = self._channel(node, channel)
+        return -inf if found is None or found.connection is not None else found.blocked_until
+
+    def _channel_changed(self, channel: Channel) -> None:
+        if self._running is not None:
+            self._running.any_broker.advance()
+            if channel.last_error is not None:
+                self.refresh_metadata()
+
+    # metadata
+
+    def use_topics(self, topics: Iterable[str], *, create: bool = False) -> None:
+        """Keep the metadata of these topics current, from now on.
+
+        Arguments:
+            topics: names.
+            create: the broker may create a topic that does not exist (`auto.create.topics.enable`).
+        """
+        self._schedule.use(topics, self.loop.time() if self._running else -inf, create=create)
+        self._set_alarm()
+
+    def drop_topics(self, topics: Iterable[str]) -> None:
+        """Do not keep the metadata of these topics current any more; the view forgets them."""
+        dropped = list(topics)
+        self._schedule.drop(dropped)
+        for topic in dropped:
+            self.view.forget(topic)
+
+    def use_all_topics(self, use: bool) -> None:
+        """Keep the metadata of every topic of the cluster current (for patterns that the client resolves)."""
+        if use and not self._schedule.all_topics:
+            self._schedule.all_topics = True
+            self.refresh_metadata()
+        self._schedule.all_topics = use
+
+    def refresh_metadata(self, topics: Iterable[str] | None = None) -> None:
+        """Request metadata soon. Calls before the request are combined; back-off separates the requests of a topic.
+
+        Arguments:
+            topics: those whose leaders are unknown or wrong, of the used ones; None = all that are used.
+        """
+        if self._running is not None:
+            self._schedule.want(topics, self.loop.time())
+            self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        if self._running is not None:
+            self._running.alarm.set(max(self._schedule.wake_at, self.loop.time()))
+
+    def _request_metadata(self) -> None:
+        call = self._schedule.next_request(self.loop.time())
+        if call is not None:
+            answer, fail = partial(self._metadata_answered, call), partial(self._metadata_failed, call)
+            self.submit_any(call.request, answer, fail, timeout_s=self.settings.request_timeout_s)
+        self._set_alarm()
+
+    def _metadata_answered(self, call: MetadataCall, response: MetadataResponse) -> None:
+        try:
+            self._apply(call, response)
+        except KafkaError as error:
+            self._metadata_failed(call, error)
+        else:
+            self._set_alarm()
+
+    def _apply(self, call: MetadataCall, response: MetadataResponse) -> None:
+        """Apply a response. Raises KafkaError if it is not one that the client may use."""
+        if response.error_code == KafkaErrorCode.REBOOTSTRAP_REQUIRED:
+            self._rebootstrap()
+        if response.error_code:
+            raise error_for(response.error_code)
+        if not response.brokers:
+            raise error_for(KafkaErrorCode.BROKER_NOT_AVAILABLE, "the metadata has no broker")
+        changes = self.view.update(response)
+        self._failing_since = inf
+        self._schedule.answered(call, changes, self.loop.time())
+        if self._running is not None:
+            self._running.channels.set_brokers(self.view.brokers.values())
+        call_each(lambda function: function(changes), list(self.on_metadata))
+
+    def _metadata_failed(self, call: MetadataCall, error: KafkaError) -> None:
+        if self._running is None:
+            return
+        now = self.loop.time()
+        self._schedule.failed(call, now)
+        self._failing_since = min(self._failing_since, now)
+        if now - self._failing_since >= self.settings.rebootstrap_after_s:
+            self._rebootstrap()
+        self._set_alarm()
+
+    def _rebootstrap(self) -> None:
+        """Forget all brokers, and begin again with the bootstrap addresses (KIP-899, KIP-1102)."""
+        self._failing_since = inf
+        self.view.brokers.clear()
+        if self._running is not None:
+            self._running.coordinators.forget_all()
+            self._running.channels.forget_brokers()
+
+    # coordinators
+
+    def coordinator(self, key: str, key_type: int = GROUP) -> int | None:
+        """Return the broker id of a coordinator that is known; None = call `find_coordinator`.
+
+        Arguments:
+            key: group id or transactional id.
+            key_type: GROUP (0) or TRANSACTION (1).
+        """
+        return None if self._running is None else self._running.coordinators.known(key, key_type)
+
+    def find_coordinator(
+        self,
+        key: str,
+        key_type: int,
+        answer: Callable[[int], object],
+        fail: Fail,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Find a coordinator; errors that may pass are retried with back-off. Lookups of one key share one request.
+
+        Arguments:
+            key: group id or transactional id.
+            key_type: GROUP (0) or TRANSACTION (1).
+            answer: called with its broker id.
+            fail: called with the error instead.
+            timeout_s: deadline in seconds, all attempts included; None = `default_api_timeout_s`.
+        """
+        if self._running is None:
+            fail(self._closed_by if self._owner.closed else ClientUseError("the client is not started"))
+            return
+        timeout_s = self.settings.default_api_timeout_s if timeout_s is None else timeout_s
+        self._running.coordinators.find(key, key_type, answer, fail, timeout_s)
+
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        """A broker has answered that it is not the coordinator, or cannot be reached: the next lookup asks again.
+
+        Arguments:
+            key: group id or transactional id.
+            key_type: GROUP (0) or TRANSACTION (1).
+        """
+        if self._running is not None:
+            self._running.coordinators.forget(key, key_type)
+
+    def _coordinator_found(self, node: Node) -> None:
+        """Make a coordinator addressable that metadata has not named yet."""
+        if self._running is not None and node.broker_id not in self.view.brokers:
+            self.view.brokers[node.broker_id] = node
+            self._running.channels.set_brokers(self.view.brokers.values())

@@ -1,0 +1,70 @@
+"""The settings that every client of a cluster shares: its bootstrap addresses, and times in seconds.
+
+Pure. The public classes take times in milliseconds, under Java's names, and convert them.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+DEFAULT_PORT = 9092
+PORT_MAX = 65_535
+ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]/\s]+))(?::(?P<port>\d{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """The settings of a `ClusterClient`.
+
+    Attributes:
+        bootstrap: host and port of the brokers that a client asks first; see `parse_bootstrap`.
+        client_id: sent with every request.
+        request_timeout_s: deadline of a request; a later response ends its connection.
+        connect_timeout_s: deadline for connecting, negotiation of versions and authentication together.
+        default_api_timeout_s: deadline of an operation that may need several requests.
+        metadata_max_age_s: metadata is requested again after this time.
+        retry_backoff_s, retry_backoff_max_s: pause before a request is repeated; it doubles with each failure, up to
+            the second.
+        reconnect_backoff_s, reconnect_backoff_max_s: the same for connections to one broker.
+        connections_max_idle_s: a connection without requests is closed after this time.
+        rebootstrap_after_s: without metadata for this time, the client forgets all brokers and begins again with
+            `bootstrap`.
+    """
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "kafkalite"
+    request_timeout_s: float = 30.0
+    connect_timeout_s: float = 10.0
+    default_api_timeout_s: float = 60.0
+    metadata_max_age_s: float = 300.0
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    reconnect_backoff_s: float = 0.05
+    reconnect_backoff_max_s: float = 1.0
+    connections_max_idle_s: float = 540.0
+    rebootstrap_after_s: float = 300.0
+
+
+def parse_bootstrap(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """Parse bootstrap servers: `host:port` separated by commas, or several such texts. The default port is 9092.
+
+    Raises:
+        ValueError: there is no address, or one is not `host:port`.
+    """
+    texts = [servers] if isinstance(servers, str) else list(servers)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f'bootstrap_servers: expected "host:port,host:port" or a list of "host:port", got {servers!r}')
+    addresses = [_parse_address(part.strip()) for text in texts for part in text.split(",") if part.strip()]
+    if not addresses:
+        raise ValueError(f'bootstrap_servers is {servers!r}, expected at least one address such as "localhost:9092"')
+    return tuple(dict.fromkeys(addresses))
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    match = ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(f'bootstrap_servers: {text!r} is not an address; expected "host:port" or "[ipv6]:port"')
+    port = DEFAULT_PORT if match["port"] is None else int(match["port"])
+    if not 0 < port <= PORT_MAX:
+        raise ValueError(f"bootstrap_servers: {text!r} has port {port}, expected 1 to {PORT_MAX}")
+    return match["ipv6"] or match["host"], port
