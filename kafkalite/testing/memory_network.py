@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
-__all__ = ["MemoryNetwork", "MemoryServer", "MemoryTransport"]
-
 WINDOW_BYTES = 64 << 10
 HIGH_WATER_BYTES = 64 << 10
 Address = tuple[str, int]

@@ -33,8 +33,6 @@ from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.memory_network import MemoryNetwork, MemoryServer, MemoryTransport
 from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom
 
-__all__ = ["SimulatedBroker"]
-
 HOST, PORT = "broker", 9092
 
 

@@ -11,8 +11,6 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["VirtualLoop", "VirtualTimeError", "pass_time", "run_virtually"]
-
 T = TypeVar("T")
 
 
