@@ -16,6 +16,10 @@ themselves their partitions. Every value is a number that is sent once, so a val
 | torn-batch | a full reading has a part of a batch |
 | refused-read | a value that was rejected without a retry was read |
 | unsent | what was read was never sent to this partition, or was changed |
+| unresolved | the awaitable of a send has no outcome |
+| resolved-again | the awaitable of a send has two outcomes |
+
+The last two apply to producers whose sends return awaitables (`awaited`). `group_checker` adds rules for groups.
 
 A send whose answer never came may be in the log or not. Offsets may be sparse. On a compacted partition a value may be
 missing once the same key has a later one.
@@ -45,7 +49,7 @@ class Anomaly(NamedTuple):
 class Send:
     """One value on its way: its batch is the number of the batch's first value."""
 
-    __slots__ = ("answered_s", "batch", "key", "offset", "outcome", "partition", "producer")
+    __slots__ = ("answered_s", "batch", "key", "offset", "outcome", "outcomes", "partition", "producer")
 
     def __init__(self, producer: str, partition: Partition, batch: int, key: int | None) -> None:
         self.producer = producer
@@ -53,6 +57,7 @@ class Send:
         self.batch = batch
         self.key = key
         self.outcome = UNKNOWN
+        self.outcomes = 0  # of its awaitable
         self.offset = -1
         self.answered_s = 0.0  # by time.monotonic()
 
@@ -66,6 +71,7 @@ class History:
     def __init__(self, compacted: Iterable[str] = ()) -> None:
         self.compacted = frozenset(compacted)
         self.deaf = False
+        self.awaited: set[str] = set()  # producers whose sends return awaitables
         self.sends: dict[int, Send] = {}
         self.reads: dict[str, Reading] = {}
         self.acknowledged_count = 0
@@ -95,6 +101,10 @@ class History:
         for number in numbers:
             self.sends[number].outcome = REFUSED
 
+    def resolved(self, number: int) -> None:
+        """The awaitable of a send has an outcome."""
+        self.sends[number].outcomes += 1
+
     def reading(self, reader: str, partitions: Iterable[Partition]) -> None:
         """A reader begins on these partitions; also one that then finds nothing."""
         for partition in partitions:
@@ -118,7 +128,16 @@ def check(history: History, full: str) -> list[Anomaly]:
         history: sends, answers, reads.
         full: the reader that read every partition from its beginning to its end, after all the others.
     """
-    return [*_answers_and_reads(history), *_polls(history), *_sends(history), *_missing(history, full)]
+    found = [*_answers_and_reads(history), *_polls(history), *_sends(history), *_missing(history, full)]
+    return [*found, *_outcomes(history)]
+
+
+def _outcomes(history: History) -> Iterator[Anomaly]:
+    """Awaitables without exactly one outcome."""
+    for number, send in history.sends.items():
+        if send.producer in history.awaited and send.outcomes != 1:
+            name = "resolved-again" if send.outcomes else "unresolved"
+            yield Anomaly(name, send.partition, f"{number} of {send.producer} has {send.outcomes} outcomes")
 
 
 def _answers_and_reads(history: History) -> Iterator[Anomaly]:

@@ -200,3 +200,32 @@ def test_responses_after_the_power_cut_do_not_count() -> None:
     history.deaf = False
     assert names(history) == set()
     assert history.acknowledged_count == 6
+
+
+def awaited() -> History:
+    """A producer whose sends return awaitables; each of two has its outcome."""
+    history = History()
+    history.awaited.add("sdk")
+    history.sent("sdk", P, [1])
+    history.sent("sdk", P, [2])
+    history.acknowledged([1], 0)
+    history.resolved(1)
+    history.resolved(2)
+    read(history, "full", P, (0, 1))
+    return history
+
+
+def test_each_awaitable_has_one_outcome() -> None:
+    assert check(awaited(), "full") == []
+
+
+def test_awaitable_without_an_outcome() -> None:
+    history = awaited()
+    history.sent("sdk", P, [3])
+    assert names(history) == {"unresolved"}
+
+
+def test_awaitable_with_two_outcomes() -> None:
+    history = awaited()
+    history.resolved(2)
+    assert names(history) == {"resolved-again"}
