@@ -13,6 +13,8 @@ from perf.clients.base import PARTITIONS, SECONDS_MAX, Client, Job, Meter, Sampl
 from perf.process import memory
 
 QUIET = {"enable.metrics.push": False, "log_level": 2}
+# With the default queue (100,000 messages) a consumer that is slower than the broker waits a second when it is full.
+READING = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 10, "enable.auto.commit": False}
 CONSUME_MAX = 500
 POLL_EVERY = 1_000
 
@@ -119,7 +121,7 @@ class Confluent(Client):
         return self._read(job, 1)
 
     def _read(self, job: Job, at_most: int) -> Sample:
-        consumer = ck.Consumer({**self._settings(job), "enable.auto.commit": False})
+        consumer = ck.Consumer({**self._settings(job), **READING})
         consumer.assign([ck.TopicPartition(job.topic, number, 0) for number in range(PARTITIONS)])
         meter, measured, size = Meter(), 0, 0
         left = job.records - len(self._first(consumer, at_most))

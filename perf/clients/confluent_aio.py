@@ -8,7 +8,7 @@ import confluent_kafka as ck
 from confluent_kafka.aio import AIOConsumer, AIOProducer
 
 from perf.clients.base import PARTITIONS, AsyncClient, Job, Meter, Sample, check_offsets
-from perf.clients.confluent import CONSUME_MAX, QUIET
+from perf.clients.confluent import CONSUME_MAX, QUIET, READING
 
 # With its defaults, 1,000 records or 1 s, 200 tasks wait two seconds for each record: delivery reports are received
 # only with the next batch. These values are the fastest ones for 200 tasks (100 records/s with the defaults).
@@ -60,9 +60,7 @@ class ConfluentAio(AsyncClient):
 
     async def poll(self, job: Job) -> Sample:
         """`consume(n)`."""
-        consumer = AIOConsumer(
-            {"bootstrap.servers": job.address, "group.id": "aio", "enable.auto.commit": False, **QUIET}
-        )
+        consumer = AIOConsumer({"bootstrap.servers": job.address, "group.id": "aio", **QUIET, **READING})
         await consumer.assign([ck.TopicPartition(job.topic, number, 0) for number in range(PARTITIONS)])
         first: Sequence[Any] = ()
         while not first:

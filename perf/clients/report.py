@@ -47,6 +47,8 @@ def _limit_json(result: RowResult, broker: str, limit: Limit) -> dict[str, Any]:
         for key, of in (("median", result.medians), ("best", result.best)):
             other = of(broker, limit.client)[limit.figure] if limit.client else 1.0
             factor[key] = of(broker, OURS)[limit.figure] / other
+    if limit.figure == "records_per_s" and factor["median"] is not None:
+        factor["cpu"] = result.medians(broker, limit.client)["cpu_us"] / result.medians(broker, OURS)["cpu_us"]
     named = {"figure": limit.figure, "client": limit.client, "must": limit.must, "aim": limit.aim}
     return {**named, **factor, "verdict": _verdict(result, limit, factor["median"])}
 
@@ -74,10 +76,11 @@ def as_markdown(report: Mapping[str, Any]) -> str:
         f"{on['kernel']}. {versions}. Medians of {report['repetitions']} interleaved run(s) after a warm-up; each run "
         f"is a process of its own.{quick}",
         "",
-        "Limits: the kafkalite SDK's figure divided by that of the named client (no client: the figure itself).",
+        "Limits: the kafkalite SDK's figure divided by that of the named client (no client: the figure itself). CPU: "
+        "the other client's CPU time per record divided by ours.",
         "",
-        "| row | broker | figure | compared with | must | aim | median | best | reached |",
-        "|---|---|---|---|---:|---:|---:|---:|---|",
+        "| row | broker | figure | compared with | must | aim | median | best | CPU | reached |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
     for name, row in report["rows"].items():
         for broker, limits in row["limits"].items():
@@ -89,7 +92,8 @@ def as_markdown(report: Mapping[str, Any]) -> str:
 
 def _limit_line(name: str, broker: str, figures: Mapping[str, Any], limit: Mapping[str, Any]) -> str:
     title = figures[limit["figure"]]["title"]
-    shown = ["-" if limit[key] is None else number(limit[key]) for key in ("must", "aim", "median", "best")]
+    values = [limit.get(key) for key in ("must", "aim", "median", "best", "cpu")]
+    shown = ["-" if value is None else number(value) for value in values]
     return f"| {' | '.join([name, broker, title, limit['client'] or '-', *shown, limit['verdict']])} |"
 
 
