@@ -254,6 +254,29 @@ class BufferExhaustedError(KafkaError, BufferError):
     """The buffer of a producer is full; `await producer.drain()` waits for space."""
 
 
+class CorruptRecordError(KafkaError):
+    """Fetched bytes are no records, or a record batch is damaged. A consumer skips them by a seek to `next_offset`.
+
+    Attributes:
+        topic, partition: of the records.
+        offset: of the first record that cannot be read.
+        next_offset: the first offset behind the damage, as far as its batch header shows; at least `offset` + 1.
+        code: what is wrong, as a broker would report it.
+    """
+
+    def __init__(self, code: int, topic: str, partition: int, offset: int, next_offset: int, reason: str) -> None:
+        super().__init__(f"{topic}-{partition} at offset {offset}: {reason}; seek to {next_offset} skips it")
+        self.code = KafkaErrorCode(code)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.next_offset = next_offset
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.topic, self.partition, self.offset, self.next_offset, self.reason)
+
+
 class KafkaConnectionError(InvalidMetadataError, ConnectionError):
     """A connection could not be opened, or was closed before its responses arrived."""
 

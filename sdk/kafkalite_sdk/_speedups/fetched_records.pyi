@@ -1,0 +1,75 @@
+"""The records of Fetch responses. Sizes are bytes."""
+
+from collections.abc import Iterable
+from types import GenericAlias
+from typing import Generic, TypeVar, final
+
+from typing_extensions import Buffer
+
+from kafkalite.errors import CorruptRecordError
+from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
+
+__all__ = ["FetchedRecords"]
+
+_K = TypeVar("_K", covariant=True)
+_V = TypeVar("_V", covariant=True)
+
+@final
+class FetchedRecords(Generic[_K, _V]):
+    """The records of one partition in one Fetch response. The batches are read by `take`.
+
+    Arguments:
+        decoder: how to decode them.
+        topic, partition: of the records.
+        data: the batches; they stay exported as long as this object exists.
+        position: offset of the first record to return; records below it are skipped.
+        aborted: producer id and first offset of aborted transactions, from the response.
+
+    Attributes:
+        position: offset of the next record that `take` returns; behind skipped ones.
+        leader_epoch: of the last batch that was read, -1 = unknown.
+        end_offset, end_epoch: offset behind the last batch and its leader epoch, as the headers claim.
+        whole: whether the headers of all batches are plausible.
+        size: of the data in bytes.
+        done: all records have been taken, or `error` is set.
+        error: why the records at `position` and behind it cannot be read.
+        waits: the next batch is large, and must be decompressed by `decompress`, in a thread if need be.
+    """
+
+    def __new__(
+        cls,
+        decoder: RecordDecoder[_K, _V],
+        topic: str,
+        partition: int,
+        data: Buffer,
+        position: int,
+        aborted: Iterable[tuple[int, int]] = (),
+    ) -> FetchedRecords[_K, _V]: ...
+    @classmethod
+    def __class_getitem__(cls, types: object, /) -> GenericAlias: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def end_epoch(self) -> int: ...
+    @property
+    def whole(self) -> bool: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def error(self) -> CorruptRecordError | None: ...
+    @property
+    def waits(self) -> bool: ...
+    def take(self, records: list[Record[_K, _V]], records_max: int) -> int:
+        """Append at most `records_max` records to a list. Return their number; 0 = see `done`, `error` and `waits`."""
+    def decompress(self) -> None:
+        """Decompress the batch that `take` waits for. May run in a thread; `take` is not called meanwhile."""

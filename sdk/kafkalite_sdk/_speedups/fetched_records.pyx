@@ -1,0 +1,427 @@
+# cython: nonecheck=True
+"""Decodes the record batches of Fetch responses into light records.
+
+Invariants:
+1. A record keeps the bytes of its batch in memory, at most; never the whole response.
+2. Every length is compared with the bytes left before it is used. Records before damaged bytes are returned first, then
+   `error` says what is wrong. A batch with a wrong CRC returns none of its records.
+3. Offsets grow strictly. Offsets below the position, removed by compaction, of control records and of aborted
+   transactions are skipped.
+
+Sources: CompletedFetch.java and DefaultRecordBatch.java of Apache Kafka 4.3.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kafkalite._speedups.records.record_walk cimport (
+    FAULT_HEADERS,
+    FAULT_LENGTH,
+    FAULT_MISSING,
+    FAULT_NONE,
+    FAULT_OFFSET,
+    FAULT_TRAILING,
+    RecordFields,
+    read_record,
+)
+from kafkalite._speedups.records.validator cimport crc_of, decompressed
+from kafkalite._speedups.wire.crc32c cimport crc32c
+from kafkalite._speedups.wire.error_codes cimport CORRUPT_MESSAGE, INVALID_RECORD
+from kafkalite._speedups.wire.wire cimport (
+    ATTRIBUTES_AT,
+    BATCH_LENGTH_AT,
+    BatchHeader,
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LEGACY_OVERHEAD,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    Span,
+    TRANSACTIONAL_BIT,
+    load_u16,
+    load_u32,
+    load_u64,
+    read_batch_header,
+)
+from kafkalite_sdk._speedups.consumer_records cimport (
+    BY_CREATE_TIME,
+    BY_LOG_APPEND_TIME,
+    Record,
+    RecordBatch,
+    RecordDecoder,
+)
+
+from types import GenericAlias
+
+from kafkalite.errors import CorruptRecordError
+from kafkalite.records import BatchError  # the package registers the codecs
+
+__all__ = ["FetchedRecords"]
+
+cdef enum:
+    MAGIC = 2
+    CRC_CALL_BYTES = 512      # below, the call of the crc32c package costs more than its speed gains
+    ABORT_MARKER = 0          # ControlRecordType.java
+    CONTROL_KEY_SIZE = 4      # int16 version, int16 type
+
+
+@cython.final
+cdef class FetchedRecords:
+    """The records of one partition in one Fetch response; see fetched_records.pyi."""
+    cdef RecordDecoder decoder
+    cdef readonly str topic
+    cdef readonly int32_t partition
+    cdef readonly int64_t position
+    cdef readonly int32_t leader_epoch
+    cdef readonly int64_t end_offset
+    cdef readonly int32_t end_epoch
+    cdef readonly bint whole
+    cdef readonly object error
+    cdef readonly bint waits
+    cdef Py_buffer view
+    cdef Py_ssize_t at                # of the next batch in the response
+    cdef bint advanced                # a batch was read, or skipped although it is not below the position
+    cdef list aborted                 # (first offset, producer id) of aborted transactions, the last one first
+    cdef set aborted_producers
+    cdef RecordBatch batch            # the open batch, and what is left of it
+    cdef Span span
+    cdef int32_t left
+    cdef int64_t last_offset
+    cdef int64_t before               # offset of the record before; each next one is larger
+    cdef object plain                 # decompressed records of the next batch, or the error of decompressing them
+
+    def __cinit__(
+        self,
+        RecordDecoder decoder not None,
+        str topic not None,
+        int32_t partition,
+        data,
+        int64_t position,
+        aborted=(),
+    ):
+        if not 0 <= position < INT64_MAX:
+            raise ValueError(f"{topic}-{partition}: no record has offset {position}")
+        PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
+        self.decoder = decoder
+        self.topic = topic
+        self.partition = partition
+        self.position = position
+        self.leader_epoch = -1
+        self.aborted = sorted([(first, producer) for producer, first in aborted], reverse=True) if aborted else []
+        self.aborted_producers = set()
+        self.end_offset = position
+        self.end_epoch = -1
+        self.scan()
+
+    @classmethod
+    def __class_getitem__(cls, types, /):
+        return GenericAlias(cls, types)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+    @property
+    def size(self):
+        return self.view.len
+
+    @property
+    def done(self):
+        """Nothing is left, except an error."""
+        return self.error is not None or (self.batch is None and self.at == self.view.len)
+
+    cdef const uint8_t *bytes_at(self, Py_ssize_t at) noexcept:
+        return <const uint8_t *> self.view.buf + at
+
+    cdef Py_ssize_t size_at(self, Py_ssize_t at) noexcept:
+        """Size that the batch at `at` claims; more than there is if its size field is missing."""
+        if self.view.len - at < LENGTH_OVERHEAD:
+            return LENGTH_OVERHEAD
+        return <Py_ssize_t> <int32_t> load_u32(self.bytes_at(at) + BATCH_LENGTH_AT) + LENGTH_OVERHEAD
+
+    cdef int scan(self) except -1:
+        """Find the offset behind the last whole batch, by the headers alone."""
+        cdef Py_ssize_t at = 0
+        cdef Py_ssize_t size
+        cdef const uint8_t *p
+        cdef BatchHeader header
+        cdef int64_t last
+        self.whole = True
+        while at < self.view.len:
+            size = self.size_at(at)
+            if size > self.view.len - at:
+                return 0
+            p = self.bytes_at(at)
+            if size < LEGACY_OVERHEAD + LENGTH_OVERHEAD or p[MAGIC_AT] > MAGIC:
+                self.whole = False
+                return 0
+            last = <int64_t> load_u64(p)
+            if p[MAGIC_AT] == MAGIC:
+                if read_batch_header(p, size, &header) or not has_valid_offsets(&header):
+                    self.whole = False
+                    return 0
+                last = header.base_offset + header.last_offset_delta
+                self.end_epoch = header.leader_epoch
+            if last == INT64_MAX:
+                self.whole = False
+                return 0
+            self.end_offset = max(self.end_offset, last + 1)
+            at += size
+        return 0
+
+    def take(self, list records not None, Py_ssize_t records_max):
+        """Append the next records; see fetched_records.pyi."""
+        cdef Py_ssize_t before = len(records)
+        cdef Py_ssize_t until = before + records_max
+        while len(records) < until and self.error is None and not self.waits:
+            if self.batch is None and not self.open_next():
+                break
+            if self.batch is not None:
+                self.read_batch(records, until)
+        return len(records) - before
+
+    cdef int read_batch(self, list records, Py_ssize_t until) except -1:
+        """Append records of the open batch, until the list has `until` records."""
+        cdef RecordBatch batch = self.batch
+        cdef const uint8_t *begin = batch.records
+        cdef const uint8_t *at
+        cdef RecordFields fields
+        cdef Record record
+        cdef int64_t offset
+        cdef int fault = FAULT_NONE
+        cdef Py_ssize_t wanted = until - len(records)
+        while self.left and wanted:
+            at = self.span.at
+            fault = read_record(&self.span, &fields)
+            if fault:
+                return self.damaged(fault)
+            offset = <int64_t> (<uint64_t> batch.base_offset + <uint64_t> <int64_t> fields.offset_delta)
+            if offset <= self.before or offset > self.last_offset:
+                return self.damaged(FAULT_OFFSET)
+            self.left -= 1
+            self.before = offset
+            if offset < self.position:
+                continue
+            record = Record.__new__(Record)
+            record.batch = batch
+            record.offset = offset
+            record.at = <uint32_t> (at - begin)
+            records.append(record)
+            self.position = offset + 1
+            wanted -= 1
+        if not self.left:
+            if self.span.left:
+                return self.damaged(FAULT_TRAILING)
+            self.end_batch()
+        return 0
+
+    cdef int end_batch(self) except -1:
+        self.position = max(self.position, self.last_offset + 1)
+        self.batch = None
+        return 0
+
+    cdef int damaged(self, int fault) except -1:
+        """The open batch cannot be read any further."""
+        return self.fail(INVALID_RECORD, fault_text(fault), self.last_offset + 1)
+
+    cdef int fail(self, int code, str reason, int64_t next_offset) except -1:
+        self.error = CorruptRecordError(
+            code, self.topic, self.partition, self.position, max(next_offset, self.position + 1), reason
+        )
+        self.batch = None
+        return 0
+
+    cdef bint open_next(self) except -1:
+        """Open or skip the next batch; False = there is none."""
+        cdef Py_ssize_t left = self.view.len - self.at
+        cdef Py_ssize_t size
+        cdef int64_t last
+        if not left:
+            if not self.advanced and self.view.len:
+                self.fail(CORRUPT_MESSAGE, "all batches of the response end before it", self.position + 1)
+            return False
+        size = self.size_at(self.at)
+        if size > left:  # the broker truncates the last batch of a response
+            if not self.advanced:
+                text = f"the response has {left} bytes, a batch claims {size} or more"
+                self.fail(CORRUPT_MESSAGE, text, self.position + 1)
+            self.at = self.view.len
+            return False
+        if size < LEGACY_OVERHEAD + LENGTH_OVERHEAD:
+            self.fail(CORRUPT_MESSAGE, f"a batch claims {size} bytes", self.position + 1)
+            return False
+        magic = self.bytes_at(self.at)[MAGIC_AT]
+        try:
+            if magic < MAGIC:
+                self.open_legacy(size)
+            elif magic == MAGIC:
+                self.open_batch(size)
+            else:
+                text = f"a batch has magic {magic}, known are 0 to {MAGIC}"
+                raise BatchError(CORRUPT_MESSAGE, text)
+        except BatchError as error:
+            last = self.claimed_last_offset(size)
+            self.fail(error.code, str(error), last + 1 if last < INT64_MAX else last)
+        return not self.waits and self.error is None
+
+    cdef int64_t claimed_last_offset(self, Py_ssize_t size) noexcept:
+        """Last offset of the batch at `at` as its header claims; below the position if that is not plausible."""
+        cdef const uint8_t *p = self.bytes_at(self.at)
+        cdef BatchHeader header
+        if p[MAGIC_AT] < MAGIC:
+            return <int64_t> load_u64(p)
+        if p[MAGIC_AT] > MAGIC or read_batch_header(p, size, &header) or not has_valid_offsets(&header):
+            return -1
+        return header.base_offset + header.last_offset_delta if header.base_offset <= self.position else -1
+
+    cdef int open_batch(self, Py_ssize_t size) except -1:
+        """Open the batch of magic 2 at `at`, or skip it. Raises BatchError."""
+        cdef const uint8_t *p = self.bytes_at(self.at)
+        cdef BatchHeader header
+        if read_batch_header(p, size, &header):
+            raise BatchError(CORRUPT_MESSAGE, f"a batch claims {size} bytes, less than its header has")
+        if not has_valid_offsets(&header):
+            text = f"a batch claims offset {header.base_offset} and {header.last_offset_delta} more"
+            raise BatchError(CORRUPT_MESSAGE, text)
+        if header.base_offset + header.last_offset_delta < self.position:
+            self.at += size
+            return 0
+        if self.plain is None:
+            if self.decoder.check_crcs and checksum(p, size) != header.crc:
+                raise BatchError(CORRUPT_MESSAGE, f"a batch is corrupt, its CRC is not {header.crc:#010x}")
+            if header.records_count < 0:
+                raise BatchError(INVALID_RECORD, f"a batch claims {header.records_count} records")
+        self.last_offset = header.base_offset + header.last_offset_delta
+        if self.is_aborted(&header):
+            self.leader_epoch = header.leader_epoch
+            self.end_batch()
+        elif header.attributes & CODEC_MASK and self.plain is None and 0 < self.decoder.offload_bytes <= size:
+            self.waits = True
+            return 0
+        else:
+            self.begin(p, size, &header)
+            if header.attributes & CONTROL_BIT:
+                self.apply_marker(&header)
+                self.end_batch()
+        self.at += size
+        self.advanced = True
+        return 0
+
+    cdef bint is_aborted(self, const BatchHeader *header) except -1:
+        """Whether the batch belongs to an aborted transaction, by the list of the response."""
+        if not self.decoder.read_committed or header.producer_id < 0:
+            return False
+        while self.aborted and self.aborted[len(self.aborted) - 1][0] <= self.last_offset:
+            self.aborted_producers.add(self.aborted.pop()[1])
+        if header.attributes & CONTROL_BIT or not header.attributes & TRANSACTIONAL_BIT:
+            return False
+        return header.producer_id in self.aborted_producers
+
+    cdef int apply_marker(self, const BatchHeader *header) except -1:
+        """A control batch ends the transaction of its producer. Raises BatchError."""
+        cdef RecordFields fields
+        if not self.left:
+            return 0  # removed by compaction
+        if read_record(&self.span, &fields) or fields.key_size < CONTROL_KEY_SIZE:
+            raise BatchError(INVALID_RECORD, "a control record is malformed")
+        if load_u16(fields.key + 2) == ABORT_MARKER:
+            self.aborted_producers.discard(header.producer_id)
+        return 0
+
+    cdef int begin(self, const uint8_t *p, Py_ssize_t size, const BatchHeader *header) except -1:
+        """Open a batch. Its records are copied, or decompressed, so that they do not keep the response. Raises
+        BatchError.
+        """
+        cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+        cdef int codec = header.attributes & CODEC_MASK
+        plain, self.plain = self.plain, None
+        if isinstance(plain, BatchError):
+            raise plain
+        if plain is not None:
+            batch.memory = plain
+        elif codec:
+            batch.memory = decompressed(codec, p + HEADER_SIZE, size - HEADER_SIZE, self.decoder.decompressed_max)
+        else:
+            batch.memory = PyBytes_FromStringAndSize(<const char *> p + HEADER_SIZE, size - HEADER_SIZE)
+        batch.base_offset = header.base_offset
+        batch.base_timestamp = header.base_timestamp
+        batch.append_timestamp = header.max_timestamp
+        batch.leader_epoch = header.leader_epoch
+        batch.timestamp_type = BY_LOG_APPEND_TIME if header.attributes & LOG_APPEND_TIME_BIT else BY_CREATE_TIME
+        return self.begin_records(batch, header.records_count)
+
+    cdef int begin_records(self, RecordBatch batch, int32_t count) except -1:
+        batch.decoder = self.decoder
+        batch.topic = self.topic
+        batch.partition = self.partition
+        batch.records = <const uint8_t *> PyBytes_AS_STRING(batch.memory)
+        batch.size = PyBytes_GET_SIZE(batch.memory)
+        self.batch = batch
+        self.leader_epoch = batch.leader_epoch
+        self.span.at = batch.records
+        self.span.left = batch.size
+        self.left = count
+        self.before = batch.base_offset - 1
+        return 0
+
+    cdef int open_legacy(self, Py_ssize_t size) except -1:
+        """Open the entry of magic 0 or 1 at `at`, rewritten as records of magic 2. Raises BatchError."""
+        from kafkalite_sdk.consumer.legacy_batches import rewritten
+
+        cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+        if <int64_t> load_u64(self.bytes_at(self.at)) < self.position:
+            self.at += size
+            return 0
+        entry = PyBytes_FromStringAndSize(<const char *> self.bytes_at(self.at), size)
+        found = rewritten(entry, self.decoder.decompressed_max, check_crc=self.decoder.check_crcs)
+        batch.memory = found.records
+        batch.base_offset = found.base_offset
+        batch.append_timestamp = found.append_timestamp
+        batch.leader_epoch = -1
+        batch.timestamp_type = found.timestamp_type
+        self.last_offset = found.last_offset
+        self.begin_records(batch, found.records_count)
+        self.at += size
+        self.advanced = True
+        return 0
+
+    def decompress(self):
+        """Decompress the batch that `take` waits for; see fetched_records.pyi."""
+        cdef const uint8_t *p = self.bytes_at(self.at) + HEADER_SIZE
+        cdef Py_ssize_t size = self.size_at(self.at) - HEADER_SIZE
+        cdef int codec = load_u16(self.bytes_at(self.at) + ATTRIBUTES_AT) & CODEC_MASK
+        if not self.waits:
+            raise RuntimeError("no batch waits for decompression")
+        try:
+            self.plain = decompressed(codec, p, size, self.decoder.decompressed_max)
+        except BatchError as error:
+            self.plain = error
+        self.waits = False
+
+
+cdef inline bint has_valid_offsets(const BatchHeader *header) noexcept nogil:
+    return 0 <= header.last_offset_delta and 0 <= header.base_offset < INT64_MAX - header.last_offset_delta
+
+
+cdef inline int64_t checksum(const uint8_t *p, Py_ssize_t size) except -1:
+    """CRC-32C of a batch, from its attributes to its end."""
+    if size < CRC_CALL_BYTES:
+        return crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT)
+    return crc_of(p, size)
+
+
+cdef str fault_text(int fault):
+    if fault == FAULT_MISSING:
+        return "the batch has fewer records than it claims"
+    if fault == FAULT_LENGTH:
+        return "the length of a record reaches past its batch"
+    if fault == FAULT_HEADERS:
+        return "a header of a record is malformed"
+    if fault == FAULT_OFFSET:
+        return "the offset of a record is not between its neighbours"
+    if fault == FAULT_TRAILING:
+        return "bytes are left after the last record of the batch"
+    return "a record is malformed, its fields do not fill its length"
