@@ -277,6 +277,10 @@ class CorruptRecordError(KafkaError):
         return type(self), (self.code, self.topic, self.partition, self.offset, self.next_offset, self.reason)
 
 
+class MaxPollIntervalExceededError(KafkaError):
+    """A consumer did not poll within `max_poll_interval_ms`: it has left its group. The next poll joins again."""
+
+
 class KafkaConnectionError(InvalidMetadataError, ConnectionError):
     """A connection could not be opened, or was closed before its responses arrived."""
 

@@ -27,7 +27,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("_speedups", "records", "protocol", "net", "storage", "state"),
         *("coordination", "cluster", "coordinators"),
     ),
-    "kafkalite_sdk": ("_speedups", "records", "protocol", "net"),
+    "kafkalite_sdk": ("_speedups", "records", "protocol", "net", "state.groups.assignors"),
     "kafkalite_sdk.zk": ("_speedups", "records", "protocol", "net", "coordination"),
     "pyspark_kafkalite": ("kafkalite_sdk",),
 }

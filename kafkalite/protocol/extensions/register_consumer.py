@@ -1,6 +1,6 @@
 """RegisterConsumer, key 10003, v0. Registers a member for the next generation and returns its partitions."""
 
-from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, int64, string
+from kafkalite.protocol.schema import ZERO_UUID, Request, Response, Struct, field, int16, int32, int64, string, uuid
 
 
 class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
@@ -13,6 +13,8 @@ class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
         claimed_partitions: static claims; these partitions are excluded from the assignment.
         session_timeout_ms: the session timeout, in milliseconds; 0 = that of the definition.
         rebalance_timeout_ms: time in which this consumer must register again in a rebalance, in milliseconds.
+        process_id: random id of the process; of two processes with one consumer id the older is fenced. Zeros = none.
+        assignor: partition assignor of a group that this request creates: range, roundrobin, sticky or uniform.
     """
 
     class ClaimedTopic(Struct):
@@ -32,6 +34,8 @@ class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
     claimed_partitions: list[ClaimedTopic]
     session_timeout_ms: int32
     rebalance_timeout_ms: int32
+    process_id: uuid = field(tag=0, default=ZERO_UUID)
+    assignor: string | None = field(tag=1, default=None)
 
 
 class RegisterConsumerResponse(Response, key=10003, versions=(0, 0), flexible=0):

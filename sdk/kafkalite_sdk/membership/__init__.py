@@ -1,0 +1,1 @@
+"""Membership in consumer groups: one pure machine for three group protocols (`membership`)."""
