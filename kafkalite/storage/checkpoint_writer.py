@@ -1,7 +1,8 @@
 """Writes the checkpoints of recovery points and log start offsets of all logs.
 
 1. One job at a time writes a checkpoint, because two would rename each other's file. Of the changes meanwhile, only the
-   newest content is written after it. After `close`, the last write of all checkpoints includes them.
+   newest content is written after it. After `close`, the last write of all checkpoints includes them, and no callback
+   is called: what it would begin has no executor any more.
 2. Partitions that are not served keep their entries.
 3. The line of each log is kept and replaced separately: a change of one log needs no work for the others. A kept line
    may be below the flushed offset, but never above it: every decrease of a recovery point calls `note`.
@@ -49,7 +50,7 @@ class CheckpointWriter:
         self._closed = False
 
     def close(self) -> None:
-        """Drop all pending writes, without calling their callbacks."""
+        """Drop all pending writes; neither their callbacks nor those of the running jobs are called."""
         self._closed = True
         self._next.clear()
 
@@ -135,8 +136,9 @@ class CheckpointWriter:
         finally:
             if waiting is not None:
                 self._after_another(*waiting, outcome)
-            for each in then:
-                each(outcome)
+            if not self._closed:
+                for each in then:
+                    each(outcome)
 
     def _forget_deleted(self, path: str, name: str, unnamed: list[TopicPartition]) -> None:
         """A checkpoint was written without these deleted partitions."""

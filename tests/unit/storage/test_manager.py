@@ -12,10 +12,14 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints
 from kafkalite.storage.checkpoint_writer import CheckpointWriter
 from kafkalite.storage.dirs.log_directory import DirectoryError, Identity
+from kafkalite.storage.dirs_in_use import DirectoriesInUse
 from kafkalite.storage.log.log import Log
+from kafkalite.storage.log_creation import LogCreator, NewPartition
+from kafkalite.storage.log_deletion import LogDeleter
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
@@ -307,6 +311,24 @@ def test_changes_during_a_checkpoint_write_are_written_next(tmp_path: Path, clos
     offload.drain()
     assert outcomes == [(str(tmp_path), None)] * (1 if closed else 2)
     assert (tmp_path / "recovery_points").read_text() == f"0\n1\nt 0 {0 if closed else 2}\n"
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_creation_does_not_continue_after_close(tmp_path: Path, closed: bool) -> None:
+    checkpoints_jobs, creations, path = InlineOffload(), InlineOffload(), str(tmp_path)
+    disk, holds = Disk(), DirectoriesInUse()
+    files = CheckpointWriter(disk, checkpoints_jobs, lambda path, outcome: None)
+    deletions = LogDeleter(disk, VirtualClock(), InlineOffload(), SeededRandom(1), holds, lambda path, error: None)
+    files.others[path][TopicPartition("t", 0)] = (5, 0)  # of a deleted partition: both checkpoints are written first
+    creator = LogCreator(disk, creations, holds, deletions, files)
+    creations.held = checkpoints_jobs.held = True
+    creator.create(path, [NewPartition("t", 0, bytes(16))], lambda outcome: None)
+    assert (checkpoints_jobs.waiting, creations.waiting) == (2, 0)
+    if closed:
+        files.close()
+    checkpoints_jobs.release()
+    checkpoints_jobs.drain()
+    assert creations.waiting == (0 if closed else 1)
 
 
 def test_silent_producers_are_forgotten_by_the_time_of_their_append(kit: Kit) -> None:
