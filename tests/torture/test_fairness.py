@@ -10,12 +10,13 @@ for `--fairness-seconds`, then everything hostile leaves. Judged:
 - every acknowledged record: read back exactly once, in order.
 
 A time bar on two cores that hostile clients and other tests keep busy is a test of the machine, so the waits are those
-that the broker caused: the time in which its loop thread or the well-behaved process was runnable but had no core is
-taken off (`perf/loads/fairness/waits.py`). What is left are long loop iterations, blocking system calls on the loop and
-waits for the interpreter's lock. Two tests plant stalls of 60 ms in the broker's loop, which must exceed the bar; a
-third one takes the core away from the broker, which must not. Each hostile thread uses a tenth of a core on average, so
-that they do not take the cores from the broker. Times with all waits are shown beside, and for the longest waits what
-the hostile clients did and what the broker's loop did (`tests/kit/fairness/watched.py`).
+that the broker caused: the time in which its loop thread, a thread for which the loop thread waited, or the
+well-behaved process was runnable but had no core is taken off (`perf/loads/fairness/waits.py`). What is left are long
+loop iterations, blocking system calls on the loop and waits for the interpreter's lock. Two tests plant stalls of 60 ms
+in the broker's loop, which must exceed the bar; a third one takes the core away from the broker, which must not. Each
+hostile thread uses a tenth of a core on average, so that they do not take the cores from the broker. Times with all
+waits are shown beside, and for the longest waits what the hostile clients did and what the broker's loop did
+(`tests/kit/fairness/watched.py`).
 """
 
 from __future__ import annotations

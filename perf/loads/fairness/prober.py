@@ -18,19 +18,19 @@ from contextlib import ExitStack
 from dataclasses import astuple
 from typing import Any, NamedTuple
 
-from perf.loads.fairness.waits import Delay, Wait
+from perf.loads.fairness.waits import Delay, ProcessDelay, ProcessTimes, Wait
 from perf.wire import connect
 
 DRAIN_S = 120.0
 
 
 class Asked(NamedTuple):
-    """A request under way: its planned moment, how long this process queued for a core before it was sent, and the
-    broker's delay then."""
+    """A request without a response: its planned moment, how long this process queued for a core before it was sent, and
+    the broker's times then."""
 
     planned: float
     queued_s: float
-    broker_s: float
+    broker: ProcessTimes
 
 
 class Stream:
@@ -40,12 +40,12 @@ class Stream:
         host, port: of the server.
         request: the bytes sent each time; responses have any size.
         interval_s: between two planned moments.
-        broker: the delay of the thread that answers, or None if there is not one such thread.
+        broker: the times of the broker's process, or None if it does not answer in its main thread.
 
     A subclass may send other bytes each time (`request`) and read responses (`took`).
     """
 
-    def __init__(self, host: str, port: int, request: bytes, interval_s: float, broker: Delay | None) -> None:
+    def __init__(self, host: str, port: int, request: bytes, interval_s: float, broker: ProcessDelay | None) -> None:
         self.socket = connect(host, port)
         self.waits: list[Wait] = []
         self._port = port
@@ -53,7 +53,8 @@ class Stream:
         self._broker = broker
         self._asked = deque[Asked]()
         self._tail = bytearray()
-        self._now = self._broker_now_s = self._queued_s = 0.0
+        self._now = self._queued_s = 0.0
+        self._broker_now = ProcessTimes()
         self.next_at = time.monotonic() + interval_s
 
     def ask(self, now: float, queued_s: float) -> None:
@@ -64,7 +65,7 @@ class Stream:
 
     def ask_one(self, planned: float, queued_s: float) -> Asked:
         """Send a request now that was planned for another moment."""
-        asked = Asked(planned, queued_s, self._broker_s())
+        asked = Asked(planned, queued_s, self._broker_times())
         self._asked.append(asked)
         self.socket.sendall(self.request())
         return asked
@@ -80,8 +81,9 @@ class Stream:
     def wait_since(self, asked: Asked) -> Wait:
         """From a request, of any stream to the same broker, to the responses that are being taken now."""
         wall_s = self._now - asked.planned
-        queued_s = asked.queued_s + self._broker_now_s - asked.broker_s + self._queued_s
-        return Wait(wall_s, max(0.0, wall_s - queued_s), asked.planned)
+        own_s = asked.queued_s + self._queued_s
+        broker_s = self._broker_now.machine_s(asked.broker, max(0.0, wall_s - own_s))
+        return Wait(wall_s, max(0.0, wall_s - own_s - broker_s), asked.planned)
 
     def receive(self, queued_s: float) -> None:
         """Take what has come; `queued_s` as for `ask`. Raises ConnectionError when the server closed the connection."""
@@ -89,7 +91,7 @@ class Stream:
         if not data:
             raise ConnectionError(f"the server on port {self._port} closed the connection")
         self._tail += data
-        self._now, self._broker_now_s, self._queued_s = time.monotonic(), self._broker_s(), queued_s
+        self._now, self._broker_now, self._queued_s = time.monotonic(), self._broker_times(), queued_s
         while len(self._tail) >= 4 and len(self._tail) - 4 >= (size := struct.unpack_from(">i", self._tail)[0]):
             response = bytes(self._tail[4 : 4 + size])
             del self._tail[: 4 + size]
@@ -99,8 +101,8 @@ class Stream:
     def under_way(self) -> bool:
         return bool(self._asked)
 
-    def _broker_s(self) -> float:
-        return self._broker.seconds() if self._broker is not None else 0.0
+    def _broker_times(self) -> ProcessTimes:
+        return self._broker.times() if self._broker is not None else ProcessTimes()
 
 
 def probe(streams: list[Stream], own: Delay) -> None:
@@ -144,7 +146,7 @@ def main(streams: list[dict[str, Any]]) -> None:
                 each["port"],
                 bytes.fromhex(each["request"]),
                 each["interval_s"],
-                stack.enter_context(Delay(each["pid"])) if each["pid"] else None,
+                stack.enter_context(ProcessDelay(each["pid"])) if each["pid"] else None,
             )
             for each in streams
         ]

@@ -23,7 +23,7 @@ from kafkalite.records import Builder, batches
 from perf.group_wire import Reader
 from perf.loads.fairness import wire
 from perf.loads.fairness.prober import Asked, Stream, probe
-from perf.loads.fairness.waits import Delay, Wait
+from perf.loads.fairness.waits import Delay, ProcessDelay, Wait
 from tests.kit.checker import History, Partition
 from tests.kit.load import number_of, value_of
 
@@ -37,7 +37,7 @@ END_S = 120.0
 class Producer(Stream):
     """One batch per request, to partition 0 of its topic."""
 
-    def __init__(self, host: str, port: int, topic: str, first: int, broker: Delay) -> None:
+    def __init__(self, host: str, port: int, topic: str, first: int, broker: ProcessDelay) -> None:
         super().__init__(host, port, b"", INTERVAL_S, broker)
         self._topic, self._number = topic, first
         self._sent = list[list[int]]()
@@ -72,7 +72,7 @@ class Producer(Stream):
 class Consumer(Stream):
     """One fetch under way, the next one behind its response. A wait is that of a record, from its produce request."""
 
-    def __init__(self, host: str, port: int, topic: str, broker: Delay, producer: Producer) -> None:
+    def __init__(self, host: str, port: int, topic: str, broker: ProcessDelay, producer: Producer) -> None:
         super().__init__(host, port, b"", FETCH_WAIT_MS / 1000, broker)
         self._topic, self._offset, self._asked_of = topic, 0, producer.asked
         self.records = list[tuple[int, int]]()
@@ -98,7 +98,8 @@ def main(settings: dict[str, Any]) -> None:
     gc.disable()  # as in the prober
     host, port = settings["host"], settings["port"]
     with ExitStack() as stack:
-        own, broker = (stack.enter_context(Delay(pid)) for pid in (os.getpid(), settings["pid"]))
+        own = stack.enter_context(Delay(os.getpid()))
+        broker = stack.enter_context(ProcessDelay(settings["pid"]))
         producer = Producer(host, port, settings["topic"], settings["first"], broker)
         consumer = Consumer(host, port, settings["topic"], broker, producer)
         print("ready", flush=True)

@@ -16,7 +16,7 @@ from perf.brokers import Running
 from perf.checks import VerificationError
 from perf.loads.fairness.control import RESPONSE
 from perf.loads.fairness.probe import INTERVAL_S, Probe
-from perf.loads.fairness.waits import Delay, Wait, summary_ms
+from perf.loads.fairness.waits import Delay, ProcessDelay, ProcessTimes, Wait, summary_ms
 from perf.wire import api_versions, read_exactly
 
 WITHHELD = 40
@@ -90,3 +90,31 @@ def test_delay_of_a_thread_never_decreases() -> None:
 def test_delay_of_an_unknown_process_is_an_error() -> None:
     with pytest.raises(OSError):
         Delay(2**22 + 1)
+
+
+def test_machine_time_of_a_blocked_loop_includes_that_of_other_threads() -> None:
+    before = ProcessTimes(on_core_s=1.0, queued_s=2.0, others_queued_s=3.0)
+    running = ProcessTimes(on_core_s=1.5, queued_s=2.1, others_queued_s=3.4)
+    assert running.machine_s(before, wall_s=0.6) == pytest.approx(0.1)  # never blocked
+    assert running.machine_s(before, wall_s=0.8) == pytest.approx(0.3)  # blocked for 0.2 s, while others had no core
+    assert running.machine_s(before, wall_s=2.0) == pytest.approx(0.5)  # blocked for longer than others had no core
+
+
+def test_process_delay_adds_up_all_threads_and_never_decreases() -> None:
+    released, started = threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        released.wait()
+
+    with ProcessDelay(os.getpid()) as delay:
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert started.wait(60)
+        with_thread = delay.times()
+        released.set()
+        thread.join()
+        after = delay.times()
+    assert after.on_core_s >= with_thread.on_core_s > 0
+    assert after.queued_s >= with_thread.queued_s
+    assert after.others_queued_s >= with_thread.others_queued_s
