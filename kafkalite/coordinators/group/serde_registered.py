@@ -51,6 +51,7 @@ def _encode_generation(record: state.GroupGeneration) -> Encoded:
             owned_partitions=[
                 OwnedTopic(name=name, partitions=numbers) for name, numbers in _by_topic(member.owned).items()
             ],
+            process_ids=list(member.process_ids),
         )
         for member in record.members
     ]
@@ -125,6 +126,7 @@ def _member(value: Any) -> state.RegisteredMember:
         value.since,
         value.epoch,
         owned,
+        tuple(value.process_ids),
     )
 
 

@@ -3,7 +3,7 @@
 Released fields keep their position and meaning; new fields are tagged, so that older brokers can read the rest.
 """
 
-from kafkalite.protocol.schema import Struct, boolean, int32, int64, string
+from kafkalite.protocol.schema import Struct, boolean, field, int32, int64, string, uuid
 from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 
 
@@ -36,7 +36,8 @@ class GroupGenerationValue(StoredValue, versions=(0, 0), flexible=0):
     """A generation with its members and their partitions. Timestamp: when the group last became empty or non-empty.
 
     Of a member, `since` is the generation of its last registration, and `epoch` the last generation that changed its
-    partitions or their offsets. Timeouts in ms.
+    partitions or their offsets. `process_ids`: of its process, then of the older processes that it fences. Timeouts in
+    ms.
     """
 
     class Member(Struct):
@@ -53,6 +54,7 @@ class GroupGenerationValue(StoredValue, versions=(0, 0), flexible=0):
         since: int32
         epoch: int32
         owned_partitions: list[OwnedTopic]
+        process_ids: list[uuid] = field(tag=0, factory=list)
 
     generation_id: int32
     state_timestamp: int64

@@ -14,7 +14,11 @@ LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 def heartbeat_plus(call: GroupCall, request: HeartbeatPlusRequest) -> None:
     """Submit the heartbeat to the group's shard."""
     fast_heartbeat = HeartbeatPlus(
-        request.group_id, request.consumer_id, request.generation_id, request.session_timeout_ms
+        request.group_id,
+        request.consumer_id,
+        request.generation_id,
+        request.session_timeout_ms,
+        request.process_id,
     )
 
     def failed(error: int) -> HeartbeatPlusResponse:

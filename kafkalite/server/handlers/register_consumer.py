@@ -36,6 +36,8 @@ def register_consumer(call: GroupPartitionCall, request: RegisterConsumerRequest
         ),
         client_id=call.client_id,
         client_host=call.client_host,
+        process_id=request.process_id,
+        assignor=request.assignor,
     )
     call.context.groups.submit(
         request.group_id,

@@ -300,6 +300,7 @@ class RegisteredMember(NamedTuple):
         topics: the topics of its registration.
         since: the generation in which its last registration was answered; its commits of older ones are rejected.
         epoch: the last generation that changed its partitions or their offsets; the client must have received it.
+        process_ids: of its process, then of the older processes that it fences, the last one first; () = unknown.
     """
 
     consumer_id: str
@@ -311,6 +312,7 @@ class RegisteredMember(NamedTuple):
     since: int
     epoch: int
     owned: frozenset[TopicPartition]
+    process_ids: tuple[bytes, ...] = ()
 
 
 class GroupGeneration(NamedTuple):

@@ -44,7 +44,9 @@ def register(group: RegisteredGroup, request: RegisterConsumer, token: Token, no
     group.keep_alive(member, command)
     group.resolve_pattern(command)
     group.unregistered.pop(member.name, None)
-    group.complete_registration(member, ConsumerRegistered(KafkaErrorCode.REBALANCE_IN_PROGRESS), command)
+    replaced = member.replace_process(request.process_id)
+    superseded = KafkaErrorCode.FENCED_INSTANCE_ID if replaced else KafkaErrorCode.REBALANCE_IN_PROGRESS
+    group.complete_registration(member, ConsumerRegistered(superseded), command)
     if unchanged and (group.state is RegisteredState.STABLE or member.only_claims):
         group.transition(RegisteredEvent.REPEATED, command)
     elif member.only_claims:
@@ -60,6 +62,8 @@ def heartbeat(group: RegisteredGroup, request: HeartbeatPlus, token: Token, now:
     command = RegisteredCommand(now, token=token, generation=request.generation)
     member = command.member = group.members.get(request.consumer_id)
     error = UNKNOWN_MEMBER_ID if member is None else KafkaErrorCode.NONE
+    if member is not None and member.fences(request.process_id):
+        error = KafkaErrorCode.FENCED_INSTANCE_ID
     if not error and request.session_timeout_ms:
         error = _validate_session_timeout(group, request.session_timeout_ms)
     if not error and request.generation > group.generation:
@@ -151,7 +155,10 @@ def loaded(group: RegisteredGroup, now: Now) -> Effects:
 def _validate_registration(group: RegisteredGroup, request: RegisterConsumer) -> int:
     if error := _validate_session_timeout(group, request.session_timeout_ms):
         return error
-    if request.consumer_id not in group.members and len(group.members) >= group.settings.members_max:
+    member = group.members.get(request.consumer_id)
+    if member is not None and member.fences(request.process_id, registers=True):
+        return KafkaErrorCode.FENCED_INSTANCE_ID
+    if member is None and len(group.members) >= group.settings.members_max:
         return KafkaErrorCode.GROUP_MAX_SIZE_REACHED
     return _validate_claims(group, request) if request.claims else KafkaErrorCode.NONE
 

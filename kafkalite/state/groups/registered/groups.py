@@ -118,7 +118,8 @@ class RegisteredGroups(GroupType):
 
         Errors: INVALID_GROUP_ID, INVALID_REQUEST (no consumer id), INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED,
         UNKNOWN_TOPIC_OR_PARTITION (of a claim), UNRELEASED_INSTANCE_ID (another member claims it),
-        REBALANCE_IN_PROGRESS (a later registration replaced it), UNKNOWN_MEMBER_ID (the member was removed).
+        REBALANCE_IN_PROGRESS (a later registration replaced it), UNKNOWN_MEMBER_ID (the member was removed),
+        FENCED_INSTANCE_ID (a newer process has the consumer id), UNSUPPORTED_ASSIGNOR (of a new group).
         """
         if not request.group:
             return answered(token, ConsumerRegistered(KafkaErrorCode.INVALID_GROUP_ID))
@@ -128,7 +129,10 @@ class RegisteredGroups(GroupType):
         group = self.groups.get(request.group)
         if group is not None:
             return self._with_offsets(group, commands.register(group, request, token, now))
-        definition = GroupDefinition(request.group, NOT_DEFINED, (), None, DEFAULT_ASSIGNOR, ephemeral=False)
+        assignor = request.assignor or DEFAULT_ASSIGNOR
+        if assignor not in ASSIGNORS:
+            return answered(token, ConsumerRegistered(KafkaErrorCode.UNSUPPORTED_ASSIGNOR))
+        definition = GroupDefinition(request.group, NOT_DEFINED, (), None, assignor, ephemeral=False)
         group = self._create(definition, now)
         effects = commands.register(group, request, token, now)
         if not group.members:
@@ -141,7 +145,8 @@ class RegisteredGroups(GroupType):
         """Extend the session of a member. The result is a `HeartbeatAnswered`.
 
         Errors: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, ILLEGAL_GENERATION (later than the current
-        one), REBALANCE_IN_PROGRESS (the member must register).
+        one), REBALANCE_IN_PROGRESS (the member must register), FENCED_INSTANCE_ID (a newer process has the consumer
+        id).
         """
         group = self.groups.get(request.group)
         if group is not None:

@@ -4,12 +4,13 @@ A member is durable from its first generation on. `registration` is its last req
 generation; `stored` is the member in the current generation, as the log has it.
 """
 
-from kafkalite.model import TopicPartition
+from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.records import RegisteredMember
 from kafkalite.state.groups.registered.requests import RegisterConsumer
 
 NO_EPOCH = -1
+FENCED_PROCESSES_MAX = 7
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
@@ -23,6 +24,7 @@ class RegisteredGroupMember:
     Attributes:
         delayed: the token of its delayed registration, None = none.
         knows_epoch: its epoch was sent to it.
+        process_ids: of its process, then of the older ones that it fences, the last one first; () = unknown.
         session_over_ms: monotonic time at which the session expires.
         timer_ms: the session timer, None = not set. It often fires earlier than the session expires, and is set again:
             a heartbeat sets no timer.
@@ -31,6 +33,7 @@ class RegisteredGroupMember:
     __slots__ = (
         "delayed",
         "knows_epoch",
+        "process_ids",
         "registration",
         "session_over_ms",
         "session_timeout_ms",
@@ -42,6 +45,7 @@ class RegisteredGroupMember:
         self.registration = registration
         self.stored = stored
         self.knows_epoch = stored is not None
+        self.process_ids = () if stored is None else stored.process_ids
         self.delayed: Token | None = None
         self.session_timeout_ms = registration.session_timeout_ms
         self.session_over_ms = 0
@@ -63,6 +67,22 @@ class RegisteredGroupMember:
             stored.client_host,
         )
         return cls(registration, stored)
+
+    def fences(self, process_id: bytes, *, registers: bool = False) -> bool:
+        """Whether a newer process with this consumer id has registered. A process that registers for the first time is
+        the newest one.
+        """
+        if process_id == ZERO_UUID or not self.process_ids or process_id == self.process_ids[0]:
+            return False
+        return not registers or process_id in self.process_ids
+
+    def replace_process(self, process_id: bytes) -> bool:
+        """Note the process that registers; returns whether it replaces another one."""
+        if process_id == ZERO_UUID or process_id == next(iter(self.process_ids), ZERO_UUID):
+            return False
+        replaces = bool(self.process_ids)
+        self.process_ids = (process_id, *self.process_ids[:FENCED_PROCESSES_MAX])
+        return replaces
 
     @property
     def name(self) -> str:
@@ -109,6 +129,7 @@ class RegisteredGroupMember:
             generation,
             generation,
             owned,
+            self.process_ids,
         )
 
     def change(self, owned: frozenset[TopicPartition], epoch: int) -> None:

@@ -6,7 +6,7 @@ Timeouts are in ms; an `error` is a Kafka error code, 0 = none. Members leave wi
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkalite.model import TopicPartition
+from kafkalite.model import ZERO_UUID, TopicPartition
 
 BY_RESET_POLICY = -1
 """A start offset: there is no committed offset for a partition of the first generation; the client's reset policy
@@ -49,6 +49,8 @@ class RegisterConsumer(NamedTuple):
         topics: that the consumer reads; () = those of the group's definition, or with claims only the claims.
         claims: partitions that only this consumer reads; they are excluded from the assignment.
         session_timeout_ms: 0 = that of the definition.
+        process_id: of the process; zeros = unknown, which fences no process.
+        assignor: of the group that this registration creates, a name of `assignors.ASSIGNORS`; None = the default.
     """
 
     group: str
@@ -59,6 +61,8 @@ class RegisterConsumer(NamedTuple):
     rebalance_timeout_ms: int
     client_id: str = ""
     client_host: str = ""
+    process_id: bytes = ZERO_UUID
+    assignor: str | None = None
 
 
 class ConsumerRegistered(NamedTuple):
@@ -70,12 +74,15 @@ class ConsumerRegistered(NamedTuple):
 
 
 class HeartbeatPlus(NamedTuple):
-    """Extend the session of a member; the result is a `HeartbeatAnswered`. A session timeout of 0 changes nothing."""
+    """Extend the session of a member; the result is a `HeartbeatAnswered`. A session timeout of 0 changes nothing; a
+    process id of zeros is not validated.
+    """
 
     group: str
     consumer_id: str
     generation: int
     session_timeout_ms: int = 0
+    process_id: bytes = ZERO_UUID
 
 
 class HeartbeatAnswered(NamedTuple):
