@@ -52,7 +52,10 @@ async def dial(
         OSError: the name cannot be resolved, or no address accepts the connection.
     """
     loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:  # without a thread, as an address needs no name server
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     connected = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=ATTEMPT_DELAY_S, loop=loop)
     try:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -125,6 +128,11 @@ class ClientConnection:
         return self._core.open_calls
 
     @property
+    def responses(self) -> int:
+        """Number of responses that have arrived, those of the negotiation included."""
+        return self._core.responses
+
+    @property
     def api_versions(self) -> dict[int, tuple[int, int]]:
         """The lowest and the highest version that the broker serves, by API key."""
         return self._core.api_versions
@@ -147,7 +155,7 @@ class ClientConnection:
             await self._discard()
             text = f"{name} did not answer in {self._connect_timeout_s} s; is a broker there, and reachable?"
             raise KafkaTimeoutError(text) from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: the name of a host is not valid
             await self._discard()
             if isinstance(error, KafkaConnectionError):
                 raise
@@ -243,24 +251,30 @@ class ClientConnection:
         version = self._core.version(type(request), version_max)
         self._submit(request, version, answer, fail, timeout_s, keep_connection=keep_connection)
 
-    def send(self, request: Request, *, version_max: int | None = None) -> None:
+    def send(
+        self,
+        request: Request,
+        written: Callable[[], object],
+        fail: Fail,
+        *,
+        timeout_s: float | None = None,
+        version_max: int | None = None,
+    ) -> None:
         """Send a request without a response (Produce with acks=0).
 
         Arguments:
             request: the request message.
+            written: called when the transport has accepted it; a transport whose broker does not read accepts nothing.
+            fail: called with the error instead: KafkaTimeoutError or KafkaConnectionError.
+            timeout_s: deadline in seconds for `written`, as in `call`.
             version_max: the highest version to use; None = the highest that both sides know.
 
         Raises:
-            KafkaConnectionError: the connection has ended. UnsupportedVersionError, EncodeError: as `call`.
+            UnsupportedVersionError, EncodeError: as `call`.
         """
-        self._core.send(request, self._core.version(type(request), version_max))
+        version = self._core.version(type(request), version_max)
+        self._core.send(request, version, self._deadline(timeout_s), written, fail)
         self._driver.schedule()
-
-    async def drain(self) -> None:
-        """Wait until the transport accepts more bytes. Raises KafkaConnectionError when the connection ends."""
-        await self._driver.writable.wait()
-        if self._core.failure is not None:
-            raise self._core.failure
 
     def _submit(
         self,
@@ -272,9 +286,12 @@ class ClientConnection:
         *,
         keep_connection: bool = False,
     ) -> None:
-        deadline = self._driver.loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
+        deadline = self._deadline(timeout_s)
         self._core.call(request, version, deadline, answer, fail, keep_connection=keep_connection)
         self._driver.schedule()
+
+    def _deadline(self, timeout_s: float | None) -> float:
+        return self._driver.loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
 
     async def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name="kafkalite", client_software_version=VERSION)
@@ -311,7 +328,6 @@ class _Driver(asyncio.BufferedProtocol):
     """Moves bytes between a core and a transport, and keeps its timer.
 
     Attributes:
-        writable: the transport accepts bytes, or the connection has ended.
         ended: the connection has ended.
     """
 
@@ -320,22 +336,22 @@ class _Driver(asyncio.BufferedProtocol):
         self.on_end = on_end
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
-        self.writable = asyncio.Event()
         self.ended = asyncio.Event()
         self._scheduled = False
+        self._writable = False  # the transport accepts bytes
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.core.begin()
-        self.writable.set()
+        self._writable = True
 
     def pause_writing(self) -> None:
-        self.writable.clear()
+        self._writable = False
 
     def resume_writing(self) -> None:
-        self.writable.set()
+        self._writable = True
         self.flush()
 
     def schedule(self) -> None:
@@ -351,23 +367,28 @@ class _Driver(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write what the core has, unless the transport is full."""
         now = self.loop.time()  # once: between two reads the throttle time may pass, and no timer would be set
-        if self.transport is not None and self.writable.is_set():
-            for part in _joined(self.core.take_outgoing(now)):
+        parts: Sequence[Any] = ()
+        if self.transport is not None and self._writable:
+            parts = self.core.take_outgoing(now)
+            for part in _joined(parts):
                 self.transport.write(part)
         self._set_timer(now)
+        if parts:
+            self.core.written()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.core.free_space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.core.received(nbytes, self.loop.time())
-        self._after()
+        try:
+            call_all(lambda: self.core.received(nbytes, self.loop.time()), self._after)
+        except Exception as error:  # the transport would end the connection, but only one callback has failed
+            message = f"{self.core.name}: the callback of a response has failed"
+            self.loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
 
     def _expired(self) -> None:
         self._timer, self._timer_at = None, inf
-        self.core.expire(self.loop.time())
-        self._after()
-        self.flush()
+        call_all(lambda: self.core.expire(self.loop.time()), self._after, self.flush)
 
     def _after(self) -> None:
         """Close the transport if the core has failed."""
@@ -402,9 +423,8 @@ class _Driver(asyncio.BufferedProtocol):
             if isinstance(error, OSError)
             else str(error)
         )
-        hint = "" if self.core.answered else NO_ANSWER
+        hint = "" if self.core.responses else NO_ANSWER
         failure = self.core.failure or KafkaConnectionError(f"{self.core.name}: {reason}{hint}")
-        self.writable.set()
         self.ended.set()
         call_all(lambda: self._report_end(failure), lambda: self.core.end(failure))
 
@@ -424,7 +444,8 @@ def _joined(parts: Sequence[Any]) -> Iterator[Any]:
         yield small[0] if len(small) == 1 else b"".join(small)
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: OSError | UnicodeError) -> str:
     """Return why there is no connection, in the system's words; asyncio lists one attempt for each address instead."""
     numbers = map(int, _ATTEMPT.findall(str(error)))
-    return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or error.strerror or str(error)
+    texts = ", ".join(dict.fromkeys(map(os.strerror, numbers)))
+    return texts or (error.strerror if isinstance(error, OSError) else None) or str(error)

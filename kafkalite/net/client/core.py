@@ -5,7 +5,8 @@
 
 Invariants:
 1. Requests leave in the order of their calls. Responses arrive in the same order; any other order ends the connection.
-2. Each call ends exactly once, by `answer(response)` or by `fail(error)`, within `received`, `expire` or `end`.
+2. Each call ends exactly once, by `answer(response)` or by `fail(error)`, within `received`, `expire` or `end`; a
+   request without a response by `written()` or `fail(error)`.
 3. A request that times out ends the connection, because all later responses are behind its response. With
    `keep_connection` the late response is dropped instead.
 4. Large record batches leave as parts of their own and are not copied.
@@ -14,11 +15,12 @@ Invariants:
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalite._speedups.codec.codec import decode, encode_request_parts, read_response_header
-from kafkalite.callbacks import call_each
+from kafkalite.callbacks import call_all, call_each
 from kafkalite.errors import (
     DecodeError,
     KafkaConnectionError,
@@ -74,6 +76,20 @@ class PendingCall:
         self.ended = False
 
 
+class OneWay(NamedTuple):
+    """A request without a response that the transport has not accepted.
+
+    Arguments:
+        name: of the request, for error texts.
+        deadline, written, fail: as in `ClientCore.send`.
+    """
+
+    name: str
+    deadline: float
+    written: Callable[[], object]
+    fail: Fail
+
+
 class ClientCore:
     """One connection to a broker.
 
@@ -98,9 +114,10 @@ class ClientCore:
         self._client_id = client_id
         self._frames = FrameReader(frame_bytes_max)
         self._pending: deque[PendingCall] = deque()
+        self._unwritten: list[OneWay] = []
         self._outgoing: list[Any] = []
         self._correlation_id = 0
-        self._answered = False
+        self._responses = 0
 
     @property
     def open_calls(self) -> int:
@@ -108,9 +125,9 @@ class ClientCore:
         return len(self._pending)
 
     @property
-    def answered(self) -> bool:
-        """Whether the broker has answered any request."""
-        return self._answered
+    def responses(self) -> int:
+        """Number of responses that have arrived."""
+        return self._responses
 
     def version(self, request: type[Request], version_max: int | None = None) -> int:
         """Return the highest version of a request that both sides know.
@@ -170,11 +187,31 @@ class ClientCore:
         self._pending.append(pending)
         self.next_deadline = min(self.next_deadline, deadline)
 
-    def send(self, request: Request, version: int) -> None:
-        """Queue a request without a response (Produce with acks=0). Raises EncodeError as `call`, and `failure`."""
+    def send(self, request: Request, version: int, deadline: float, written: Callable[[], object], fail: Fail) -> None:
+        """Queue a request without a response (Produce with acks=0).
+
+        Arguments:
+            request: any request message.
+            version: of the request.
+            deadline: time by which the transport must have accepted it, in seconds of the driver's clock; later the
+                connection ends.
+            written: called when the transport has accepted it.
+            fail: called with the error instead: KafkaTimeoutError or KafkaConnectionError.
+
+        Raises:
+            EncodeError: a value does not fit; nothing is queued.
+        """
         if self.failure is not None:
-            raise self.failure
+            fail(self.failure)
+            return
         self._write(request, version)
+        self._unwritten.append(OneWay(type(request).__name__, deadline, written, fail))
+        self.next_deadline = min(self.next_deadline, deadline)
+
+    def written(self) -> None:
+        """The transport has accepted what `take_outgoing` has returned."""
+        unwritten, self._unwritten = self._unwritten, []
+        call_each(lambda each: each.written(), unwritten)
 
     def _write(self, request: Request, version: int) -> int:
         correlation_id = self._correlation_id % CORRELATION_ID_MAX + 1
@@ -227,9 +264,9 @@ class ClientCore:
             self.failure = KafkaConnectionError(text)
             return
         pending = self._pending.popleft()
-        self._answered = True
+        self._responses += 1
         if not self._pending:
-            self.next_deadline = inf
+            self.next_deadline = min((each.deadline for each in self._unwritten), default=inf)
         try:
             response = _decode(pending, frame)
         except DecodeError as error:
@@ -245,23 +282,38 @@ class ClientCore:
     def expire(self, now: float) -> None:
         """Fail the calls whose deadlines have passed; sets `failure` unless all of them keep the connection."""
         late = [pending for pending in self._pending if pending.deadline <= now and not pending.ended]
-        open_deadlines = [p.deadline for p in self._pending if not p.ended and p.deadline > now]
-        self.next_deadline = min(open_deadlines, default=inf)
-        ending = next((pending.name for pending in late if not pending.keep_connection), None)
-        if ending is not None:
-            self.failure = KafkaConnectionError(f"{self.name}: connection closed, {ending} timed out")
-        call_each(self._time_out, late)
+        unwritten = [each for each in self._unwritten if each.deadline <= now]
+        self._unwritten = [each for each in self._unwritten if each.deadline > now]
+        deadlines = chain(
+            (each.deadline for each in self._pending if not each.ended and each.deadline > now),
+            (each.deadline for each in self._unwritten),
+        )
+        self.next_deadline = min(deadlines, default=inf)
+        ending = [
+            *(pending.name for pending in late if not pending.keep_connection),
+            *(each.name for each in unwritten),
+        ]
+        if ending:
+            self.failure = KafkaConnectionError(f"{self.name}: connection closed, {ending[0]} timed out")
+        call_all(lambda: call_each(self._time_out, late), lambda: call_each(self._time_out_one_way, unwritten))
 
     def _time_out(self, pending: PendingCall) -> None:
         self._fail(pending, KafkaTimeoutError(f"{self.name} did not answer {pending.name} in time"))
+
+    def _time_out_one_way(self, unwritten: OneWay) -> None:
+        unwritten.fail(KafkaTimeoutError(f"{self.name} did not accept {unwritten.name} in time"))
 
     def end(self, error: KafkaError) -> None:
         """Fail all open calls: the connection has ended. Later calls fail with the same error."""
         self.failure = error
         pending, self._pending = self._pending, deque()
+        unwritten, self._unwritten = self._unwritten, []
         self._outgoing.clear()
         self.next_deadline = inf
-        call_each(lambda each: self._fail(each, error), pending)
+        call_all(
+            lambda: call_each(lambda each: self._fail(each, error), pending),
+            lambda: call_each(lambda each: each.fail(error), unwritten),
+        )
 
     @staticmethod
     def _fail(pending: PendingCall, error: KafkaError) -> None:

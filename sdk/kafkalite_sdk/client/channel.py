@@ -10,6 +10,7 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 
 from kafkalite.callbacks import call_each
@@ -25,7 +26,7 @@ class Submission:
     """A request that waits for its connection.
 
     Arguments:
-        request: the message.
+        request: the message; None = `answer` receives the versions that the broker serves, once it is connected.
         answer, fail: exactly one of both is called, once.
         deadline: in seconds of the loop's clock.
         version_max: highest version to use; None = any.
@@ -36,7 +37,7 @@ class Submission:
 
     def __init__(
         self,
-        request: Request,
+        request: Request | None,
         answer: Answer,
         fail: Fail,
         deadline: float,
@@ -60,12 +61,12 @@ class Channel:
         name: of the broker in error texts.
         loop: the event loop.
         backoff: pause between attempts to connect.
-        changed: called with the channel when it has connected, or has failed to.
+        changed: called with the channel when it has connected, has failed to, or has lost requests.
 
     Attributes:
         name: of the broker in error texts.
         blocked_until: no attempt to connect before this time of the loop's clock.
-        failures: failed attempts in a row; a lost connection counts as one.
+        failures: failed attempts in a row; a connection that was lost before the first response counts, too.
         last_error: of the last attempt; None after a successful one.
         used_at: time of the last request.
         connecting_since: begin of the attempt that is open; infinity = none.
@@ -91,6 +92,7 @@ class Channel:
         self._changed = changed
         self._queue: deque[Submission] = deque()
         self._connection: ClientConnection | None = None
+        self._responses = 0  # of the negotiation; more of them show that the broker works
         self._task: asyncio.Task[ClientConnection] | None = None
         self._alarm = Alarm(loop, self._wake)
         self._closed_by: KafkaError | None = None
@@ -161,7 +163,8 @@ class Channel:
             return
         error = KafkaConnectionError(f"{self.name}: connecting was cancelled") if task.cancelled() else task.exception()
         if error is None:
-            self._connection, self.failures, self.last_error = task.result(), 0, None
+            self._connection, self.last_error = task.result(), None
+            self._responses = self._connection.responses
             self._send_queue()
         else:
             self._failed(_as_kafka_error(self.name, error))
@@ -178,9 +181,12 @@ class Channel:
         if self._connection is not connection:
             return
         self._connection = None
+        if connection.responses > self._responses:
+            self.failures = 0
         if connection.open_calls:
             self.last_error = error
             self._block()
+            self._changed(self)
 
     def _block(self) -> None:
         self.failures += 1
@@ -202,28 +208,24 @@ class Channel:
         if submission.deadline <= now:
             submission.fail(self._late(submission))
             return
+        request, answer, fail = submission.request, submission.answer, submission.fail
+        timeout_s, version_max = submission.deadline - now, submission.version_max
         try:
-            if submission.one_way:
-                connection.send(submission.request, version_max=submission.version_max)
+            if request is None:
+                answer(connection.api_versions)
+            elif submission.one_way:
+                connection.send(request, partial(answer, None), fail, timeout_s=timeout_s, version_max=version_max)
             else:
-                connection.submit(
-                    submission.request,
-                    submission.answer,
-                    submission.fail,
-                    timeout_s=submission.deadline - now,
-                    version_max=submission.version_max,
-                )
-                return
+                connection.submit(request, answer, fail, timeout_s=timeout_s, version_max=version_max)
         except KafkaError as error:  # an unsupported version, or a value that does not fit
             failure = error
         else:
-            submission.answer(None)
             return
         submission.fail(failure)
 
     def _late(self, submission: Submission) -> KafkaTimeoutError:
         reason = f": {self.last_error}" if self.last_error is not None else ""
-        return KafkaTimeoutError(f"{self.name}: no connection for {type(submission.request).__name__} in time{reason}")
+        return KafkaTimeoutError(f"{self.name}: not connected in time{reason}")
 
     def _wake(self) -> None:
         """Fail the waiting requests whose deadlines have passed; connect if the back-off has passed."""

@@ -35,7 +35,7 @@ class Channels:
     Arguments:
         loop: the event loop.
         settings, environment: of the client.
-        changed: called with a channel that has connected or failed to.
+        changed: called with a channel as in `Channel`.
 
     Attributes:
         addresses: host and port by broker id; bootstrap addresses have negative ids.

@@ -67,6 +67,7 @@ class ClusterClient:
         self.environment = Environment() if environment is None else environment
         self.view = ClusterView()
         self.on_metadata: list[Callable[[MetadataChanges], object]] = []
+        self._name = name
         self._owner = Owner(name)
         random = self.environment.random.random
         self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
@@ -107,8 +108,9 @@ class ClusterClient:
         try:
             await self._first_metadata(timeout_s)
         except BaseException:
-            await self._end(0.0)
-            self._owner.abandon()
+            if self._running is not None:  # else it was closed meanwhile
+                self._owner.abandon()
+                await self._end(0.0)
             raise
         self._request_metadata()
 
@@ -174,10 +176,15 @@ class ClusterClient:
             channel: "" or the name of a connection of its own, for requests that hold back later responses.
             one_way: the broker sends no response (Produce with acks=0); `answer(None)` is called instead.
         """
+        submission = Submission(request, answer, fail, 0.0, version_max, one_way=one_way)
+        self._submit(node, channel, submission, timeout_s)
+
+    def _submit(self, node: int, channel: str, submission: Submission, timeout_s: float | None) -> None:
         running = self._running
         if running is None:
-            fail(self._closed_by if self._owner.closed else ClientUseError("the client is not started"))
+            submission.fail(self._unusable())
             return
+        submission.deadline = self.loop.time() + (self.settings.request_timeout_s if timeout_s is None else timeout_s)
         if node not in running.channels.addresses and node in self.view.brokers:  # a leader that KIP-951 has reported
             running.channels.set_brokers(self.view.brokers.values())
         try:
@@ -185,11 +192,33 @@ class ClusterClient:
         except KafkaConnectionError as error:
             unknown = error
         else:
-            deadline = self.loop.time() + (self.settings.request_timeout_s if timeout_s is None else timeout_s)
-            target.submit(Submission(request, answer, fail, deadline, version_max, one_way=one_way))
+            target.submit(submission)
             return
         self.refresh_metadata()
-        fail(unknown)
+        submission.fail(unknown)
+
+    def connect(
+        self,
+        node: int,
+        answer: Callable[[dict[int, tuple[int, int]]], object],
+        fail: Fail,
+        *,
+        timeout_s: float | None = None,
+        channel: str = DATA,
+    ) -> None:
+        """Connect to a broker, unless it is connected, to learn the versions that it serves.
+
+        Arguments:
+            node: broker id.
+            answer: called with the lowest and the highest version by API key.
+            fail: called with the error instead, as in `submit`.
+            timeout_s: deadline in seconds; None = `request_timeout_s`.
+            channel: as in `submit`.
+        """
+        self._submit(node, channel, Submission(None, answer, fail, 0.0), timeout_s)
+
+    def _unusable(self) -> ClientUseError:
+        return self._closed_by if self._owner.closed else ClientUseError(f"this {self._name} is not started")
 
     def call(
         self,
@@ -215,7 +244,7 @@ class ClusterClient:
             timeout_s: deadline in seconds, all attempts included; None = `default_api_timeout_s`.
         """
         if self._running is None:
-            fail(self._closed_by if self._owner.closed else ClientUseError("the client is not started"))
+            fail(self._unusable())
             return
         timeout_s = self.settings.default_api_timeout_s if timeout_s is None else timeout_s
         self._submit_any(request, answer, fail, timeout_s)
@@ -330,8 +359,6 @@ class ClusterClient:
             self._apply(call, response)
         except KafkaError as error:
             self._metadata_failed(call, error)
-        else:
-            self._set_alarm()
 
     def _apply(self, call: MetadataCall, response: MetadataResponse) -> None:
         """Apply a response. Raises KafkaError if it is not one that the client may use."""
@@ -342,8 +369,11 @@ class ClusterClient:
         if not response.brokers:
             raise error_for(KafkaErrorCode.BROKER_NOT_AVAILABLE, "the metadata has no broker")
         changes = self.view.update(response)
+        if call.request.topics is None:
+            self.view.keep(each.name for each in response.topics)
         self._failing_since = inf
         self._schedule.answered(call, changes, self.loop.time())
+        self._set_alarm()
         if self._running is not None:
             self._running.channels.set_brokers(self.view.brokers.values())
         call_each(lambda function: function(changes), list(self.on_metadata))
@@ -396,7 +426,7 @@ class ClusterClient:
             timeout_s: deadline in seconds, all attempts included; None = `default_api_timeout_s`.
         """
         if self._running is None:
-            fail(self._closed_by if self._owner.closed else ClientUseError("the client is not started"))
+            fail(self._unusable())
             return
         timeout_s = self.settings.default_api_timeout_s if timeout_s is None else timeout_s
         self._running.coordinators.find(key, key_type, answer, fail, timeout_s)

@@ -35,14 +35,16 @@ class TopicView:
     Attributes:
         name: of the topic.
         topic_id: 16 bytes, zeros = the broker has no topic ids.
+        internal: an internal topic of Kafka, such as `__consumer_offsets`; patterns do not match it.
         partitions: by number, without gaps.
     """
 
-    __slots__ = ("name", "partitions", "topic_id")
+    __slots__ = ("internal", "name", "partitions", "topic_id")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.topic_id = ZERO_UUID
+        self.internal = False
         self.partitions: list[PartitionView] = []
 
 
@@ -120,6 +122,7 @@ class ClusterView:
         if topic.topic_id != ZERO_UUID:
             view.topic_id = topic.topic_id
             self._names[topic.topic_id] = name
+        view.internal = topic.is_internal
         before = len(view.partitions)
         if len(topic.partitions) > before:
             changes.grown.append(name)
@@ -154,6 +157,11 @@ class ClusterView:
             return False
         self.brokers.update((each.broker_id, each) for each in endpoints)
         return leader.leader in self.brokers and self._set_leader(view, partition, leader)
+
+    def keep(self, topics: Iterable[str | None]) -> None:
+        """Forget all topics but these: a response about every topic of the cluster has named them."""
+        for topic in self.topics.keys() - set(topics):
+            self.forget(topic)
 
     def forget(self, topic: str) -> None:
         """Forget a topic that the client no longer uses."""

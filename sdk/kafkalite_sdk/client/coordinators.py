@@ -127,9 +127,10 @@ class Coordinators:
         self._fail(key, KafkaTimeoutError(text))
 
     def _fail(self, key: Key, error: KafkaError) -> None:
-        lookup = self._lookups.pop(key)
-        lookup.alarm.cancel()
-        call_each(lambda end: end[1](error), lookup.waiting)
+        lookup = self._lookups.pop(key, None)
+        if lookup is not None:  # else `close` has failed it, before its request ends
+            lookup.alarm.cancel()
+            call_each(lambda end: end[1](error), lookup.waiting)
 
     def close(self, error: KafkaError) -> None:
         """Fail the open lookups."""

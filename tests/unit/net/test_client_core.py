@@ -38,7 +38,7 @@ class Outcomes:
         self.core = core
         self.ended = []
 
-    def call(self, deadline=inf, **options):
+    def _end(self):
         at = len(self.ended)
         self.ended.append(None)
 
@@ -46,7 +46,15 @@ class Outcomes:
             assert self.ended[at] is None
             self.ended[at] = result
 
+        return end
+
+    def call(self, deadline=inf, **options):
+        end = self._end()
         self.core.call(MetadataRequest(topics=[]), V, deadline, end, end, **options)
+
+    def send(self, deadline=inf):
+        end = self._end()
+        self.core.send(MetadataRequest(topics=[]), V, deadline, lambda: end("written"), end)
 
 
 def connected():
@@ -221,7 +229,7 @@ def test_large_batches_leave_as_parts_of_their_own():
     request = ProduceRequest(
         acks=0, timeout_ms=1, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[partition])]
     )
-    core.send(request, 9)
+    core.send(request, 9, inf, lambda: None, pytest.fail)
     parts = core.take_outgoing(0.0)
     assert any(part is batch for part in parts)
     whole = b"".join(parts)
@@ -240,8 +248,8 @@ def test_calls_before_and_after_the_connection_fail():
     core.end(KafkaConnectionError("broker:9092: gone"))
     outcomes.call()
     assert [str(error) for error in outcomes.ended[1:]] == ["broker:9092: gone"] * 2
-    with pytest.raises(KafkaConnectionError, match="gone"):
-        core.send(MetadataRequest(topics=[]), V)
+    outcomes.send()
+    assert str(outcomes.ended[-1]) == "broker:9092: gone"
 
 
 def test_a_callback_that_raises_does_not_stop_the_other_responses():
@@ -261,3 +269,30 @@ def test_a_callback_that_raises_does_not_stop_the_other_responses():
     with pytest.raises(ZeroDivisionError):
         core.received(len(data), 0.0)
     assert outcomes.ended[0].controller_id == 2 and core.failure is None
+
+
+def test_requests_without_response_are_written_once_the_transport_has_accepted_them():
+    core = connected()
+    outcomes = Outcomes(core)
+    outcomes.send()
+    outcomes.call(deadline=20.0)
+    assert core.take_outgoing(0.0)
+    core.written()
+    assert outcomes.ended == ["written", None]
+    outcomes.send(deadline=10.0)
+    assert core.next_deadline == 10.0
+    core.written()
+    core.expire(10.0)
+    assert outcomes.ended == ["written", None, "written"] and core.next_deadline == 20.0 and core.failure is None
+
+
+def test_requests_that_no_transport_accepts_in_time_end_the_connection():
+    core = connected()
+    outcomes = Outcomes(core)
+    outcomes.send(deadline=1.0)
+    outcomes.send(deadline=2.0)
+    core.expire(1.0)
+    assert isinstance(outcomes.ended[0], KafkaTimeoutError) and outcomes.ended[1] is None
+    assert str(core.failure) == "broker:9092: connection closed, MetadataRequest timed out"
+    core.end(core.failure)
+    assert outcomes.ended[1] is core.failure
