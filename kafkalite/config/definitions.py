@@ -90,17 +90,3 @@ def refuse_unsafe(name: str, text: str, value: Value, key: Key | None) -> None:
     if unsafe:
         instead = "" if key is None or key.default in (None, "", ()) else f"; it must be {key.text(key.default)!r}"
         raise ConfigError(name, f"{name} is not supported, and ignoring it is unsafe{instead}")
-
-
-def markdown() -> str:
-    """Return every key as tables in Markdown, for the documentation."""
-    lines = []
-    for title, keys in (("Broker", BROKER_KEYS), ("Topic", TOPIC_KEYS)):
-        lines += [f"## {title}", "", "| key | type | default | here | meaning |", "|---|---|---|---|---|"]
-        for key in keys.values():
-            default = key.text(key.default)
-            shown = "" if default is None else f"`{default}`"
-            support = key.support.name.lower().replace("_", " ")
-            lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {support} | {key.doc} |")
-        lines.append("")
-    return "\n".join(lines)

@@ -23,9 +23,3 @@ _load()
 
 REQUESTS: dict[int, type[Request]] = {cls.api_key: cls for cls in Request.__subclasses__()}
 RESPONSES: dict[int, type[Response]] = {cls.api_key: cls for cls in Response.__subclasses__()}
-
-
-def version_range(key: int) -> tuple[int, int] | None:
-    """First and last version of an API key that can be decoded and encoded; None for an unknown key."""
-    request = REQUESTS.get(key)
-    return None if request is None else request.versions

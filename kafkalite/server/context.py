@@ -16,6 +16,7 @@ from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Node
+from kafkalite.server.api import Row
 from kafkalite.server.config_resources import ConfigResources
 from kafkalite.server.description_cache import DescriptionCache
 from kafkalite.server.no_transactions import TransactionalClients
@@ -27,22 +28,11 @@ if TYPE_CHECKING:  # imported with the first request of a group
     from kafkalite.coordinators.group.service import GroupService
 
 
-class ServedKey(Protocol):
-    """An API key with the versions that ApiVersions reports."""
-
-    @property
-    def api_key(self) -> int: ...
-    @property
-    def advertised_min(self) -> int: ...
-    @property
-    def version_max(self) -> int: ...
-
-
 class RequestDispatcher(Protocol):
     """The part of the dispatcher that a call uses."""
 
     @property
-    def rows(self) -> Sequence[ServedKey]: ...
+    def rows(self) -> Sequence[Row]: ...
 
     def unforeseen(self, call: Any, error: Exception) -> None:
         """End a request in which an unexpected exception was raised."""

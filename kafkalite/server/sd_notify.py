@@ -68,10 +68,6 @@ class Notifier:
         """Report that the event loop runs; called by the loop itself, every `watchdog_interval_s`."""
         self._send("WATCHDOG=1")
 
-    def status(self, text: str) -> None:
-        """Show `text` in `systemctl status`."""
-        self._send("", text)
-
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -81,7 +77,7 @@ class Notifier:
         if self._socket is None:
             return
         # One assignment per line: a line break in the status would begin a new one.
-        lines = [state] if state else []
+        lines = [state]
         if status:
             lines.append("STATUS=" + " ".join(status.split()))
         try:

@@ -12,6 +12,7 @@ Source: FetchSession.java of Apache Kafka, KIP-227.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from kafkalite.errors import KafkaErrorCode
 
@@ -25,6 +26,7 @@ EPOCH_MAX = 2**31 - 1
 PartitionKey = tuple[object, int]
 
 
+@dataclass(slots=True, eq=False)
 class SessionPartition:
     """One partition of a fetch session: the request of the client and the last response.
 
@@ -34,32 +36,17 @@ class SessionPartition:
         partition: partition index.
     """
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "handle",
-        "high_watermark_sent",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "log_start_sent",
-        "max_bytes",
-        "partition",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(self, topic: str, topic_id: bytes, partition: int) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.handle: object | None = None
-        self.high_watermark_sent = -1
-        self.log_start_sent = -1
-        self.current_leader_epoch = -1
-        self.fetch_offset = 0
-        self.last_fetched_epoch = -1
-        self.log_start_offset = -1
-        self.max_bytes = 0
+    topic: str
+    topic_id: bytes
+    partition: int
+    handle: object | None = None
+    high_watermark_sent: int = -1
+    log_start_sent: int = -1
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    max_bytes: int = 0
 
     def update_request(
         self,

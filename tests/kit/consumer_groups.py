@@ -125,7 +125,7 @@ class Shard:
                 pattern: [name for name in self.topics.topics if name.startswith(pattern.removesuffix(".*"))]
                 for pattern in question.patterns
             }
-            self.run(self.machine.patterns_resolved(question.group, found, self.ms, self.now))
+            self.run(self.machine.patterns_resolved(question.group, found, self.now))
         self.questions = []
 
 

@@ -142,7 +142,7 @@ def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupShard, Token, N
     """The command that passes the matching topics to a group."""
 
     def complete(group: str, shard: GroupShard, _token: Token, now: Now) -> Effects:
-        return shard.patterns_resolved(group, found, 0, now)
+        return shard.patterns_resolved(group, found, now)
 
     return complete
 

@@ -151,7 +151,7 @@ def _metadata(name: str, member: ClassicMember, subscription: Subscription) -> C
         member.client_host,
         tuple(sorted(set(subscription.topics))),
         rebalance_timeout_ms=max(0, member.rebalance_timeout_ms),
-        classic=ClassicMemberMetadata(member.session_timeout_ms, member.protocols),
+        classic=ClassicMemberMetadata(member.session.timeout_ms, member.protocols),
     )
 
 

@@ -6,10 +6,11 @@ A new group type is a package with a class that implements `GroupType`, whose gr
 Source: Group.java of Apache Kafka's group coordinator.
 """
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.groups.classic.requests import Leave
 from kafkalite.state.groups.records import CLASSIC, ClassicMemberRecord
@@ -81,7 +82,15 @@ class GroupOverview(NamedTuple):
 
 
 class Group(Protocol):
-    """One group of any type."""
+    """One group of any type. Inherit from it: what has a body may be left out.
+
+    Attributes:
+        members: the members.
+    """
+
+    __slots__ = ()
+
+    members: Sized
 
     @property
     def state(self) -> Enum:
@@ -98,10 +107,12 @@ class Group(Protocol):
     @property
     def member_count(self) -> int:
         """The number of members."""
+        return len(self.members)
 
     @property
     def is_retained(self) -> bool:
         """Whether housekeeping keeps the group when it is Empty and has no offsets."""
+        return False
 
     def validate_offset_commit(
         self,
@@ -124,12 +135,15 @@ class Group(Protocol):
 
     def offsets_committed(self, member_id: str, now: Now) -> Effects:
         """A commit of a member was accepted; a group type may extend the session of the member."""
+        return Effects()
 
     def validate_offset_fetch(self, member_id: str | None, generation: int) -> int:
         """Whether the sender of OffsetFetch may fetch; `generation` is the member epoch in a consumer group."""
+        return KafkaErrorCode.NONE
 
     def validate_offset_delete(self) -> int:
         """Whether single offsets may be deleted: only if the broker knows which topics the members read."""
+        return KafkaErrorCode.NONE
 
     def topics_read(self) -> Container[str]:
         """The topics that members read: their offsets do not expire and are not deleted."""
@@ -138,18 +152,21 @@ class Group(Protocol):
         """The wall time in ms from which the retention of offsets counts; -1 = from each commit, None = no offset
         expires now.
         """
+        return -1
 
     def fence_owners(self, partitions: Collection[TopicIdPartition], now: Now) -> Effects:
         """Fence the owners of partitions whose offsets are rewound: they rejoin and read the new offsets."""
 
     def validate_delete(self) -> int:
         """NON_EMPTY_GROUP, or 0: the group may be deleted."""
+        return KafkaErrorCode.NON_EMPTY_GROUP if self.members else KafkaErrorCode.NONE
 
     def delete(self, now: Now) -> Effects:
         """The tombstones of an empty group. The caller deletes its offsets."""
 
     def describe(self) -> DescribedGroup | None:
         """The group for DescribeGroups; None for a group type that DescribeGroups reports as Dead."""
+        return None
 
     def overview(self) -> GroupOverview:
         """The group for ListGroups+."""
@@ -187,8 +204,8 @@ class GroupType(Protocol):
         """The machine is dropped."""
         return
 
-    def patterns_resolved(self, group: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
-        """The result of `ResolvePatterns`: topic names by pattern, in the metadata of `version`."""
+    def patterns_resolved(self, group: str, found: Mapping[str, Collection[str]], now: Now) -> Effects:
+        """The result of `ResolvePatterns`: topic names by pattern."""
         return Effects()
 
     def patterns_failed(self, group: str) -> None:

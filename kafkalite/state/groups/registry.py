@@ -62,12 +62,6 @@ class GroupRegistry:
                 return groups[name]
         return None
 
-    def __getitem__(self, name: str) -> Group:
-        group = self.get(name)
-        if group is None:
-            raise KeyError(name)
-        return group
-
     def type_of(self, name: str) -> GroupType | None:
         """The type of a group, None = there is no such group."""
         return next((each for each in self.types.values() if name in each.groups), None)
@@ -129,7 +123,7 @@ class GroupRegistry:
         """ConsumerGroupHeartbeat; GROUP_ID_NOT_FOUND if a group of another type is neither replaced nor converted."""
         if request.group in self._consumers.groups:
             return self._consumers.heartbeat(request, token, now)
-        classic = self._classic.get(request.group)
+        classic = self._classic.groups.get(request.group)
         converts = classic is not None and classic.validate_delete() == NON_EMPTY_GROUP
         try:
             if self._is_reserved(request.group) or (converts and request.member_epoch != JOIN_EPOCH):
@@ -200,7 +194,7 @@ class GroupRegistry:
 
     def _founding(self, name: str) -> list[object]:
         """The records that convert a classic group to a consumer group; without members only its generation is kept."""
-        group = self._classic.get(name)
+        group = self._classic.groups.get(name)
         if group is not None and group.members:
             return self._consumers.founding(group)
         return [ConsumerGroupMetadata(name, group.last_generation + 1)] if group is not None else []

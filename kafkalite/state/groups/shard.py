@@ -217,10 +217,10 @@ class GroupShard:
             effects.records += group_type.topics_deleted(group, topics)
         return effects
 
-    def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
+    def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], now: Now) -> Effects:
         """The result of `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
         group_type = self.registry.type_of(name)
-        return Effects() if group_type is None else group_type.patterns_resolved(name, found, version, now)
+        return Effects() if group_type is None else group_type.patterns_resolved(name, found, now)
 
     def patterns_failed(self, name: str) -> None:
         """`ResolvePatterns` failed; a later request asks again."""

@@ -33,11 +33,11 @@ def heartbeat(machine: GroupShard, request: Heartbeat, token: Token, now: Now) -
 
 def classic_view(machine: GroupShard, request: Heartbeat) -> tuple[ClassicState, int, int, int | None] | None:
     """What a heartbeat may change in a classic group."""
-    group = machine.classic.get(request.group)
+    group = machine.classic.groups.get(request.group)
     member = None if group is None else group.members.all.get(request.member_id)
     if group is None or member is None:
         return None
-    return group.state, group.generation, member.session_over_ms, member.timer_ms
+    return group.state, group.generation, member.session.over_ms, member.session.timer_ms
 
 
 def consumer_heartbeat(machine: GroupShard, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
@@ -67,5 +67,5 @@ def consumer_view(machine: GroupShard, request: ConsumerGroupHeartbeat) -> tuple
     """What a heartbeat may change in a consumer group beside its records."""
     watch = machine.consumers._watches.get(request.group)
     session = machine.consumers._sessions.get((request.group, request.member_id))
-    times = None if session is None else (session.heartbeat_ms, session.timeout_ms, session.timer_ms)
+    times = None if session is None else replace(session)
     return times, None if watch is None else replace(watch)

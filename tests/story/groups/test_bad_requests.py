@@ -154,7 +154,7 @@ class Requests(Chaos):
             assert answer.errors == (Error.OFFSET_METADATA_TOO_LARGE,) and parts[0].metadata is not None
 
     def _may_commit(self, request: Commit) -> bool:
-        group = self.shard.machine.classic.get(request.group)
+        group = self.shard.machine.classic.groups.get(request.group)
         if group is None or group.state is ClassicState.EMPTY:
             return request.generation < 0
         member = group.members.all.get(request.member_id)
@@ -223,9 +223,9 @@ class Requests(Chaos):
         limit = REBALANCE_MAX_MS + 3_000
         assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values())
         self.receive()
-        for group in self.shard.machine.classic:
+        for group in self.shard.machine.classic.groups.values():
             assert group.generation >= self.generations.get(group.name, 0), f"a generation of {group.name} went back"
-        self.generations = {group.name: group.generation for group in self.shard.machine.classic}
+        self.generations = {group.name: group.generation for group in self.shard.machine.classic.groups.values()}
         for key, offset in self.offsets.items():
             assert self._fetched(key) == offset, key
 
@@ -240,14 +240,14 @@ class Requests(Chaos):
         return self.mostly("g", "h", "simple", "")
 
     def member(self) -> str:
-        known = [name for group in self.shard.machine.classic for name in group.members.all]
+        known = [name for group in self.shard.machine.classic.groups.values() for name in group.members.all]
         return self.pick(known) if known and self.dice.random() < 0.8 else self.pick(self.members)
 
     def instance(self) -> str | None:
         return self.mostly(None, "i", "j")
 
     def generation(self, name: str) -> int:
-        group = self.shard.machine.classic.get(name)
+        group = self.shard.machine.classic.groups.get(name)
         return self.pick((-1, 1, 2**31 - 1)) if group is None or self.dice.random() < 0.2 else group.generation
 
 

@@ -133,7 +133,7 @@ class History:
 
     def delete(self) -> None:
         name = self.dice.choice(GROUPS)
-        group = self.shard.machine.get(name)
+        group = self.shard.machine.groups.get(name)
         if group is not None and not group.validate_delete():
             self.shard.do(group.delete(self.shard.now))
             self.shard.incarnations += 1  # a new group starts at generation 0; late responses belong to the old one
@@ -143,7 +143,7 @@ class History:
     def rewind(self) -> None:
         """Rewind a partition: its owner is fenced, and commits of previous owners are rejected."""
         name, index = self.dice.choice(GROUPS), self.dice.randrange(PARTITIONS)
-        group = self.shard.machine.get(name)
+        group = self.shard.machine.groups.get(name)
         if group is None:
             return
         before, state, generation = dict(group.members.all), group.state, group.generation
@@ -165,9 +165,11 @@ class History:
     # invariants
 
     def check(self) -> None:
-        for group in self.shard.machine:
+        for group in self.shard.machine.groups.values():
             self._check_group(group)
-        assert self.shard.machine.memory.held == sum(group.members.charged for group in self.shard.machine)
+        assert self.shard.machine.memory.held == sum(
+            group.members.charged for group in self.shard.machine.groups.values()
+        )
         for consumer in self.consumers:
             if consumer.stale:
                 group = self.shard.machine.groups.get(consumer.group)
@@ -210,9 +212,9 @@ class History:
 
     def _check_replay(self) -> None:
         replayed = self.shard.replayed()
-        alive = {group.name: group.stored for group in self.shard.machine}
-        assert {group.name: group.stored for group in replayed} == alive
-        assert {group.name: group.metadata_record() for group in replayed} == alive
+        alive = {group.name: group.stored for group in self.shard.machine.groups.values()}
+        assert {group.name: group.stored for group in replayed.groups.values()} == alive
+        assert {group.name: group.metadata_record() for group in replayed.groups.values()} == alive
 
 
 @pytest.mark.torture

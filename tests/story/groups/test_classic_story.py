@@ -82,7 +82,7 @@ class Story:
 
     @property
     def state(self) -> str:
-        group = self.shard.machine.get("g")
+        group = self.shard.machine.groups.get("g")
         return "Dead" if group is None else group.describe().state
 
     def stable(self, count: int = 1, **changes: Any) -> list[str]:
@@ -188,7 +188,7 @@ def test_empty_group_can_be_deleted_after_last_member_leaves() -> None:
     assert machine.groups["g"].validate_delete() == Error.NONE
     story.shard.do(machine.groups["g"].delete(story.shard.now))
     assert story.shard.log[-1] == GroupDeleted("g", "classic")
-    assert story.state == "Dead" and "g" not in machine
+    assert story.state == "Dead" and "g" not in machine.groups
 
 
 def test_rejoin_of_leader_rebalances_and_of_follower_does_not() -> None:

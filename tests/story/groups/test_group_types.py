@@ -158,7 +158,7 @@ class Crowd(Chaos):
         questions, self.shard.questions = self.shard.questions, []
         for question in questions:
             found = dict.fromkeys(question.patterns, ("a",))
-            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, 0, self.shard.now))
+            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, self.shard.now))
 
     def wait(self) -> None:
         self.shard.advance(self.pick((1, 1_000, 5_000, 15_000)), self.check)

@@ -211,7 +211,7 @@ class Simulation:
         self.readers = [reader for reader in self.readers if reader.alive]
 
     def _classic(self) -> Any:
-        return self.shard.machine.classic.get("g")
+        return self.shard.machine.classic.groups.get("g")
 
     # invariants
 
@@ -270,8 +270,8 @@ class Simulation:
     def check_replay(self) -> None:
         alive, replayed = self.shard.machine, self.shard.replayed()
         assert durable(replayed.consumers) == durable(alive.consumers)
-        stored = {group.name: group.stored for group in alive.classic}
-        assert {group.name: group.metadata_record() for group in replayed.classic} == stored
+        stored = {group.name: group.stored for group in alive.classic.groups.values()}
+        assert {group.name: group.metadata_record() for group in replayed.classic.groups.values()} == stored
         fetched = alive.offsets.fetch("g", None, require_stable=True)
         assert replayed.offsets.fetch("g", None, require_stable=True) == fetched
 

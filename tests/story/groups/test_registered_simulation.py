@@ -227,7 +227,7 @@ class History:
         for question in questions:
             names = [name for name in self.topics.topics if name.startswith("p")]
             found = dict.fromkeys(question.patterns, names)
-            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, 0, self.shard.now))
+            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, self.shard.now))
 
     def fail_to_resolve(self) -> None:
         questions, self.shard.questions = self.shard.questions, []

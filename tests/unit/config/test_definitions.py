@@ -8,7 +8,7 @@ import pytest
 
 import kafkalite
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, markdown, nearest
+from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, nearest
 from kafkalite.config.dynamic import AT_START
 from kafkalite.config.group import GROUP_CONFIG_KEYS
 from kafkalite.config.group import LIMITS as GROUP_LIMITS
@@ -141,8 +141,3 @@ def test_values_are_parsed_as_by_kafka() -> None:
 def test_nearest_known_key() -> None:
     assert nearest("log.retention.hour", BROKER_KEYS) == "log.retention.hours"
     assert nearest("completely.different", BROKER_KEYS) is None
-
-
-def test_the_documentation_has_every_key() -> None:
-    text = markdown()
-    assert all(f"| `{key.name}` |" in text for key in EVERY)

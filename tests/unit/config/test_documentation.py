@@ -2,10 +2,24 @@
 
 from pathlib import Path
 
-from kafkalite.config.definitions import markdown
+from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 MARK = "<!-- keys -->\n"
+
+
+def markdown() -> str:
+    """Return every key as tables in Markdown, for the documentation."""
+    lines = []
+    for title, keys in (("Broker", BROKER_KEYS), ("Topic", TOPIC_KEYS)):
+        lines += [f"## {title}", "", "| key | type | default | here | meaning |", "|---|---|---|---|---|"]
+        for key in keys.values():
+            default = key.text(key.default)
+            shown = "" if default is None else f"`{default}`"
+            support = key.support.name.lower().replace("_", " ")
+            lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {support} | {key.doc} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def test_configuration_page_lists_all_keys() -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from kafkalite.protocol.versions import REQUESTS, RESPONSES, version_range
+from kafkalite.protocol.versions import REQUESTS, RESPONSES
 
 KAFKA_4_3 = json.loads(
     '{"0": [3, 13], "1": [4, 18], "2": [1, 11], "3": [0, 13], "8": [2, 10], "9": [1, 10], "10": [0, 6], "11": [0, 9],'
@@ -14,7 +14,7 @@ KAFKA_4_3 = json.loads(
 
 def test_version_ranges_match_kafka() -> None:
     expected = {int(key): tuple(versions) for key, versions in KAFKA_4_3.items()}
-    assert {key: version_range(key) for key in expected} == expected
+    assert {key: REQUESTS[key].versions for key in expected} == expected
 
 
 def test_request_and_response_have_the_same_versions() -> None:
@@ -23,7 +23,3 @@ def test_request_and_response_have_the_same_versions() -> None:
         assert request.versions == RESPONSES[key].versions
         assert request.flexible == RESPONSES[key].flexible
         assert request.__name__.removesuffix("Request") == RESPONSES[key].__name__.removesuffix("Response")
-
-
-def test_unknown_api_keys_have_no_version_range() -> None:
-    assert version_range(4) is None

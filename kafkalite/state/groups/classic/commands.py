@@ -71,11 +71,7 @@ def fast_heartbeat(group: ClassicGroup, member_id: str, instance_id: str | None,
         return False
     if instance_id is not None and members.static.get(instance_id) != member_id:
         return False
-    over_ms, timer_ms = now_ms + member.session_timeout_ms, member.timer_ms
-    if timer_ms is None or over_ms < timer_ms:
-        return False
-    member.session_over_ms = over_ms
-    return True
+    return member.session.extend_without_timer(now_ms)
 
 
 def leave(group: ClassicGroup, request: Leave, token: Token, now: Now) -> Effects:
@@ -131,10 +127,8 @@ def session_expired(group: ClassicGroup, member_id: str, now: Now) -> Effects:
         group.members.remove(member_id)
         group.transition(ClassicEvent.RESERVED_ID_EXPIRED, command)
     elif member is not None:
-        member.timer_ms = None
-        if member.session_over_ms > now.ms:
-            group.set_session_timer(member, command)
-        elif not member.has_delayed_request:
+        expired = member.session.timer_fired(group.session_timer(member_id), command.effects, now)
+        if expired and not member.has_delayed_request:
             group.remove_member(member_id, command)
             group.transition(ClassicEvent.SESSION_EXPIRED, command)
     return command.effects

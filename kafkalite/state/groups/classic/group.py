@@ -28,11 +28,9 @@ from kafkalite.state.groups.classic.members import ClassicMember, ClassicMembers
 from kafkalite.state.groups.classic.requests import Joined, Synced
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL, ClassicSettings
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
-from kafkalite.state.groups.group import DescribedGroup, GroupOverview, MemberOverview, TopicIdPartition
+from kafkalite.state.groups.group import DescribedGroup, Group, GroupOverview, MemberOverview, TopicIdPartition
 from kafkalite.state.groups.groups_by_topic import EVERYTHING, NO_TOPICS
-from kafkalite.state.groups.member_memory import ShardMemory
 from kafkalite.state.groups.records import CLASSIC, ClassicGroupMetadata
-from kafkalite.state.groups.sessions import look_at_ms
 
 
 @dataclass(slots=True)
@@ -69,7 +67,8 @@ class ClassicTransition(NamedTuple):
     action: ClassicAction
 
 
-class ClassicGroup:
+@dataclass(slots=True, eq=False)
+class ClassicGroup(Group):
     """State and members of one group.
 
     Arguments:
@@ -77,7 +76,7 @@ class ClassicGroup:
         transitions: the transition table.
         settings: the broker's settings.
         state_since_wall_ms: wall time of the last change of the state.
-        account: counts the memory of the members.
+        members: its members.
 
     Attributes:
         reserved_generation: written to the log by `record_of_unknown_generation`; no member has it.
@@ -89,49 +88,22 @@ class ClassicGroup:
         stored: the last applied record.
     """
 
-    __slots__ = (
-        "delay",
-        "generation",
-        "is_initial",
-        "joined_in_delay",
-        "members",
-        "name",
-        "protocol",
-        "protocol_type",
-        "reserved_generation",
-        "rewound",
-        "settings",
-        "state",
-        "state_since_wall_ms",
-        "stored",
-        "topics",
-        "transitions",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        transitions: Mapping[tuple[ClassicState, ClassicEvent], ClassicTransition],
-        settings: ClassicSettings,
-        state_since_wall_ms: int,
-        account: ShardMemory,
-    ) -> None:
-        self.name = name
-        self.transitions = transitions
-        self.settings = settings
-        self.state = ClassicState.EMPTY
-        self.state_since_wall_ms = state_since_wall_ms
-        self.generation = 0
-        self.reserved_generation = 0
-        self.rewound: frozenset[TopicPartition] = frozenset()
-        self.protocol_type: str | None = None
-        self.protocol: str | None = None
-        self.members = ClassicMembers(account)
-        self.topics: frozenset[str] | None = None
-        self.is_initial = False
-        self.joined_in_delay = False
-        self.delay = (0, 0)
-        self.stored: ClassicGroupMetadata | None = None
+    name: str
+    transitions: Mapping[tuple[ClassicState, ClassicEvent], ClassicTransition]
+    settings: ClassicSettings
+    state_since_wall_ms: int
+    members: ClassicMembers
+    state: ClassicState = ClassicState.EMPTY
+    generation: int = 0
+    reserved_generation: int = 0
+    rewound: frozenset[TopicPartition] = frozenset()
+    protocol_type: str | None = None
+    protocol: str | None = None
+    topics: frozenset[str] | None = None
+    is_initial: bool = False
+    joined_in_delay: bool = False
+    delay: tuple[int, int] = (0, 0)
+    stored: ClassicGroupMetadata | None = None
 
     def transition(self, event: ClassicEvent, command: ClassicCommand) -> None:
         """Enter the state that the table gives, run its action, and handle the event that follows from it, if any."""
@@ -207,15 +179,7 @@ class ClassicGroup:
 
     def keep_alive(self, member: ClassicMember, command: ClassicCommand, for_ms: int | None = None) -> None:
         """Extend the session of a member by its session timeout, or by `for_ms`."""
-        over_ms = command.now.ms + (member.session_timeout_ms if for_ms is None else for_ms)
-        member.session_over_ms = over_ms
-        if member.timer_ms is None or over_ms < member.timer_ms:
-            self.set_session_timer(member, command)
-
-    def set_session_timer(self, member: ClassicMember, command: ClassicCommand) -> None:
-        """Set the timer that checks the session of a member."""
-        member.timer_ms = look_at_ms(member.session_over_ms, command.now.ms)
-        command.effects.set_timer(self.session_timer(member.member_id), member.timer_ms)
+        member.session.extend(self.session_timer(member.member_id), command.effects, command.now, for_ms)
 
     def remove_member(self, member_id: str, command: ClassicCommand) -> None:
         """Remove a member or a reserved id; its delayed requests fail with UNKNOWN_MEMBER_ID."""
@@ -264,11 +228,6 @@ class ClassicGroup:
         return self.generation
 
     @property
-    def member_count(self) -> int:
-        """The number of members."""
-        return len(self.members.all)
-
-    @property
     def is_retained(self) -> bool:
         """Whether a member id was given out and is not used yet: the member is about to join."""
         return bool(self.members.reserved_ids)
@@ -299,10 +258,6 @@ class ClassicGroup:
         return ClassicCommitValidation(
             KafkaErrorCode.REBALANCE_IN_PROGRESS if rebalancing else KafkaErrorCode.NONE, self.rewound
         )
-
-    def validate_offset_fetch(self, member_id: str | None, generation: int) -> int:
-        """Every sender may fetch."""
-        return KafkaErrorCode.NONE
 
     def validate_offset_delete(self) -> int:
         """NON_EMPTY_GROUP where the broker does not know which topics the members read."""
@@ -341,7 +296,7 @@ class ClassicGroup:
     def overview(self) -> GroupOverview:
         """The group for ListGroups+. The partitions of a member are those of its assignment, if that can be read."""
         members = list(self.members.all.values())
-        longest_ms = max((member.session_timeout_ms for member in members), default=-1)
+        longest_ms = max((member.session.timeout_ms for member in members), default=-1)
         shown = [MemberOverview(member.member_id, self._assigned(member)) for member in members]
         return GroupOverview(sorted(self.topics or ()), longest_ms, shown)
 

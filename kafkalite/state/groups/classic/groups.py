@@ -14,7 +14,7 @@ from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.groups.classic import commands
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.join import join
-from kafkalite.state.groups.classic.members import ClassicMember
+from kafkalite.state.groups.classic.members import ClassicMember, ClassicMembers
 from kafkalite.state.groups.classic.requests import (
     ErrorOnly,
     Heartbeat,
@@ -54,19 +54,6 @@ class ClassicGroups(GroupType):
         self.memory = memory or ShardMemory()
         self.groups: dict[str, ClassicGroup] = {}
         self._loaded = False
-
-    def __contains__(self, group: str) -> bool:
-        return group in self.groups
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def __iter__(self) -> Iterator[ClassicGroup]:
-        return iter(self.groups.values())
-
-    def get(self, group: str) -> ClassicGroup | None:
-        """A group by name, None = there is no such classic group."""
-        return self.groups.get(group)
 
     # requests of members
 
@@ -176,7 +163,7 @@ class ClassicGroups(GroupType):
     def loaded(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: members have their whole session timeout for the next heartbeat."""
         self._loaded = True
-        for group in self:
+        for group in self.groups.values():
             yield from commands.loaded(group, now)
         self.memory.attach()
 
@@ -185,7 +172,7 @@ class ClassicGroups(GroupType):
         self.memory.detach()
 
     def _create(self, name: str, wall_ms: int) -> ClassicGroup:
-        return ClassicGroup(name, TRANSITIONS, self.settings, wall_ms, self.memory)
+        return ClassicGroup(name, TRANSITIONS, self.settings, wall_ms, ClassicMembers(self.memory))
 
     def _drop(self, name: str) -> None:
         group = self.groups.pop(name, None)

@@ -5,12 +5,14 @@ leader is a member; an instance id belongs to one member. Source: ClassicGroup.j
 """
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.classic.requests import Join, Protocols, distinct_protocols
 from kafkalite.state.groups.member_memory import MEMBER_BYTES, ShardMemory
 from kafkalite.state.groups.records import ClassicMemberRecord
+from kafkalite.state.groups.sessions import MemberSession
 
 
 def memory_of(protocols: Protocols) -> int:
@@ -38,9 +40,6 @@ class ClassicMember:
         generation_protocols: its protocols as the leader of the current generation received them. A static member may
             have been away then.
         is_new: no generation with this member has begun. It cannot send heartbeats yet.
-        session_over_ms: monotonic time at which the session expires.
-        timer_ms: the session timer, None = not set. It often fires earlier than the session expires, and is set again:
-            a heartbeat sets no timer.
         charged: memory that is counted for it, in bytes (`groups/member_memory`).
     """
 
@@ -57,9 +56,7 @@ class ClassicMember:
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
-        "session_over_ms",
-        "session_timeout_ms",
-        "timer_ms",
+        "session",
     )
 
     def __init__(self, member_id: str, request: Join, assignment: bytes = b"") -> None:
@@ -70,12 +67,10 @@ class ClassicMember:
         self.protocols = distinct_protocols(request.protocols)
         self.generation_protocols: Protocols = ()
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
-        self.session_timeout_ms = request.session_timeout_ms
+        self.session = MemberSession(request.session_timeout_ms)
         self.assignment = assignment
         self.charged = 0
         self.is_new = False
-        self.session_over_ms = 0
-        self.timer_ms: int | None = None
         self.delayed_join: Token | None = None
         self.delayed_sync: Token | None = None
 
@@ -128,12 +123,13 @@ class ClassicMember:
             self.client_id,
             self.client_host,
             self.rebalance_timeout_ms,
-            self.session_timeout_ms,
+            self.session.timeout_ms,
             self.metadata(protocol),
             self.assignment,
         )
 
 
+@dataclass(slots=True, eq=False)
 class ClassicMembers:
     """All members of a group, in the order in which they joined.
 
@@ -152,28 +148,15 @@ class ClassicMembers:
         charged: memory that is counted for this group, in bytes.
     """
 
-    __slots__ = (
-        "account",
-        "all",
-        "charged",
-        "delayed_joins",
-        "leader",
-        "pending_sync",
-        "reserved_ids",
-        "static",
-        "votes",
-    )
-
-    def __init__(self, account: ShardMemory) -> None:
-        self.account = account
-        self.charged = 0
-        self.all: dict[str, ClassicMember] = {}
-        self.static: dict[str, str] = {}
-        self.votes: dict[str, int] = {}
-        self.leader: str | None = None
-        self.delayed_joins = 0
-        self.reserved_ids: dict[str, int] = {}
-        self.pending_sync: dict[str, None] = {}
+    account: ShardMemory
+    charged: int = 0
+    all: dict[str, ClassicMember] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    votes: dict[str, int] = field(default_factory=dict)
+    leader: str | None = None
+    delayed_joins: int = 0
+    reserved_ids: dict[str, int] = field(default_factory=dict)
+    pending_sync: dict[str, None] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.all)
@@ -216,7 +199,7 @@ class ClassicMembers:
         member = self.all.pop(old_id)
         assert member.delayed_join is None and member.delayed_sync is None, "a delayed request would never complete"
         member.member_id = new_id
-        member.timer_ms = None
+        member.session.timer_ms = None
         self.all[new_id] = member
         assert member.group_instance_id is not None
         self.static[member.group_instance_id] = new_id
@@ -233,7 +216,7 @@ class ClassicMembers:
         member.protocols = distinct_protocols(request.protocols)
         self._vote(member, 1)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
+        member.session.timeout_ms = request.session_timeout_ms
         self.recount(member)
 
     def accepts(self, request: Join) -> bool:

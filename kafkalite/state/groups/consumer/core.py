@@ -1,7 +1,7 @@
 """The common part of the consumer groups of a shard: groups, sessions, seen topics, and the reconciliation of a member.
 
 Commands work on a `Draft`; durable state changes when its records are applied. Sessions are in memory
-(`groups/consumer/sessions`): a timer that fires checks whether a heartbeat has extended the session, so that the
+(`groups/sessions`): a timer that fires checks whether a heartbeat has extended the session, so that the
 heartbeat of a stable member sets no timer and writes nothing.
 """
 
@@ -16,7 +16,6 @@ from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import INITIAL_EPOCH, ConsumerGroup
 from kafkalite.state.groups.consumer.reconciliation import MemberState, Situation, reconcile
 from kafkalite.state.groups.consumer.requests import CommandRejected, ConsumerGroupSettings, TopicLookup
-from kafkalite.state.groups.consumer.sessions import MemberSession
 from kafkalite.state.groups.consumer.subscribed_groups import SubscribedGroups
 from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch, want_resolved
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
@@ -24,7 +23,7 @@ from kafkalite.state.groups.consumer.target_assignment import is_due, make_targe
 from kafkalite.state.groups.consumer_protocol import UNREADABLE, ConsumerProtocol
 from kafkalite.state.groups.member_memory import ShardMemory
 from kafkalite.state.groups.records import CONSUMER
-from kafkalite.state.groups.sessions import look_at_ms
+from kafkalite.state.groups.sessions import MemberSession
 
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 """Timers are named (CONSUMER, one of these, group, member). The last two are for members of the classic protocol."""
@@ -214,15 +213,9 @@ class ConsumerGroupsCore:
         """Extend the session of a member; `name` is its group and member id."""
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = MemberSession(now.ms, timeout_ms)
-            self._watch_session(effects, name, session, now)
-        session.heartbeat_ms, session.timeout_ms = now.ms, timeout_ms
-        if session.over_ms < session.timer_ms:
-            self._watch_session(effects, name, session, now)
-
-    def _watch_session(self, effects: Effects, name: tuple[str, str], session: MemberSession, now: Now) -> None:
-        session.timer_ms = look_at_ms(session.over_ms, now.ms)
-        effects.set_timer((CONSUMER, SESSION, *name), session.timer_ms)
+            session = self._sessions[name] = MemberSession(timeout_ms)
+        session.timeout_ms = timeout_ms
+        session.extend((CONSUMER, SESSION, *name), effects, now)
 
     def _forget(self, effects: Effects, group_id: str, member_id: str) -> None:
         self._sessions.pop((group_id, member_id), None)

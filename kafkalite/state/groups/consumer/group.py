@@ -24,7 +24,7 @@ from kafkalite.state.groups.consumer.requests import (
     ConsumerGroupSettings,
     TopicLookup,
 )
-from kafkalite.state.groups.group import GroupOverview, MemberOverview, TopicIdPartition
+from kafkalite.state.groups.group import Group, GroupOverview, MemberOverview, TopicIdPartition
 from kafkalite.state.groups.records import (
     CONSUMER,
     ConsumerGroupCurrentMemberAssignment,
@@ -71,8 +71,8 @@ class ConsumerGroupContext(Protocol):
         """The topics that members of a group read."""
 
 
-class ConsumerGroup:
-    """One group. All other attributes are the result of `apply`.
+class ConsumerGroup(Group):
+    """One group. All other attributes are the result of `apply`. A commit does not extend the session of a member.
 
     Arguments:
         group_id: its name.
@@ -80,7 +80,6 @@ class ConsumerGroup:
     """
 
     protocol_type = CONSUMER_PROTOCOL
-    is_retained = False
 
     def __init__(self, group_id: str, context: ConsumerGroupContext) -> None:
         self.group_id = group_id
@@ -175,11 +174,6 @@ class ConsumerGroup:
         """The group epoch."""
         return self.epoch
 
-    @property
-    def member_count(self) -> int:
-        """The number of members."""
-        return len(self.members)
-
     def validate_offset_commit(
         self,
         member_id: str,
@@ -213,10 +207,6 @@ class ConsumerGroup:
             return ConsumerCommitValidation(KafkaErrorCode.STALE_MEMBER_EPOCH)
         return ConsumerCommitValidation(KafkaErrorCode.NONE, generation, current)
 
-    def offsets_committed(self, member_id: str, now: Now) -> Effects:
-        """A commit does not extend a session: only heartbeats do."""
-        return Effects()
-
     def validate_offset_fetch(self, member_id: str | None, generation: int) -> KafkaErrorCode:
         """Whether the sender may fetch offsets; without a member id and an epoch, as tools send it, it may."""
         if member_id is None and generation < 0:
@@ -228,17 +218,9 @@ class ConsumerGroup:
         classic = self.speaks_classic(member_id)
         return KafkaErrorCode.ILLEGAL_GENERATION if classic else KafkaErrorCode.STALE_MEMBER_EPOCH
 
-    def validate_offset_delete(self) -> int:
-        """Single offsets may be deleted: the broker knows what the members read."""
-        return KafkaErrorCode.NONE
-
     def topics_read(self) -> Container[str]:
         """The topics that members read."""
         return self.context.topics_read(self.group_id)
-
-    def expire_since(self) -> int:
-        """The retention of offsets counts from each commit, for topics that no member reads."""
-        return -1
 
     def fence_owners(self, partitions: Collection[TopicIdPartition], now: Now) -> Effects:
         """Make the owners of `partitions` drop all their partitions, rejoin and read the new offsets.
@@ -267,10 +249,6 @@ class ConsumerGroup:
         fenced = [member_id for member_id in owners if member_id not in removed]
         return Effects(records=records + [_emptied(self.current(member_id), epoch) for member_id in fenced])
 
-    def validate_delete(self) -> int:
-        """NON_EMPTY_GROUP, or 0: the group may be deleted."""
-        return KafkaErrorCode.NON_EMPTY_GROUP if self.members else KafkaErrorCode.NONE
-
     def delete(self, now: Now) -> Effects:
         """The tombstones of an empty group."""
         assert not self.members, self.group_id
@@ -289,10 +267,6 @@ class ConsumerGroup:
         ):
             records += [ConsumerGroupTombstone(self.group_id, of, key) for key in sorted(keys)]
         return [*records, GroupDeleted(self.group_id, CONSUMER)]
-
-    def describe(self) -> None:
-        """DescribeGroups reports consumer groups as Dead; ConsumerGroupDescribe shows them."""
-        return
 
     def overview(self) -> GroupOverview:
         """The group for ListGroups+."""

@@ -110,7 +110,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         settings, session = self._settings(name), self._sessions.get((name, member_id))
         if session is None or session.timeout_ms != settings.session_timeout_ms:
             return None
-        session.heartbeat_ms = now_ms
+        session.over_ms = now_ms + session.timeout_ms  # the timer of the same timeout fires early enough
         return settings.heartbeat_interval_ms
 
     def founding(self, group: ClassicGroup) -> list[object]:
@@ -190,9 +190,9 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
             self.rejoining.discard((group_id, member_id))
             return effects
         session = self._sessions.get((group_id, member_id))
-        if kind == SESSION and session is not None and session.over_ms > now.ms:
-            self._watch_session(effects, (group_id, member_id), session, now)
-        elif kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
+        if kind == SESSION and session is not None and not session.timer_fired(name, effects, now):
+            return effects
+        if kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
             self._remove(effects, group, [member_id], now)
         return effects
 
@@ -227,8 +227,8 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         """The topics that members of a group read."""
         return self._readers.topics_of(group_id)
 
-    def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
-        """The result of `ResolvePatterns`: topic names by pattern, in the metadata of `version`."""
+    def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], now: Now) -> Effects:
+        """The result of `ResolvePatterns`: topic names by pattern."""
         effects = Effects()
         group = self.groups.get(group_id)
         if group is None:
@@ -236,7 +236,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         watch = self._watches.setdefault(group_id, RegexWatch())
         watch.resolving, watch.resolved_at_ms = False, now.ms
         draft = Draft(group)
-        take_over(draft, found, version, self.topics, now)
+        take_over(draft, found, self.topics, now)
         effects.records += draft.records
         return effects
 

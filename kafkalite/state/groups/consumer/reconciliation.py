@@ -36,10 +36,10 @@ class MemberState(IntEnum):
 class Finding(Enum):
     """The result of comparing a member with its target; the values are the descriptions in docs/groups.md."""
 
-    RECONCILED = "it is at the target epoch, and subscribed to all that it owns"
-    STILL_HELD = "it has not confirmed the revocation of partitions"
-    TO_REVOKE = "it owns partitions that are not in its target"
-    GIVEN_UP = "it has already dropped the topics it unsubscribed from"
+    RECONCILED = "the member is at the target epoch, and subscribed to all topics that it owns"
+    STILL_HELD = "the member has not confirmed the revocation of partitions"
+    TO_REVOKE = "the member owns partitions that are not in its target"
+    GIVEN_UP = "the member has already dropped the topics that it unsubscribed from"
     TO_AWAIT = "other members still own partitions of its target"
     COMPLETE = "all partitions of its target are free or its own"
 
@@ -143,24 +143,29 @@ def _holds(owned: Assignment | None, partitions: PartitionEpochs) -> bool:
     return any(not held.isdisjoint(partitions.get(topic_id, {})) for topic_id, held in owned.items())
 
 
-def _keep(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+def do_nothing(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+    """Nothing changes."""
     return current
 
 
-def _ask(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+def request_revocation(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+    """Keep the epoch; the member must revoke partitions."""
     return _moved(current, state, current.member_epoch, step.assigned, step.pending)
 
 
-def _shrink(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+def store_dropped_topics(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+    """Keep the epoch; the member has dropped topics."""
     return _moved(current, state, current.member_epoch, step.assigned, current.pending_revocation)
 
 
-def _advance(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+def advance_to_target(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> Current:
+    """Assign the target epoch and all free partitions."""
     return _moved(current, state, target_epoch, step.assigned, {})
 
 
-def _fence(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> None:
-    return None
+def fence_member(current: Current, state: MemberState, step: ReconciliationStep, target_epoch: int) -> None:
+    """The member must drop all partitions and rejoin."""
+    return
 
 
 def _moved(
@@ -181,40 +186,23 @@ _STABLE, _UNREVOKED = MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS
 _UNRELEASED, _UNKNOWN = MemberState.UNRELEASED_PARTITIONS, MemberState.UNKNOWN
 
 TRANSITIONS: dict[tuple[MemberState, Finding], tuple[MemberState, Action]] = {
-    (_STABLE, Finding.RECONCILED): (_STABLE, _keep),
-    (_STABLE, Finding.GIVEN_UP): (_STABLE, _shrink),
-    (_STABLE, Finding.TO_REVOKE): (_UNREVOKED, _ask),
-    (_STABLE, Finding.TO_AWAIT): (_UNRELEASED, _advance),
-    (_STABLE, Finding.COMPLETE): (_STABLE, _advance),
-    (_UNREVOKED, Finding.STILL_HELD): (_UNREVOKED, _keep),
-    (_UNREVOKED, Finding.TO_REVOKE): (_UNREVOKED, _ask),
-    (_UNREVOKED, Finding.TO_AWAIT): (_UNRELEASED, _advance),
-    (_UNREVOKED, Finding.COMPLETE): (_STABLE, _advance),
-    (_UNRELEASED, Finding.TO_REVOKE): (_UNREVOKED, _ask),
-    (_UNRELEASED, Finding.TO_AWAIT): (_UNRELEASED, _advance),
-    (_UNRELEASED, Finding.COMPLETE): (_STABLE, _advance),
-    (_UNKNOWN, Finding.STILL_HELD): (_UNKNOWN, _fence),
-    (_UNKNOWN, Finding.TO_AWAIT): (_UNRELEASED, _advance),
-    (_UNKNOWN, Finding.COMPLETE): (_STABLE, _advance),
+    (_STABLE, Finding.RECONCILED): (_STABLE, do_nothing),
+    (_STABLE, Finding.GIVEN_UP): (_STABLE, store_dropped_topics),
+    (_STABLE, Finding.TO_REVOKE): (_UNREVOKED, request_revocation),
+    (_STABLE, Finding.TO_AWAIT): (_UNRELEASED, advance_to_target),
+    (_STABLE, Finding.COMPLETE): (_STABLE, advance_to_target),
+    (_UNREVOKED, Finding.STILL_HELD): (_UNREVOKED, do_nothing),
+    (_UNREVOKED, Finding.TO_REVOKE): (_UNREVOKED, request_revocation),
+    (_UNREVOKED, Finding.TO_AWAIT): (_UNRELEASED, advance_to_target),
+    (_UNREVOKED, Finding.COMPLETE): (_STABLE, advance_to_target),
+    (_UNRELEASED, Finding.TO_REVOKE): (_UNREVOKED, request_revocation),
+    (_UNRELEASED, Finding.TO_AWAIT): (_UNRELEASED, advance_to_target),
+    (_UNRELEASED, Finding.COMPLETE): (_STABLE, advance_to_target),
+    (_UNKNOWN, Finding.STILL_HELD): (_UNKNOWN, fence_member),
+    (_UNKNOWN, Finding.TO_AWAIT): (_UNRELEASED, advance_to_target),
+    (_UNKNOWN, Finding.COMPLETE): (_STABLE, advance_to_target),
 }
 """State and finding -> next state and action. Other pairs cannot occur."""
-
-
-def drawn() -> str:
-    """The table as Markdown, for docs/groups.md."""
-    rows = ["| member is | when its heartbeat shows | then | what is done |", "|---|---|---|---|"]
-    for (before, finding), (after, action) in TRANSITIONS.items():
-        rows.append(f"| {before.name} | {finding.value} | {after.name} | {_DONE[action]} |")
-    return "\n".join(rows)
-
-
-_DONE: dict[Action, str] = {
-    _keep: "nothing",
-    _ask: "keep the epoch, revoke them",
-    _shrink: "keep the epoch, note what it dropped",
-    _advance: "assign the target epoch and all free partitions",
-    _fence: "fence it: it must drop all partitions and rejoin",
-}
 
 
 def reconcile(current: Current, now: Situation) -> Current | None:

@@ -19,6 +19,7 @@ PATTERN_INTERVAL_MS = 10_000
 """The minimum interval between two resolutions of a group (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
 
 NEVER = -1
+NO_VERSION = 0  # the metadata of this broker has no versions, which Kafka stores
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ def want_resolved(
     return tuple(sorted(patterns)) if stale or not patterns <= group.patterns.keys() else ()
 
 
-def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, topics: TopicLookup, now: Now) -> None:
+def take_over(draft: Draft, found: Mapping[str, Collection[str]], topics: TopicLookup, now: Now) -> None:
     """Store the topics that the patterns match; if they have changed, a new group epoch starts.
 
     The first result always starts one: the member may have dropped other topics for the pattern.
@@ -76,6 +77,6 @@ def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, 
         before = draft.group.patterns.get(pattern)
         changed = changed or before is None or names != before.topics
         group_id = draft.group.group_id
-        draft.add(ConsumerGroupRegularExpression(group_id, pattern, names, version, now.wall_ms))
+        draft.add(ConsumerGroupRegularExpression(group_id, pattern, names, NO_VERSION, now.wall_ms))
     if draft.records:
         refresh_epoch(draft, SubscribedTopics(draft.group, topics), bump=changed)

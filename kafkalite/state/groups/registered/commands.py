@@ -39,7 +39,7 @@ def register(group: RegisteredGroup, request: RegisterConsumer, token: Token, no
     if member is None:
         member = group.members[request.consumer_id] = RegisteredGroupMember(request)
     command.member = member
-    member.registration, member.session_timeout_ms = request, timeout_ms
+    member.registration, member.session.timeout_ms = request, timeout_ms
     group.readers.replace(group.name, before, group.named_topics(member))
     group.keep_alive(member, command)
     group.resolve_pattern(command)
@@ -71,7 +71,7 @@ def heartbeat(group: RegisteredGroup, request: HeartbeatPlus, token: Token, now:
     if error or member is None:
         command.effects.answer(token, HeartbeatAnswered(error))
         return command.effects
-    member.session_timeout_ms = request.session_timeout_ms or member.session_timeout_ms
+    member.session.timeout_ms = request.session_timeout_ms or member.session.timeout_ms
     group.keep_alive(member, command)
     group.resolve_pattern(command)
     stale = member.name in group.unregistered or (member.delayed is None and request.generation < member.epoch)
@@ -103,12 +103,9 @@ def session_expired(group: RegisteredGroup, name: str, now: Now) -> Effects:
     member = group.members.get(name)
     if member is None:
         return command.effects
-    member.timer_ms = None
     if member.delayed is not None:
-        return command.effects
-    if member.session_over_ms > now.ms:
-        group.set_session_timer(member, command)
-    else:
+        member.session.timer_ms = None
+    elif member.session.timer_fired(group.session_timer(name), command.effects, now):
         _remove(group, member, command)
     return group.finish(command)
 

@@ -24,6 +24,7 @@ from kafkalite.state.groups.consumer.requests import TopicLookup
 from kafkalite.state.groups.group import (
     NO_GENERATION,
     DescribedGroup,
+    Group,
     GroupOverview,
     MemberOverview,
     TopicIdPartition,
@@ -47,7 +48,6 @@ from kafkalite.state.groups.registered.settings import (
 )
 from kafkalite.state.groups.registered.states import RegisteredEvent, RegisteredState
 from kafkalite.state.groups.registered.subscribed_groups import RegisteredReaders
-from kafkalite.state.groups.sessions import look_at_ms
 
 UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
 
@@ -88,7 +88,8 @@ class RegisteredTransition(NamedTuple):
     action: RegisteredAction
 
 
-class RegisteredGroup:
+@dataclass(slots=True, eq=False)
+class RegisteredGroup(Group):
     """State and members of one group.
 
     Arguments:
@@ -97,7 +98,7 @@ class RegisteredGroup:
         settings: the broker's settings.
         topics: finds the topics that exist.
         offsets: the committed offsets of the shard.
-        wall_ms: the time of its creation.
+        since_wall_ms: since when the stored generation has members, or has none; at first the time of its creation.
         readers: the index of the shard, which follows what members read.
 
     Attributes:
@@ -105,66 +106,37 @@ class RegisteredGroup:
         claims: claimed partitions of this generation, by member.
         marks: by rewound partition, the generation that its last rewind began.
         stored: the last applied record of a generation.
-        since_wall_ms: since when the stored generation has members, or has none.
         matched: the topics that the pattern matches, None = unknown.
         resolving: the pattern is being resolved.
         resolved: the last resolution reflects all topics.
         resolved_at_ms: monotonic time of the last result, None = there was none.
     """
 
-    __slots__ = (
-        "claims",
-        "definition",
-        "generation",
-        "marks",
-        "matched",
-        "members",
-        "name",
-        "offsets",
-        "readers",
-        "resolved",
-        "resolved_at_ms",
-        "resolving",
-        "settings",
-        "since_wall_ms",
-        "state",
-        "stored",
-        "topics",
-        "transitions",
-        "unregistered",
-    )
+    definition: GroupDefinition
+    transitions: Mapping[tuple[RegisteredState, RegisteredEvent], RegisteredTransition]
+    settings: RegisteredSettings
+    topics: TopicLookup
+    offsets: CommittedOffsets
+    since_wall_ms: int
+    readers: RegisteredReaders
+    state: RegisteredState = RegisteredState.EMPTY
+    generation: int = 0
+    members: dict[str, RegisteredGroupMember] = field(default_factory=dict)
+    unregistered: dict[str, None] = field(default_factory=dict)
+    claims: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
+    marks: dict[TopicPartition, int] = field(default_factory=dict)
+    stored: GroupGeneration | None = None
+    matched: tuple[str, ...] | None = None
+    resolving: bool = False
+    resolved: bool = False
+    resolved_at_ms: int | None = None
 
     protocol_type = CONSUMER_PROTOCOL
 
-    def __init__(
-        self,
-        definition: GroupDefinition,
-        transitions: Mapping[tuple[RegisteredState, RegisteredEvent], RegisteredTransition],
-        settings: RegisteredSettings,
-        topics: TopicLookup,
-        offsets: CommittedOffsets,
-        wall_ms: int,
-        readers: RegisteredReaders,
-    ) -> None:
-        self.name = definition.group
-        self.definition = definition
-        self.transitions = transitions
-        self.settings = settings
-        self.topics = topics
-        self.offsets = offsets
-        self.readers = readers
-        self.state = RegisteredState.EMPTY
-        self.since_wall_ms = wall_ms
-        self.generation = 0
-        self.members: dict[str, RegisteredGroupMember] = {}
-        self.unregistered: dict[str, None] = {}
-        self.claims: dict[str, frozenset[TopicPartition]] = {}
-        self.marks: dict[TopicPartition, int] = {}
-        self.stored: GroupGeneration | None = None
-        self.matched: tuple[str, ...] | None = None
-        self.resolving = False
-        self.resolved = False
-        self.resolved_at_ms: int | None = None
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.definition.group
 
     def transition(self, event: RegisteredEvent, command: RegisteredCommand) -> None:
         """Enter the state that the table gives, run its action, and handle the event that follows from it, if any."""
@@ -260,14 +232,7 @@ class RegisteredGroup:
 
     def keep_alive(self, member: RegisteredGroupMember, command: RegisteredCommand) -> None:
         """Extend the session of a member by its session timeout."""
-        member.session_over_ms = command.now.ms + member.session_timeout_ms
-        if member.timer_ms is None or member.session_over_ms < member.timer_ms:
-            self.set_session_timer(member, command)
-
-    def set_session_timer(self, member: RegisteredGroupMember, command: RegisteredCommand) -> None:
-        """Set the timer that checks the session of a member."""
-        member.timer_ms = look_at_ms(member.session_over_ms, command.now.ms)
-        command.effects.set_timer(self.session_timer(member.name), member.timer_ms)
+        member.session.extend(self.session_timer(member.name), command.effects, command.now)
 
     def complete_registration(
         self, member: RegisteredGroupMember, result: ConsumerRegistered, command: RegisteredCommand
@@ -307,11 +272,6 @@ class RegisteredGroup:
         return self.generation or NO_GENERATION
 
     @property
-    def member_count(self) -> int:
-        """The number of members."""
-        return len(self.members)
-
-    @property
     def is_retained(self) -> bool:
         """Whether CreateGroup has created the group: it exists, and keeps its type, until it is deleted."""
         return self.definition.session_timeout_ms != NOT_DEFINED
@@ -347,10 +307,6 @@ class RegisteredGroup:
         known = member.epoch <= generation <= self.generation
         return KafkaErrorCode.NONE if known else KafkaErrorCode.ILLEGAL_GENERATION
 
-    def validate_offset_delete(self) -> int:
-        """Single offsets may be deleted: the broker knows what the members read."""
-        return KafkaErrorCode.NONE
-
     def expire_since(self) -> int:
         """The wall time in ms from which the retention of offsets counts; -1 = from each commit."""
         return -1 if self.members or self.stored is None else self.since_wall_ms
@@ -363,10 +319,6 @@ class RegisteredGroup:
         command = RegisteredCommand(now, topic_partitions=tuple(sorted(rewound)))
         self.transition(RegisteredEvent.REWOUND, command)
         return self.finish(command)
-
-    def validate_delete(self) -> int:
-        """NON_EMPTY_GROUP, or 0: the group may be deleted."""
-        return KafkaErrorCode.NON_EMPTY_GROUP if self.members else KafkaErrorCode.NONE
 
     def delete(self, now: Now) -> Effects:
         """The tombstones of an empty group."""
@@ -385,7 +337,7 @@ class RegisteredGroup:
                 member.registration.client_id,
                 member.registration.client_host,
                 member.registration.rebalance_timeout_ms,
-                member.session_timeout_ms,
+                member.session.timeout_ms,
                 subscription,
                 protocol.assignment(member.owned_by_topic(), b""),
             )
@@ -395,7 +347,7 @@ class RegisteredGroup:
 
     def overview(self) -> GroupOverview:
         """The group for ListGroups+."""
-        longest_ms = max((member.session_timeout_ms for member in self.members.values()), default=NOT_DEFINED)
+        longest_ms = max((member.session.timeout_ms for member in self.members.values()), default=NOT_DEFINED)
         defined_ms = self.definition.session_timeout_ms
         return GroupOverview(
             self.topics_shown(),

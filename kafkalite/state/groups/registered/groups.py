@@ -87,9 +87,6 @@ class RegisteredGroups(GroupType):
         self._topic_references = RegisteredTopicReferences()
         self.topic_readers = RegisteredReaders()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.groups
-
     # requests
 
     def create(self, request: CreateGroup, token: Token, now: Now) -> Effects:
@@ -210,7 +207,7 @@ class RegisteredGroups(GroupType):
             records.append(found.definition._replace(first_topics=kept))
         return records
 
-    def patterns_resolved(self, group: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
+    def patterns_resolved(self, group: str, found: Mapping[str, Collection[str]], now: Now) -> Effects:
         """The topics that the pattern of a group matches. The result for an earlier definition is ignored."""
         reader = self.groups.get(group)
         names = None if reader is None else found.get(reader.definition.pattern or "")

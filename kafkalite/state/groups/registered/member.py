@@ -8,6 +8,7 @@ from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.records import RegisteredMember
 from kafkalite.state.groups.registered.requests import RegisterConsumer
+from kafkalite.state.groups.sessions import MemberSession
 
 NO_EPOCH = -1
 FENCED_PROCESSES_MAX = 7
@@ -25,21 +26,9 @@ class RegisteredGroupMember:
         delayed: the token of its delayed registration, None = none.
         knows_epoch: its epoch was sent to it.
         process_ids: of its process, then of the older ones that it fences, the last one first; () = unknown.
-        session_over_ms: monotonic time at which the session expires.
-        timer_ms: the session timer, None = not set. It often fires earlier than the session expires, and is set again:
-            a heartbeat sets no timer.
     """
 
-    __slots__ = (
-        "delayed",
-        "knows_epoch",
-        "process_ids",
-        "registration",
-        "session_over_ms",
-        "session_timeout_ms",
-        "stored",
-        "timer_ms",
-    )
+    __slots__ = ("delayed", "knows_epoch", "process_ids", "registration", "session", "stored")
 
     def __init__(self, registration: RegisterConsumer, stored: RegisteredMember | None = None) -> None:
         self.registration = registration
@@ -47,9 +36,7 @@ class RegisteredGroupMember:
         self.knows_epoch = stored is not None
         self.process_ids = () if stored is None else stored.process_ids
         self.delayed: Token | None = None
-        self.session_timeout_ms = registration.session_timeout_ms
-        self.session_over_ms = 0
-        self.timer_ms: int | None = None
+        self.session = MemberSession(registration.session_timeout_ms)
 
     @classmethod
     def restored(
@@ -123,7 +110,7 @@ class RegisteredGroupMember:
             registration.consumer_id,
             registration.client_id,
             registration.client_host,
-            self.session_timeout_ms,
+            self.session.timeout_ms,
             registration.rebalance_timeout_ms,
             registration.topics,
             generation,

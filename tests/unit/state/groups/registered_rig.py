@@ -43,7 +43,7 @@ class Rig:
         return self.shard.machine.registered.groups["g"]
 
     def exists(self) -> bool:
-        return "g" in self.shard.machine.registered
+        return "g" in self.shard.machine.registered.groups
 
     def ask(self, consumer: str, *topics: str, claims: Collection[TopicPartition] = (), **changes: Any) -> Token:
         """Register; returns the token of the response."""
@@ -118,7 +118,7 @@ class Rig:
         assert questions
         for question in questions:
             found = dict.fromkeys(question.patterns, names)
-            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, 0, self.shard.now))
+            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, self.shard.now))
 
     def owned(self, consumer: str) -> set[TopicPartition]:
         return set(self.group.members[consumer].owned)

@@ -33,7 +33,7 @@ def test_a_group_that_becomes_classic_again_counts_its_members_once() -> None:
     before = story.machine.classic.memory.held
     story.fast_heartbeat("m")
     story.fast_heartbeat("m", LEAVE_EPOCH)
-    assert "g" in story.machine.classic
+    assert "g" in story.machine.classic.groups
     assert story.machine.classic.memory.held == before
 
 

@@ -1,18 +1,17 @@
 """The table of reconciliation: docs/groups.md shows it as it is, and every member gets out of every state."""
 
-from pathlib import Path
+from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS, Finding, MemberState
+from tests.unit.state.groups.documented_tables import label, table_in_docs
 
-from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS, Finding, MemberState, drawn
+ROWS = [
+    f"| {before.name} | {finding.value} | {after.name} | {label(action)} |"
+    for (before, finding), (after, action) in TRANSITIONS.items()
+]
+TABLE = "\n".join(["| member state | at its heartbeat | next state | action |", "|---|---|---|---|", *ROWS])
 
-PAGE = Path(__file__).parents[4] / "docs" / "groups.md"
-BEGIN = "<!-- consumer transitions: drawn from the code -->\n"
-END = "\n<!-- end of consumer transitions -->"
 
-
-def test_the_page_shows_the_table() -> None:
-    text = PAGE.read_text()
-    shown = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
-    assert shown == drawn(), "put what consumer_reconciliation.drawn() gives between the two comments of docs/groups.md"
+def test_docs_show_the_consumer_transition_table() -> None:
+    assert table_in_docs("consumer transitions") == TABLE
 
 
 def test_member_with_its_whole_target_is_stable() -> None:

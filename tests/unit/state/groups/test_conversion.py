@@ -36,6 +36,7 @@ from kafkalite.state.groups.consumer.requests import (
     HeartbeatResult,
     MigrationPolicy,
 )
+from kafkalite.state.groups.group import Group
 from kafkalite.state.groups.offsets.manager import OffsetSettings, PartitionCommit
 from kafkalite.state.groups.records import (
     ClassicGroupMetadata,
@@ -139,14 +140,20 @@ class Story:
         assert isinstance(left, Left)
         return left
 
+    @property
+    def group(self) -> Group:
+        found = self.machine.registry.get("g")
+        assert found is not None
+        return found
+
     def owned(self, name: str) -> set[int]:
         return set(self.machine.consumers.groups["g"].current(name).assigned.get(self.topic_id, {}))
 
     def check_replay(self) -> None:
         replayed = self.shard.replayed()
         assert durable(replayed.consumers) == durable(self.machine.consumers)
-        stored = {group.name: group.stored for group in self.machine.classic}
-        assert {group.name: group.metadata_record() for group in replayed.classic} == stored
+        stored = {group.name: group.stored for group in self.machine.classic.groups.values()}
+        assert {group.name: group.metadata_record() for group in replayed.classic.groups.values()} == stored
 
 
 def two_members() -> ClassicGroupMetadata:
@@ -180,7 +187,7 @@ def test_a_classic_group_is_converted_in_one_batch_of_tombstone_and_records() ->
     assert story.machine.consumers.groups["g"].current("a") == ConsumerGroupCurrentMemberAssignment(
         "g", "a", GENERATION, GENERATION, 0, {story.topic_id: {0: GENERATION, 1: GENERATION}}, {}
     )
-    assert "g" not in story.machine.classic
+    assert "g" not in story.machine.classic.groups
     described = story.machine.consumers.describe("g")
     assert described is not None
     assert [(each.member_id, each.speaks_classic) for each in described.members] == [
@@ -234,7 +241,7 @@ def test_member_with_unknown_partitions_is_not_converted() -> None:
     for name in ("a", "b"):
         request = Join("g", name, "", "consumer", (("range", subscription("orders")),), 10_000, REBALANCE_MS, "c", "h")
         story.shard.ask(lambda machine, token, now, request=request: machine.registry.join(request, token, now))
-    group = story.machine.classic.get("g")
+    group = story.machine.classic.groups.get("g")
     assert group is not None and group.state is ClassicState.COMPLETING
     assert story.leave("b").members[0].error == Error.NONE
     assert story.fast_heartbeat("m").assignment == {story.topic_id: frozenset(range(3))}
@@ -258,7 +265,7 @@ def test_claims_do_not_override_newer_assignments() -> None:
     assert story.fast_heartbeat("m").error == Error.NONE
     assert (story.owned("a"), story.owned("b")) == ({0}, {1})
     assert story.heartbeat("b", GENERATION) == Error.REBALANCE_IN_PROGRESS
-    late = story.machine.registry["g"].validate_offset_commit("a", "i", GENERATION)
+    late = story.group.validate_offset_commit("a", "i", GENERATION)
     codes = [late.of_partition(story.topic_id, partition) for partition in range(3)]
     assert codes == [Error.NONE, Error.ILLEGAL_GENERATION, Error.ILLEGAL_GENERATION]
 
@@ -293,14 +300,14 @@ def test_generation_continues_when_an_empty_group_changes_its_type() -> None:
     story.leave("a", "b")
     assert story.fast_heartbeat("m").member_epoch > GENERATION + 1
     assert story.join("a").generation > GENERATION + 1
-    late = story.machine.registry["g"].validate_offset_commit("a", None, GENERATION)
+    late = story.group.validate_offset_commit("a", None, GENERATION)
     assert late.code == Error.ILLEGAL_GENERATION
     epoch = story.machine.consumers.groups["g"].epoch
     story.leave("a", "m")
     story.check_replay()
     waits = story.join("")
     assert waits.error == Error.MEMBER_ID_REQUIRED
-    group = story.machine.classic.get("g")
+    group = story.machine.classic.groups.get("g")
     assert group is not None and group.generation > epoch, "it was a consumer group without members"
     story.check_replay()
     assert story.leave(waits.member_id).members[0].error == Error.NONE
@@ -341,14 +348,14 @@ def test_late_commit_of_a_reassigned_partition_is_rejected() -> None:
     story = mixed()
     (moved,) = {0, 1} - set(story.machine.consumers.groups["g"].targets["a"].get(story.topic_id, frozenset()))
     story.join("a", owned=[0, 1])
-    check = story.machine.registry["g"].validate_offset_commit("a", None, GENERATION)
+    check = story.group.validate_offset_commit("a", None, GENERATION)
     assert check.of_partition(story.topic_id, moved) == Error.NONE, "it may commit what it is to give up"
     story.join("a", owned=[1 - moved])
     story.fast_heartbeat("m", GENERATION + 1)
-    late = story.machine.registry["g"].validate_offset_commit("a", None, GENERATION + 1)
+    late = story.group.validate_offset_commit("a", None, GENERATION + 1)
     assert late.of_partition(story.topic_id, moved) == Error.ILLEGAL_GENERATION
     assert late.of_partition(story.topic_id, 1 - moved) == Error.NONE
-    assert story.machine.registry["g"].validate_offset_commit("a", None, GENERATION).code == Error.ILLEGAL_GENERATION
+    assert story.group.validate_offset_commit("a", None, GENERATION).code == Error.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("kind", ["join", "sync"])
@@ -385,7 +392,7 @@ def test_a_static_member_changes_over_and_back() -> None:
     )
     waits = story.shard.ask(lambda machine, token, now: machine.registry.join(request, token, now))
     assert waits not in story.shard.answers, "the group is a classic one again and waits for the other member"
-    group = story.machine.classic.get("g")
+    group = story.machine.classic.groups.get("g")
     assert group is not None and set(group.members.all) == {"b", "i-new"}
     assert story.machine.consumers.groups == {}
     story.check_replay()
@@ -404,7 +411,7 @@ def test_last_consumer_member_leaving_downgrades_the_group() -> None:
         ("a", assignment(0, 1)),
         ("b", assignment(2)),
     ]
-    group = story.machine.classic.get("g")
+    group = story.machine.classic.groups.get("g")
     assert group is not None and (group.state, group.generation) == (ClassicState.PREPARING, epoch)
     assert stored.generation == epoch + 1, "nobody knows it: a restart leads to a rebalance, too"
     assert {name[0] for name in story.shard.timers} == {"classic"}
@@ -416,7 +423,7 @@ def test_migration_policy_controls_downgrade(policy: MigrationPolicy) -> None:
     story = Story(two_members(), migration=policy)
     story.fast_heartbeat("m")
     story.leave("m")
-    assert ("g" in story.machine.classic) == policy.downgrades
+    assert ("g" in story.machine.classic.groups) == policy.downgrades
     assert ("g" in story.machine.consumers.groups) != policy.downgrades
 
 
@@ -430,7 +437,7 @@ def test_session_expiry_of_the_last_consumer_member_downgrades_the_group() -> No
     story = Story(two_members(), session_timeout_ms=5_000)
     story.fast_heartbeat("m")
     story.shard.advance(5_000)
-    assert "g" in story.machine.classic
+    assert "g" in story.machine.classic.groups
 
 
 def test_the_session_of_a_converted_member_is_its_own() -> None:
@@ -444,7 +451,7 @@ def test_members_of_both_protocols_are_removed_by_leave_group() -> None:
     story = mixed()
     left = story.leave("a", "a", "nobody", "m")
     assert [each.error for each in left.members] == [0, Error.UNKNOWN_MEMBER_ID, Error.UNKNOWN_MEMBER_ID, 0]
-    group = story.machine.classic.get("g")
+    group = story.machine.classic.groups.get("g")
     assert group is not None and set(group.members.all) == {"b"}
 
 
@@ -455,7 +462,7 @@ def test_a_rewind_removes_classic_owners() -> None:
     assert story.heartbeat("a", GENERATION) == Error.UNKNOWN_MEMBER_ID
     assert story.heartbeat("b", GENERATION) == Error.REBALANCE_IN_PROGRESS
     assert story.join("a", owned=[0]).error == Error.UNKNOWN_MEMBER_ID
-    assert story.machine.registry["g"].validate_offset_commit("a", None, GENERATION).code == Error.UNKNOWN_MEMBER_ID
+    assert story.group.validate_offset_commit("a", None, GENERATION).code == Error.UNKNOWN_MEMBER_ID
     assert story.fast_heartbeat("m", GENERATION + 1).error == Error.NONE
     targets = story.machine.consumers.groups["g"].targets
     assert set(targets) == {"b", "m"}

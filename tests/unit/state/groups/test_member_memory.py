@@ -69,7 +69,7 @@ def test_joins_beyond_the_limit_are_rejected_in_every_shard() -> None:
     broker.stable(0, 10 * KIB)
     assert broker.joined(1, 10 * KIB).error == Error.GROUP_MAX_SIZE_REACHED
     assert broker.refusals == 1
-    assert "g" not in broker.shards[1].machine, "a rejected first join leaves no group"
+    assert "g" not in broker.shards[1].machine.groups, "a rejected first join leaves no group"
     broker.stable(1, 10)
 
 

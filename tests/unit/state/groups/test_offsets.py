@@ -48,7 +48,7 @@ class Story:
             ClassicSettings(initial_delay_ms=0, topics_of=lambda raw: frozenset([raw.decode()]))
         )
         assert list(self.classic.loaded(self.now)) == []
-        self.offsets = OffsetManager(OffsetSettings(RETENTION_MS, metadata_max=10), self.classic)
+        self.offsets = OffsetManager(OffsetSettings(RETENTION_MS, metadata_max=10), self.classic.groups)
 
     @property
     def now(self) -> Now:
@@ -286,7 +286,7 @@ def test_replay_gives_the_same_offsets() -> None:
     story.commit(2, producer_id=1)
     story.commit(3, partition=1)
     story.apply(TransactionEnded(1, committed=True))
-    again = OffsetManager(story.offsets.settings, story.classic)
+    again = OffsetManager(story.offsets.settings, story.classic.groups)
     for record in story.log:
         again.apply(record)
     assert again.fetch("g", None, require_stable=True) == story.offsets.fetch("g", None, require_stable=True)

@@ -30,10 +30,9 @@ def rig() -> Rig:
 
 
 def test_describe_registered_group(rig: Rig) -> None:
-    registry = rig.shard.machine.registry
-    assert registry.get("g") is None
+    assert rig.shard.machine.registry.get("g") is None
     rig.create(topics=("b",), session_timeout_ms=8_000, assignor="range")
-    group = registry["g"]
+    group = rig.shard.machine.registered.groups["g"]
     assert (group.state.value, group.generation_id, group.member_count) == ("Empty", -1, 0)
     assert group.overview() == GroupOverview(("b",), 8_000, [])
     rig.register("x")
@@ -93,14 +92,14 @@ def test_empty_group_created_by_create_group_keeps_type(rig: Rig, come: Come) ->
 def test_empty_groups_of_other_types_become_registered(rig: Rig) -> None:
     member = join(rig).member_id
     rig.leave(member)
-    assert not rig.register("x", "a").error and "g" not in rig.shard.machine.classic
+    assert not rig.register("x", "a").error and "g" not in rig.shard.machine.classic.groups
     rig.leave("x")
     assert not heartbeat(rig).error
     leaving = ConsumerGroupHeartbeat("g", "m", -1)
     rig.shard.ask(lambda machine, token, now: machine.registry.consumer_heartbeat(leaving, token, now))
     assert not rig.create() and not rig.shard.machine.consumers.groups
     replayed = rig.shard.replayed()
-    assert list(replayed.registry.names()) == ["g"] and "g" in replayed.registered
+    assert list(replayed.registry.names()) == ["g"] and "g" in replayed.registered.groups
 
 
 def test_delete_writes_tombstones_of_all_records(rig: Rig) -> None:

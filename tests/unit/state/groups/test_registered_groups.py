@@ -306,7 +306,7 @@ def test_unresolved_pattern_ends_with_rebalance_timeout(rig: Rig) -> None:
 def test_result_for_previous_pattern_is_ignored(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
     rig.create(topics=(), pattern="b.*")
-    rig.shard.do(rig.shard.machine.patterns_resolved("g", {"a.*": ["a"]}, 0, rig.shard.now))
+    rig.shard.do(rig.shard.machine.patterns_resolved("g", {"a.*": ["a"]}, rig.shard.now))
     waiting = rig.ask("x")
     rig.shard.questions = [ResolvePatterns("g", ("b.*",))]
     rig.resolve("b")
@@ -368,7 +368,7 @@ def test_records_without_definition_are_applied(rig: Rig) -> None:
         GroupGeneration("g", 7, 0, (RegisteredMember("x", "", "", SESSION_MS, 0, ("a",), 7, 7, frozenset(ALL)),)),
     ]
     rig.shard.restart()
-    assert "h" not in rig.shard.machine.registered
+    assert "h" not in rig.shard.machine.registered.groups
     assert rig.group.claims == {} and rig.fast_heartbeat("x", 7) == (0, 7)
 
 
@@ -380,7 +380,7 @@ def test_commits_without_membership(rig: Rig) -> None:
     assert rig.commit("", -1, ("a", 0)) == rig.commit("y", 1, ("a", 0)) == [Error.UNKNOWN_MEMBER_ID]
     assert rig.commit("x", -1, ("a", 0)) == rig.commit("x", 2, ("a", 0)) == [Error.ILLEGAL_GENERATION]
     assert rig.commit("x", 1, ("b", 0)) == [Error.ILLEGAL_GENERATION]
-    check = rig.shard.machine.registry["g"].validate_offset_commit
+    check = rig.shard.machine.registered.groups["g"].validate_offset_commit
     assert check("", None, -1, transactional=True).code == 0
     rig.leave("x")
     assert rig.commit("", -1, ("a", 0)) == [0]

@@ -120,7 +120,7 @@ def test_record_with_duplicate_members_is_restored() -> None:
     described = machine.describe("g")
     assert described is not None
     assert [(member.member_id, member.rebalance_timeout_ms) for member in described.members] == [("b", 10_000)]
-    group = machine.classic.get("g")
+    group = machine.classic.groups.get("g")
     assert group is not None and group.members.leader == "b"
 
 
@@ -146,8 +146,8 @@ def test_empty_group_changes_its_type_and_group_with_members_does_not() -> None:
     assert result.error == Error.NONE and records[0] == GroupDeleted("g", "classic")
     assert [(listed.group, listed.group_type) for listed in machine.listed()] == [("g", "consumer")]
     assert machine.describe("g") is None, "a consumer group is described by its own request"
-    assert machine.registry["g"].validate_offset_commit("m", None, result.member_epoch).code == Error.NONE
-    assert machine.registry["g"].validate_offset_commit("", None, -1).code == Error.UNKNOWN_MEMBER_ID
+    assert machine.consumers.groups["g"].validate_offset_commit("m", None, result.member_epoch).code == Error.NONE
+    assert machine.consumers.groups["g"].validate_offset_commit("", None, -1).code == Error.UNKNOWN_MEMBER_ID
     records, joined = classic_join(machine)
     assert (records, joined.error) == ([], Error.INCONSISTENT_GROUP_PROTOCOL)
     assert machine.delete_groups(["g"], "t", NOW).answers == [("t", GroupsDeleted((Error.NON_EMPTY_GROUP,)))]
