@@ -27,7 +27,14 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 def accumulator(loop: asyncio.AbstractEventLoop) -> RecordAccumulator:
     buffer = RecordAccumulator(
-        loop, batch_size=16_384, buffer_memory=1 << 30, monotonic_s=loop.time, choose=random.randrange
+        loop,
+        batch_size=16_384,
+        buffer_memory=1 << 30,
+        monotonic_s=loop.time,
+        choose=random.randrange,
+        wake=lambda: None,
+        refuse=lambda: None,
+        wait=lambda: None,
     )
     buffer.set_partitions("orders", 4)
     return buffer

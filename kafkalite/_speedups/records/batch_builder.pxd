@@ -9,10 +9,13 @@ cdef class Builder:
     cdef readonly int32_t records_count
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
+    cdef bytes packed
+    cdef int32_t packed_count
+    cdef int packed_codec
 
     cdef int reserve(self, Py_ssize_t n) except -1
     cdef int32_t add(self, int64_t timestamp, key, value, headers) except -2
-    cdef bytes compressed(self, int codec, level)
+    cdef bytes assembled(self, int codec, level)
 
 
 cdef int32_t add_record(

@@ -66,5 +66,13 @@ class Builder:
 
         Raises: BatchError (UNSUPPORTED_COMPRESSION_TYPE); ValueError without records.
         """
+    @property
+    def compressed(self) -> bool:
+        """Whether `compress` was called after the last record."""
+    def compress(self, codec: int, level: int | None = None) -> None:
+        """Compress the records now, perhaps in a thread, so that `build` with this codec and level does not.
+
+        No record may be added meanwhile. Raises: BatchError (UNSUPPORTED_COMPRESSION_TYPE).
+        """
     def clear(self) -> None:
         """Remove all records, keep the memory."""

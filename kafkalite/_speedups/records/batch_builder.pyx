@@ -77,6 +77,7 @@ cdef class Builder:
         self.records_count = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
+        self.packed = None
 
     def append(self, int64_t timestamp, key, value, headers=None):
         """Add a record. Returns its offset delta, or -1 if it does not fit. See the .pyi."""
@@ -144,17 +145,34 @@ cdef class Builder:
         store_u16(p + PRODUCER_EPOCH_AT, <uint16_t> producer_epoch)
         store_u32(p + BASE_SEQUENCE_AT, <uint32_t> base_sequence)
         store_u32(p + RECORDS_COUNT_AT, <uint32_t> self.records_count)
-        out = self.compressed(codec, level) if codec else PyBytes_FromStringAndSize(<char *> p, self.size)
+        out = self.assembled(codec, level) if codec else PyBytes_FromStringAndSize(<char *> p, self.size)
         p = <uint8_t *> PyBytes_AS_STRING(out)
         store_u32(p + BATCH_LENGTH_AT, <uint32_t> (PyBytes_GET_SIZE(out) - LENGTH_OVERHEAD))
         store_u32(p + CRC_AT, <uint32_t> crc_of(p, PyBytes_GET_SIZE(out)))
         return out
 
-    cdef bytes compressed(self, int codec, level):
+    @property
+    def compressed(self):
+        """Whether `build` uses what `compress` has returned. See the .pyi."""
+        return self.packed is not None and self.packed_count == self.records_count
+
+    def compress(self, int codec, level=None):
+        """Compress the records for later calls of `build`. See the .pyi."""
+        compress, _decompress = codecs_in_use()
+        count = self.records_count
+        self.packed = compress(codec, self.at[HEADER_SIZE:self.size], level)
+        self.packed_count = count
+        self.packed_codec = codec
+
+    cdef bytes assembled(self, int codec, level):
+        """The header and the compressed records."""
         cdef bytes records
         cdef bytes out
-        compress, _decompress = codecs_in_use()
-        records = compress(codec, self.at[HEADER_SIZE:self.size], level)
+        if self.compressed and self.packed_codec == codec:
+            records = self.packed
+        else:
+            compress, _decompress = codecs_in_use()
+            records = compress(codec, self.at[HEADER_SIZE:self.size], level)
         out = PyBytes_FromStringAndSize(NULL, HEADER_SIZE + PyBytes_GET_SIZE(records))
         memcpy(PyBytes_AS_STRING(out), self.at, HEADER_SIZE)
         memcpy(PyBytes_AS_STRING(out) + HEADER_SIZE, PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records))

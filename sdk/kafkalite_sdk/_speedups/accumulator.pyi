@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import final
 
 from typing_extensions import Buffer
@@ -18,6 +18,7 @@ class PartitionQueue:
     Attributes:
         open: the batch that takes records; None = the next record opens one.
         full: the batches before it, oldest first; the sender takes them, and puts them back to retry.
+        leaderless: the partition has no leader.
     """
 
     @property
@@ -28,26 +29,40 @@ class PartitionQueue:
     def open(self) -> ProducerBatch | None: ...
     @property
     def full(self) -> deque[ProducerBatch]: ...
+    @property
+    def leaderless(self) -> bool: ...
 
 @final
 class RecordAccumulator:
-    """All unsent records of a producer.
+    """All unsent records of a producer. It belongs to the thread that creates it.
 
     Arguments:
         loop: the event loop of the futures.
         batch_size: largest uncompressed batch in bytes; a larger record is a batch of its own.
         buffer_memory: `send` fails while this many bytes of records are not acknowledged.
-        monotonic_s: the loop's clock in seconds; read once per batch.
+        monotonic_s: returns the loop's clock in seconds; called before a batch opens, and may raise to reject it.
         choose: returns a random number from 0 to below its argument, as `random.randrange`.
+        wake: called when the first batch opens, when a queue becomes ready, and for a topic without metadata.
+        refuse: called by `send` and `drain` of another thread, in a forked process and after `close`; raises.
+        wait: called by `drain` when it must wait; returns what the caller awaits.
+        record_bytes_max: largest record in bytes, uncompressed; None = as large as the buffer.
+        offload_bytes: closed batches of this size are added to `large`; None = none are.
         wall_ms: the time of records without a timestamp, in ms; None = the system clock.
-        partitioner: called with key, value and number of partitions; returns the partition. None = Kafka's default:
-            murmur2 of the key, sticky without a key.
+        partitioner: None = Kafka's default, murmur2 of the key; "crc32" = librdkafka's default. Both are sticky
+            without a key; "crc32" also with an empty one. A function is called with key, value, all partitions and
+            those with a leader, and returns the partition.
 
     Attributes:
         buffered: bytes of all records that are not acknowledged.
         ready: the queues with full batches, each once, in the order in which they became ready.
-        unknown_topics: topics of records that wait for metadata; the producer removes them when it has asked for it.
+        large: closed batches to be compressed in a thread; the caller removes them.
+        unassigned: topics whose records wait for metadata; since when, in seconds of the loop's clock.
+        opened: number of the newest batch, counted from 1.
+        must_wait: `drain` calls `wait` although there is space.
+        limited_topic: the topic of the last record, if it has no leader and has filled half of the buffer; else None.
     """
+
+    must_wait: bool
 
     def __init__(
         self,
@@ -57,8 +72,13 @@ class RecordAccumulator:
         buffer_memory: int,
         monotonic_s: Callable[[], float],
         choose: Callable[[int], int],
+        wake: Callable[[], object],
+        refuse: Callable[[], object],
+        wait: Callable[[], Awaitable[None]],
+        record_bytes_max: int | None = None,
+        offload_bytes: int | None = None,
         wall_ms: Callable[[], int] | None = None,
-        partitioner: Callable[[Buffer | None, Buffer | None, int], int] | None = None,
+        partitioner: Callable[[bytes | None, bytes | None, Sequence[int], Sequence[int]], int] | str | None = None,
     ) -> None: ...
     @property
     def buffered(self) -> int: ...
@@ -69,7 +89,13 @@ class RecordAccumulator:
     @property
     def ready(self) -> deque[PartitionQueue]: ...
     @property
-    def unknown_topics(self) -> list[str]: ...
+    def large(self) -> deque[ProducerBatch]: ...
+    @property
+    def unassigned(self) -> dict[str, float]: ...
+    @property
+    def opened(self) -> int: ...
+    @property
+    def limited_topic(self) -> str | None: ...
     def send(
         self,
         topic: str,
@@ -90,16 +116,40 @@ class RecordAccumulator:
             headers: name and value of each.
 
         Raises:
-            BufferExhaustedError: the buffer is full. ValueError: there is no such partition.
+            BufferExhaustedError: the buffer is full, or half of it with records of a topic without a leader.
+            MessageTooLargeError: the record is larger than allowed. ValueError: there is no such partition.
             TypeError: a value, key or header that is not bytes.
         """
 
-    def set_partitions(self, topic: str, count: int) -> None:
-        """Take over the number of partitions of a topic, and put its waiting records into batches.
+    def drain(self) -> Awaitable[None]:
+        """Return an awaitable that ends at once while there is space; else what `wait` returns.
 
-        The futures of waiting records whose partition does not exist fail with ValueError.
+        After each 128 KiB of records it gives the loop one iteration, in which batches leave.
+        """
+
+    def iteration_due(self) -> bool:
+        """Whether 128 KiB of records were sent since the last iteration; the caller gives the loop one."""
+
+    def has_space(self, topic: str) -> bool:
+        """Whether a topic without a leader has at most a quarter of the buffer, or has leaders again."""
+
+    def close(self) -> None:
+        """Reject all further records: `send` and `drain` call `refuse`."""
+
+    def set_partitions(self, topic: str, count: int, available: Iterable[int] | None = None) -> list[ProducerBatch]:
+        """Take over the partitions of a topic, and put its waiting records into batches.
+
+        Arguments:
+            topic: its name.
+            count: number of its partitions.
+            available: the partitions with a leader; None = all.
+
+        Returns: batches of the waiting records that failed: their partition does not exist, or the partitioner raised.
         Raises: ValueError if there are fewer partitions than before, or none.
         """
+
+    def remove_partitions(self, topic: str, count: int) -> list[PartitionQueue]:
+        """Keep the first `count` partitions of a topic; return the others, their open batches closed."""
 
     def fail_topic(self, topic: str, error: BaseException) -> ProducerBatch:
         """Fail the records of a topic whose metadata is unknown, and forget the topic.
@@ -116,6 +166,9 @@ class RecordAccumulator:
 
         Returns: when the oldest open batch was created; None = there is none.
         """
+
+    def oldest_incomplete(self) -> int:
+        """Return the number of the oldest batch that is not completed; `opened` + 1 = all are."""
 
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int = -1) -> None:
         """Acknowledge a batch as `ProducerBatch.acknowledge`, and release its memory."""

@@ -2,34 +2,69 @@
 """The records of a producer that wait to be sent: an open batch and a queue of full batches per partition.
 
 Invariants:
-1. `send` does no I/O, creates no task, and calls only `wall_ms` and, for the first record of a batch, `monotonic_s`.
-2. Memory is bounded: `send` fails above `buffer_memory` until completed batches have released enough.
+1. `send` does no I/O and creates no task. It calls `wall_ms`, and at the first record of a batch `monotonic_s` and
+   perhaps `wake`.
+2. Memory is bounded: `send` fails above `buffer_memory` until completed batches have released enough. Records that
+   cannot be sent because their partition has no leader get half of it per topic.
 3. Records of a partition are in the order of their `send` calls, also those that came before the metadata.
-4. Records without a key go to one partition until `batch_size` bytes have gone there; then to another one, which is
-   chosen with less weight the more batches wait for it (KIP-794).
+4. Records without a key go to one partition until `batch_size` bytes have gone there; then to another one with a
+   leader, which is chosen with less weight the more batches wait for it (KIP-794).
+5. `send` and `drain` reject another thread, a forked process and a closed producer for a few nanoseconds per call.
 """
 
 cimport cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.time cimport time
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
+import os
 from asyncio import InvalidStateError
 from collections import deque
+from zlib import crc32
 
 from kafkalite._speedups.records.batch_builder cimport Builder
 from kafkalite._speedups.records.batches cimport Batch
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk._speedups.partitioners cimport murmur2_of
 
-from kafkalite.errors import BufferExhaustedError
+from kafkalite.errors import BufferExhaustedError, KafkaErrorCode, error_for
 
 __all__ = ["PartitionQueue", "RecordAccumulator"]
+
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef enum:
     POSITIVE = 0x7fffffff
     EMPTY_BATCH = 61  # bytes of a batch without records
+    ITERATION_BYTES = 131072  # `drain` gives the loop an iteration when so many bytes were sent since the last one
+
+cdef object ENDED = iter(())
+cdef long forks = 0
+
+
+def count_fork():
+    """A forked process cannot use the accumulators of its parent."""
+    global forks
+    forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=count_fork)
+
+
+@cython.final
+cdef class Pause:
+    """An awaitable that ends at once, or after one iteration of the loop."""
+    cdef object steps
+
+    def __cinit__(self, tuple steps):
+        self.steps = steps
+
+    def __await__(self):
+        return iter(self.steps) if self.steps else ENDED
 
 
 @cython.final
@@ -39,11 +74,13 @@ cdef class PartitionQueue:
     cdef readonly int32_t partition
     cdef readonly ProducerBatch open
     cdef readonly object full
+    cdef readonly bint leaderless
 
     def __cinit__(self, str topic not None, int32_t partition):
         self.topic = topic
         self.partition = partition
         self.full = deque()
+        self.leaderless = False
 
 
 @cython.final
@@ -53,6 +90,9 @@ cdef class TopicQueue:
     cdef list partitions
     cdef ProducerBatch unassigned
     cdef list records
+    cdef list available
+    cdef object numbers
+    cdef Py_ssize_t buffered
     cdef int32_t sticky
     cdef Py_ssize_t sticky_left
 
@@ -70,35 +110,68 @@ cdef class RecordAccumulator:
     cdef readonly Py_ssize_t buffer_memory
     cdef readonly Py_ssize_t batch_size
     cdef readonly object ready
-    cdef readonly object unknown_topics
+    cdef readonly dict unassigned
+    cdef readonly int64_t opened
+    cdef public bint must_wait
+    cdef Py_ssize_t record_bytes_max
+    cdef Py_ssize_t since_iteration
+    cdef Py_ssize_t offload_bytes
+    cdef readonly object large
+    cdef double assigned_since
+    cdef TopicQueue limited
+    cdef unsigned long thread
+    cdef long forks
     cdef object loop
     cdef object partitioner
+    cdef bint crc32
     cdef object choose
     cdef object wall_ms
     cdef object monotonic_s
+    cdef object wake
+    cdef object refuse
+    cdef object wait
     cdef object open_batches
+    cdef dict incomplete
+    cdef Pause at_once
+    cdef Pause next_iteration
 
     def __init__(
         self, loop, *,
-        Py_ssize_t batch_size, Py_ssize_t buffer_memory, monotonic_s, choose, wall_ms=None, partitioner=None,
+        Py_ssize_t batch_size, Py_ssize_t buffer_memory, monotonic_s, choose, wake, refuse, wait,
+        record_bytes_max=None, offload_bytes=None, wall_ms=None, partitioner=None,
     ):
         self.topics = {}
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
+        self.record_bytes_max = buffer_memory if record_bytes_max is None else min(record_bytes_max, buffer_memory)
         self.loop = loop
-        self.partitioner = partitioner
+        self.crc32 = partitioner == "crc32"
+        self.partitioner = partitioner if callable(partitioner) else None
         self.choose = choose
         self.wall_ms = wall_ms
         self.monotonic_s = monotonic_s
+        self.wake = wake
+        self.refuse = refuse
+        self.wait = wait
+        self.offload_bytes = PY_SSIZE_T_MAX if offload_bytes is None else offload_bytes
+        self.large = deque()
+        self.assigned_since = -1.0
         self.ready = deque()
-        self.unknown_topics = []
+        self.unassigned = {}
         self.open_batches = deque()
+        self.incomplete = {}
+        self.thread = PyThread_get_thread_ident()
+        self.forks = forks
+        self.at_once = Pause(())
+        self.next_iteration = Pause((None,))
 
     def send(self, str topic not None, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None):
         """Queue a record; see accumulator.pyi."""
         cdef TopicQueue queue = self.topics.get(topic)
         cdef int64_t timestamp
         cdef FutureRecordMetadata future
+        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
+            self.refuse()
         if timestamp_ms is not None:
             timestamp = timestamp_ms
         elif self.wall_ms is None:
@@ -107,25 +180,89 @@ cdef class RecordAccumulator:
             timestamp = self.wall_ms()
         if self.buffered >= self.buffer_memory:
             raise BufferExhaustedError(f"{self.buffered} bytes are not acknowledged yet; await drain() first")
-        if queue is None:
-            queue = self.topics[topic] = TopicQueue(topic, self.loop)
-            self.unknown_topics.append(topic)
+        if self.limited is not None:
+            self.limited = None
         future = FutureRecordMetadata.__new__(FutureRecordMetadata)
-        if queue.partitions is None:
-            self.keep(queue, future, timestamp, key, value, headers, partition)
+        if queue is None or queue.partitions is None:
+            self.keep(topic, future, timestamp, key, value, headers, partition)
         else:
             self.put(queue, future, timestamp, key, value, headers, partition)
         return future
 
+    def drain(self):
+        """Wait until there is space for records; see accumulator.pyi."""
+        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
+            self.refuse()
+        if self.must_wait or self.limited is not None or self.buffered >= self.buffer_memory:
+            return self.wait()
+        return self.next_iteration if self.iteration_due() else self.at_once
+
+    cpdef bint iteration_due(self) noexcept:
+        """Whether the loop needs an iteration; see accumulator.pyi."""
+        if self.since_iteration < ITERATION_BYTES:
+            return False
+        self.since_iteration = 0
+        return True
+
+    @property
+    def limited_topic(self):
+        """The topic without a leader that the last record was for; see accumulator.pyi."""
+        return None if self.limited is None else self.limited.topic
+
+    def has_space(self, str topic not None):
+        """Whether a topic without a leader may fill the buffer further; see accumulator.pyi."""
+        cdef TopicQueue queue = self.topics.get(topic)
+        if queue is None or queue.buffered <= self.buffer_memory // 4:
+            return True
+        return queue.partitions is not None and len(queue.available) == len(queue.partitions)
+
+    cdef int check_share(self, TopicQueue queue) except -1:
+        """Reject a record of a partition without a leader when its topic has half of the buffer."""
+        if queue.buffered >= self.buffer_memory // 2:
+            self.limited = queue
+            raise BufferExhaustedError(
+                f"{queue.topic} has no leader, and {queue.buffered} bytes wait for one, half of the buffer; "
+                "await drain() first"
+            )
+        return 0
+
+    def close(self):
+        """Reject all further records; see accumulator.pyi."""
+        self.thread = 0
+
     cdef int keep(
-        self, TopicQueue queue, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
+        self, str topic, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
     ) except -1:
         """Queue a record whose partition cannot be chosen yet."""
-        cdef Builder size = Builder(1)
-        size.add(timestamp, key, value, headers)  # verifies the types, and counts the bytes
+        cdef TopicQueue queue = self.topics.get(topic)
+        cdef Builder builder = Builder(1)
+        cdef double now = self.monotonic_s() if queue is None else 0.0
+        cdef Py_ssize_t size
+        builder.add(timestamp, key, value, headers)  # verifies the types, and counts the bytes
+        size = builder.size
+        self.check_size(topic, size)
+        if queue is None:
+            queue = self.topics[topic] = TopicQueue(topic, self.loop)
+            self.unassigned[topic] = now
+            self.wake()
+        self.check_share(queue)
         queue.unassigned.adopt(future, timestamp)
-        queue.records.append((future, timestamp, key, value, headers, partition, size.size))
-        self.buffered += size.size
+        queue.records.append((future, timestamp, key, value, headers, partition, size))
+        self.reserve(queue, size, leaderless=True)
+        return 0
+
+    cdef int check_size(self, str topic, Py_ssize_t size) except -1:
+        if size > self.record_bytes_max:
+            text = f"a record of {size} bytes for {topic}; max_request_size and buffer_memory allow "
+            raise error_for(KafkaErrorCode.MESSAGE_TOO_LARGE, text + str(self.record_bytes_max))
+        return 0
+
+    cdef inline int reserve(self, TopicQueue queue, Py_ssize_t size, bint leaderless) except -1:
+        self.buffered += size
+        self.since_iteration += size
+        queue.buffered += size
+        if leaderless and queue.buffered >= self.buffer_memory // 2:
+            self.limited = queue
         return 0
 
     cdef int put(
@@ -133,19 +270,42 @@ cdef class RecordAccumulator:
     ) except -1:
         cdef PartitionQueue target = self.target(queue, key, value, partition)
         cdef ProducerBatch batch = target.open
-        cdef Py_ssize_t before = EMPTY_BATCH if batch is None else batch.builder.size
-        if batch is None or not batch.add(future, timestamp, key, value, headers):
-            batch = ProducerBatch(target.topic, target.partition, self.batch_size, self.loop, self.monotonic_s())
-            before = EMPTY_BATCH
-            batch.add(future, timestamp, key, value, headers)  # raises for a wrong type: no batch without records opens
-            if target.open is not None:
-                self.close_batch(target)
-            target.open = batch
-            self.open_batches.append((target, batch))
-        self.buffered += batch.builder.size - before
+        cdef Py_ssize_t size = EMPTY_BATCH if batch is None else batch.builder.size
+        if target.leaderless:
+            self.check_share(queue)
+        if batch is not None and batch.add(future, timestamp, key, value, headers):
+            size = batch.builder.size - size
+        else:
+            size = self.open_batch(target, future, timestamp, key, value, headers)
+        self.reserve(queue, size, target.leaderless)
         if key is None and partition is None:
-            queue.sticky_left -= batch.builder.size - before
+            queue.sticky_left -= size
         return 0
+
+    cdef Py_ssize_t open_batch(
+        self, PartitionQueue target, FutureRecordMetadata future, int64_t timestamp, key, value, headers
+    ) except -1:
+        """Put a record into a new batch; return its size. A record that is rejected opens none."""
+        cdef ProducerBatch batch = ProducerBatch(
+            target.topic,
+            target.partition,
+            self.batch_size,
+            self.loop,
+            self.monotonic_s() if self.assigned_since < 0 else self.assigned_since,
+        )
+        cdef bint wake = not self.open_batches
+        batch.add(future, timestamp, key, value, headers)
+        if batch.builder.size > self.batch_size:
+            self.check_size(target.topic, batch.builder.size)
+        if target.open is not None:
+            wake |= self.close_batch(target)
+        target.open = batch
+        self.open_batches.append((target, batch))
+        self.opened += 1
+        self.incomplete[batch] = self.opened
+        if wake:
+            self.wake()
+        return batch.builder.size - EMPTY_BATCH
 
     cdef PartitionQueue target(self, TopicQueue queue, key, value, partition):
         """The partition of a record."""
@@ -154,12 +314,14 @@ cdef class RecordAccumulator:
         if partition is not None:
             chosen = partition
         elif self.partitioner is not None:
-            chosen = self.partitioner(key, value, count)
-        elif key is None:
+            chosen = self.partitioner(key, value, queue.numbers, queue.available)
+        elif key is None or (self.crc32 and not len(key)):
             if queue.sticky_left <= 0:
                 queue.sticky = self.next_sticky(queue)
                 queue.sticky_left = self.batch_size
             return <PartitionQueue> queue.partitions[queue.sticky]
+        elif self.crc32:
+            chosen = crc32(key) % count
         else:
             if not PyBytes_CheckExact(key):
                 key = bytes(key)
@@ -169,55 +331,93 @@ cdef class RecordAccumulator:
         return <PartitionQueue> queue.partitions[chosen]
 
     cdef int32_t next_sticky(self, TopicQueue queue) except -1:
-        """Choose a partition at random, by 1 + longest queue - its own queue."""
-        cdef list lengths = [len((<PartitionQueue> each).full) for each in queue.partitions]
+        """Choose a partition with a leader at random, by 1 + longest queue - its own queue."""
+        cdef list candidates = queue.available or list(queue.numbers)
+        cdef list lengths = [len((<PartitionQueue> queue.partitions[each]).full) for each in candidates]
         cdef Py_ssize_t longest = max(lengths)
         cdef Py_ssize_t left = self.choose(sum([1 + longest - length for length in lengths]))
-        for number, length in enumerate(lengths):
+        for number, length in zip(candidates, lengths):
             left -= 1 + longest - length
             if left < 0:
                 return number
         raise AssertionError("`choose` returned more than it was given")
 
-    cdef int close_batch(self, PartitionQueue target) except -1:
-        if not target.full:
+    cdef bint close_batch(self, PartitionQueue target) except -1:
+        """Close the open batch of a partition; return whether the partition became ready."""
+        cdef bint first = not target.full
+        if first:
             self.ready.append(target)
+        if target.open.builder.size >= self.offload_bytes:
+            self.large.append(target.open)
         target.full.append(target.open)
         target.open = None
-        return 0
+        return first
 
-    def set_partitions(self, str topic not None, int32_t count):
+    def set_partitions(self, str topic not None, int32_t count, available=None):
         """Take over the number of partitions of a topic; see accumulator.pyi."""
         cdef TopicQueue queue = self.topics.get(topic)
+        cdef PartitionQueue partition
         if queue is None:
             queue = self.topics[topic] = TopicQueue(topic, self.loop)
-        known = [] if queue.partitions is None else queue.partitions
+        unassigned = queue.partitions is None
+        known = [] if unassigned else queue.partitions
         if count < max(1, len(known)):
             raise ValueError(f"{topic} cannot shrink from {len(known)} to {count} partitions")
         known.extend([PartitionQueue(topic, number) for number in range(len(known), count)])
-        if queue.partitions is None:
-            queue.partitions = known
-            self.assign(queue)
+        queue.partitions = known
+        queue.numbers = range(count)
+        queue.available = list(queue.numbers if available is None else available)
+        with_leader = set(queue.available)
+        for partition in known:
+            partition.leaderless = partition.partition not in with_leader
+        if (<PartitionQueue> known[queue.sticky]).leaderless:
+            queue.sticky_left = 0
+        if not unassigned:
+            return []
+        self.assigned_since = self.unassigned.pop(topic, -1.0)
+        failed = self.assign(queue)
+        self.assigned_since = -1.0
+        return failed
 
-    cdef int assign(self, TopicQueue queue) except -1:
-        """Put the records that came before the metadata into batches, in order."""
+    def remove_partitions(self, str topic not None, int32_t count):
+        """Keep the first partitions of a topic only; see accumulator.pyi."""
+        cdef TopicQueue queue = self.topics[topic]
+        cdef PartitionQueue partition
+        removed = queue.partitions[count:]
+        for partition in removed:
+            if partition.open is not None:
+                partition.full.append(partition.open)
+                partition.open = None
+        del queue.partitions[count:]
+        queue.numbers = range(count)
+        queue.available = [each for each in queue.available if each < count]
+        queue.sticky = queue.sticky_left = 0
+        return removed
+
+    cdef list assign(self, TopicQueue queue):
+        """Put the records that came before the metadata into batches, in order; return those that are rejected."""
+        cdef list failed = []
         records, queue.records = queue.records, []
         for future, timestamp, key, value, headers, partition, size in records:
             self.buffered -= size
+            queue.buffered -= size
             try:
                 self.put(queue, future, timestamp, key, value, headers, partition)
-            except ValueError as error:  # a partition that does not exist
+            except Exception as error:  # there is no such partition, or the user's partitioner raises
                 rejected = ProducerBatch(queue.topic, -1, 1, self.loop)
                 rejected.adopt(future, timestamp)
                 rejected.fail(error)
-        return 0
+                failed.append(rejected)
+        return failed
 
     def fail_topic(self, str topic not None, error):
         """Fail the records of a topic without metadata; see accumulator.pyi."""
-        cdef TopicQueue queue = self.topics.pop(topic)
+        cdef TopicQueue queue = self.topics[topic]
         if queue.partitions is not None:
             raise ValueError(f"the partitions of {topic} are known")
-        self.buffered -= sum([record[6] for record in queue.records])
+        del self.topics[topic]
+        self.unassigned.pop(topic, None)
+        self.buffered -= queue.buffered
         queue.unassigned.fail(error)
         return queue.unassigned
 
@@ -230,6 +430,7 @@ cdef class RecordAccumulator:
         """Close open batches that are old enough to be sent; see accumulator.pyi."""
         cdef PartitionQueue target
         cdef ProducerBatch batch
+        self.since_iteration = 0
         while self.open_batches:
             target, batch = self.open_batches[0]
             if target.open is batch:
@@ -243,17 +444,34 @@ cdef class RecordAccumulator:
         """Acknowledge a batch and release its memory; see accumulator.pyi."""
         self.release(batch)
         batch.acknowledge(base_offset, log_append_time_ms)
+        self.forget(batch)
 
     def fail(self, ProducerBatch batch not None, error):
         """Fail a batch and release its memory; see accumulator.pyi."""
         self.release(batch)
         batch.fail(error)
+        self.forget(batch)
 
     cdef int release(self, ProducerBatch batch) except -1:
+        cdef TopicQueue queue = self.topics.get(batch.topic)
         if batch.done:
             raise InvalidStateError("a batch is completed once")
         self.buffered -= batch.builder.size - EMPTY_BATCH
+        if queue is not None:
+            queue.buffered -= batch.builder.size - EMPTY_BATCH
         return 0
+
+    cdef int forget(self, ProducerBatch batch) except -1:
+        """Forget a completed batch, and the one of which it was the last part."""
+        while batch.whole is not None:
+            batch = batch.whole
+        if batch.done:
+            self.incomplete.pop(batch, None)
+        return 0
+
+    def oldest_incomplete(self):
+        """The number of the oldest batch that is not completed; see accumulator.pyi."""
+        return next(iter(self.incomplete.values()), self.opened + 1)
 
     def split(self, ProducerBatch batch not None):
         """Replace a batch by two; see accumulator.pyi."""
@@ -272,7 +490,7 @@ cdef class RecordAccumulator:
             for record in part:
                 half.builder.add(record.timestamp, record.key, record.value, record.headers or None)
             half.records_count = len(part)
-            self.buffered += half.builder.size - EMPTY_BATCH
+            self.reserve(self.topics[batch.topic], half.builder.size - EMPTY_BATCH, leaderless=False)
             halves.append(half)
         batch.divide(halves)
         return halves

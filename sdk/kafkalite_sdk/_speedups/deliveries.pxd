@@ -17,6 +17,7 @@ cdef class ProducerBatch:
     cdef readonly int32_t observed
     cdef public int32_t base_sequence
     cdef public bint in_doubt
+    cdef public bint compressing
     cdef int64_t log_append_time_ms
     cdef list awaited
     cdef list parts

@@ -49,10 +49,12 @@ class ProducerBatch:
         base_offset: offset of the first record; -1 = not known.
         base_sequence: sequence of the first record; -1 = none assigned. Set by the sender.
         in_doubt: the batch was sent, and the broker may have appended it. Set by the sender.
+        compressing: a thread compresses the records. Set by the sender.
     """
 
     base_sequence: int
     in_doubt: bool
+    compressing: bool
 
     def __new__(
         cls, topic: str, partition: int, size_max: int, loop: asyncio.AbstractEventLoop, created_s: float = 0.0

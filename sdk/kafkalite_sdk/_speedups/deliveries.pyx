@@ -22,6 +22,7 @@ from contextvars import copy_context
 
 from kafkalite._speedups.records.batch_builder cimport Builder
 
+
 __all__ = ["FutureRecordMetadata", "ProducerBatch", "RecordMetadata"]
 
 
@@ -90,11 +91,23 @@ cdef class ProducerBatch:
     cdef int divide(self, list parts) except -1:
         """Let the outcome of each record be that of its part; the batch is done when all parts are."""
         cdef ProducerBatch part
+        cdef ProducerBatch root
+        cdef ProducerBatch leaf
+        cdef ProducerBatch outer = None
+        cdef int32_t index
         self.parts = parts
         self.parts_open = len(parts)
         for part in parts:
             part.whole = self
-            part.observed = part.records_count  # failures are counted once, for the whole batch
+        root = top_of(self)
+        for future in root.awaited or ():
+            leaf = root
+            index = (<FutureRecordMetadata> future).index
+            while leaf.parts is not None:
+                outer = leaf
+                leaf = part_of(leaf, &index)
+            if outer is self:
+                leaf.observed += 1
         return 0
 
     cdef int complete(self) except -1:
@@ -111,6 +124,13 @@ cdef class ProducerBatch:
             for future in awaited:
                 (<FutureRecordMetadata> future).run_callbacks()
         return 0
+
+
+cdef ProducerBatch top_of(ProducerBatch batch):
+    """The batch of which this one is a part, or itself."""
+    while batch.whole is not None:
+        batch = batch.whole
+    return batch
 
 
 cdef ProducerBatch part_of(ProducerBatch batch, int32_t *index):
@@ -157,9 +177,14 @@ cdef class FutureRecordMetadata:
         return self.is_cancelled
 
     cdef int observe(self) except -1:
+        cdef ProducerBatch batch = self.batch
+        cdef int32_t index = self.index
         if not self.is_observed:
             self.is_observed = True
-            self.batch.observed += 1
+            batch.observed += 1
+            while batch.parts is not None:
+                batch = part_of(batch, &index)
+                batch.observed += 1
         return 0
 
     cdef object outcome(self):

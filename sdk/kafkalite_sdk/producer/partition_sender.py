@@ -18,8 +18,6 @@ from kafkalite_sdk._speedups.accumulator import PartitionQueue
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 
-__all__ = ["NO_PRODUCER_ID", "PartitionSender", "ProducerId"]
-
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
@@ -90,7 +88,7 @@ class PartitionSender:
             now: in seconds of the loop's clock.
         """
         full = self.queue.full
-        if not full or self._returned or now < self.retry_at:
+        if not full or self._returned or now < self.retry_at or full[0].compressing:
             return None
         if len(self.in_flight) >= (self._max_in_flight if self._proven == self.leader else 1):
             return None

@@ -1,8 +1,8 @@
 """Which batches of a producer leave, in which requests, and what their responses mean.
 
-Pure: no I/O, no clock; randomness is a parameter. The driver (`producer`) sends the requests of `requests`, reports
-their ends, asks for metadata when `needs_metadata` is set and for an identity when `needs_producer_id` is set, and
-calls `expire` and `requests` again at `wake_at`.
+Pure: no I/O, no clock; randomness is a parameter. The driver (`dispatcher`) sends the requests of `requests`, reports
+their ends, asks for the metadata of `needs_metadata` and, when `needs_producer_id` is set, for an identity, and calls
+`expire` and `requests` again at `wake_at`.
 
 Invariants:
 1. Each batch ends once: acknowledged, or failed with the error that a user sees.
@@ -12,23 +12,20 @@ Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from math import inf
 
-from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
+from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite_sdk._speedups.accumulator import PartitionQueue, RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
-
-__all__ = ["ProduceCall", "ProducerSettings", "Sender"]
+from kafkalite_sdk.producer.settings import ProducerSettings
 
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 TopicData = ProduceRequest.TopicProduceData
 
-ALL = -1
 NONE, DUPLICATE = KafkaErrorCode.NONE, KafkaErrorCode.DUPLICATE_SEQUENCE_NUMBER
 TOO_LARGE = (KafkaErrorCode.MESSAGE_TOO_LARGE, KafkaErrorCode.RECORD_LIST_TOO_LARGE)
 OUT_OF_ORDER = KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -38,33 +35,6 @@ MAYBE_APPENDED = (
     KafkaErrorCode.KAFKA_STORAGE_ERROR,
 )
 SEQUENCE_LOST = (OUT_OF_ORDER, KafkaErrorCode.UNKNOWN_PRODUCER_ID, KafkaErrorCode.INVALID_PRODUCER_EPOCH)
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerSettings:
-    """The settings of a producer, times in seconds.
-
-    Attributes:
-        acks: 0, 1 or -1 (all).
-        max_in_flight: open requests per broker.
-        max_request_bytes: of the batches in a request.
-        request_timeout_s: how long the broker may wait for its replicas.
-        delivery_timeout_s: from `send` to the failure of a record that is not acknowledged.
-        retry_backoff_s, retry_backoff_max_s: pause before a retry; it doubles with each failure, up to the second.
-        codec, level: compression of batches, ids as in `records.compression`; level None = default of the codec.
-        idempotent: the broker removes duplicates of retries.
-    """
-
-    acks: int = ALL
-    max_in_flight: int = 5
-    max_request_bytes: int = 1 << 20
-    request_timeout_s: float = 30.0
-    delivery_timeout_s: float = 120.0
-    retry_backoff_s: float = 0.1
-    retry_backoff_max_s: float = 1.0
-    codec: int = 0
-    level: int | None = None
-    idempotent: bool = True
 
 
 class ProduceCall:
@@ -107,8 +77,9 @@ class Sender:
     Attributes:
         producer_id: the identity; NO_PRODUCER_ID = none yet.
         needs_producer_id: the driver must get an identity, or a newer epoch of `producer_id`.
-        needs_metadata: a leader is unknown or wrong.
-        acknowledged, retried: number of batches.
+        needs_metadata: topics of which a leader is unknown or wrong.
+        acknowledged, retried, divided: number of batches.
+        records_acknowledged: number of records.
     """
 
     def __init__(
@@ -121,9 +92,11 @@ class Sender:
     ) -> None:
         self.producer_id = NO_PRODUCER_ID
         self.needs_producer_id = settings.idempotent
-        self.needs_metadata = False
+        self.needs_metadata: set[str] = set()
         self.acknowledged = 0
+        self.records_acknowledged = 0
         self.retried = 0
+        self.divided = 0
         self._accumulator = accumulator
         self._settings = settings
         self._leader_of = leader_of
@@ -133,6 +106,12 @@ class Sender:
         self._waiting: dict[int, dict[PartitionSender, None]] = {}  # by leader, in the order in which they are served
         self._open_requests: dict[int, int] = {}
         self._closed_by: BaseException | None = None
+        self._wake_at = inf  # never later than the first deadline or end of a back-off
+
+    @property
+    def open_requests(self) -> int:
+        """Number of requests without a response."""
+        return sum(self._open_requests.values())
 
     @property
     def idle(self) -> bool:
@@ -150,7 +129,6 @@ class Sender:
             self._admit(self._partition(ready.popleft()))
         for node, waiting in list(self._waiting.items()):
             if node == NO_LEADER:
-                self.needs_metadata |= bool(waiting)
                 continue
             while waiting and self._open_requests.get(node, 0) < self._settings.max_in_flight:
                 call = self._fill(ProduceCall(node), waiting, now)
@@ -179,8 +157,11 @@ class Sender:
                 partition.leader = self._leader_of(queue.topic, queue.partition)
             if partition.waits_in is not None:
                 partition.waits_in.pop(partition, None)  # of its former leader
+            if partition.leader == NO_LEADER:
+                self.needs_metadata.add(queue.topic)
             partition.waits_in = self._waiting.setdefault(partition.leader, {})
             partition.waits_in[partition] = None
+            self._wake_at = min(self._wake_at, queue.full[0].created_s + self._settings.delivery_timeout_s)
 
     def _fill(self, call: ProduceCall, waiting: dict[PartitionSender, None], now: float) -> ProduceCall:
         """Add a batch of each waiting partition, as many as fit. A partition that waits for a response is removed."""
@@ -191,12 +172,22 @@ class Sender:
             batch = partition.take(self.producer_id, now) if full else None
             self.needs_producer_id |= partition.needs_epoch and partition.producer_id == self.producer_id
             if batch is not None:
-                call.add(partition, batch, self._encode(partition.producer_id, batch))
+                self._add(call, partition, batch)
             if partition.in_flight or not full:
                 del waiting[partition]
             if batch is not None and full:
                 waiting[partition] = None  # behind the others
         return call
+
+    def _add(self, call: ProduceCall, partition: PartitionSender, batch: ProducerBatch) -> None:
+        """Add a batch to a request; one that cannot be compressed fails."""
+        try:
+            data = self._encode(partition.producer_id, batch)
+        except Exception as error:
+            partition.rejected(batch)
+            self._fail(batch, error)
+        else:
+            call.add(partition, batch, data)
 
     def _encode(self, identity: ProducerId, batch: ProducerBatch) -> bytes:
         return batch.builder.build(
@@ -207,6 +198,13 @@ class Sender:
             base_sequence=batch.base_sequence,
         )
 
+    def compressed(self, batch: ProducerBatch) -> None:
+        """A thread has compressed a batch; `requests` sends it."""
+        batch.compressing = False
+        partition = self._partitions.get((batch.topic, batch.partition))
+        if partition is not None:
+            self._admit(partition)
+
     def set_producer_id(self, identity: ProducerId) -> None:
         """Take over a new identity, or a newer epoch."""
         self.producer_id = identity
@@ -214,7 +212,7 @@ class Sender:
 
     def leaders_changed(self) -> None:
         """Metadata has arrived: look up all leaders again."""
-        self.needs_metadata = False
+        self.needs_metadata.clear()
         waiting, self._waiting = self._waiting, {}
         for partition in list(chain.from_iterable(waiting.values())):
             partition.leader = NO_LEADER
@@ -225,6 +223,19 @@ class Sender:
         for partition in self._partitions.values():
             if partition.queue.topic == topic:
                 partition.needs_epoch = self._settings.idempotent
+
+    def fail_topic(self, topic: str, error: BaseException, first_partition: int = 0) -> None:
+        """Fail the unsent full batches of a topic.
+
+        Arguments:
+            topic: its name.
+            error: what the records fail with.
+            first_partition: batches of lower partitions are kept.
+        """
+        for (name, number), partition in self._partitions.items():
+            if name == topic and number >= first_partition:
+                for batch in partition.expired(inf):
+                    self._fail(batch, error)
 
     def sent(self, call: ProduceCall) -> None:
         """A request without a response (acks=0) was written."""
@@ -252,7 +263,7 @@ class Sender:
                 batch.in_doubt = True
                 self._retry(partition, batch, now)
             else:
-                self._end(partition, batch, outcome, now)
+                self._end(partition, batch, outcome, now, call.node)
             self._admit(partition)
 
     def lost(self, call: ProduceCall, error: KafkaError, now: float) -> None:
@@ -264,20 +275,23 @@ class Sender:
             now: in seconds of the loop's clock.
         """
         self._close(call)
-        self.needs_metadata = True
         for partition, batch in call.batches:
             if error.retriable:
+                self.needs_metadata.add(batch.topic)
                 batch.in_doubt = True
                 self._retry(partition, batch, now)
             else:
                 partition.rejected(batch)
-                self._fail(batch, error)
+                self._fail(batch, self._closed_by or error)
             self._admit(partition)
 
     def _close(self, call: ProduceCall) -> None:
         self._open_requests[call.node] -= 1
 
-    def _end(self, partition: PartitionSender, batch: ProducerBatch, outcome: PartitionResponse, now: float) -> None:
+    def _end(
+        self, partition: PartitionSender, batch: ProducerBatch, outcome: PartitionResponse, now: float, node: int
+    ) -> None:
+        """End the attempt to send a batch to a broker as the response says."""
         code = outcome.error_code
         if code in (NONE, DUPLICATE):
             partition.accepted(batch)
@@ -287,31 +301,37 @@ class Sender:
         elif code in SEQUENCE_LOST and self._settings.idempotent:
             partition.sequence_lost(batch)
             self._retry(partition, batch, now)
-        elif (error := error_for(code, outcome.error_message)).retriable:
+        elif (error := _error_of(batch, outcome)).retriable:
             partition.leader = NO_LEADER
-            self.needs_metadata = True
+            self.needs_metadata.add(batch.topic)
             batch.in_doubt |= code in MAYBE_APPENDED
-            self._retry(partition, batch, now)
+            moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, node)
+            self._retry(partition, batch, now, at_once=moved and not partition.failures)
         else:
             partition.rejected(batch)
             self._fail(batch, error)
 
     def _split(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
+        self.divided += 1
         first, second = halves = self._accumulator.split(batch)
         if batch.base_sequence >= 0:
             first.base_sequence = batch.base_sequence
             second.base_sequence = (batch.base_sequence + first.records_count) & SEQUENCE_MASK
         partition.returned(*halves, instead_of=batch, retry_at=now)
 
-    def _retry(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
+    def _retry(self, partition: PartitionSender, batch: ProducerBatch, now: float, *, at_once: bool = False) -> None:
+        """Return a batch to its partition; it leaves again after a back-off, or at once to a leader that is known."""
         self.retried += 1
         settings = self._settings
-        pause = min(settings.retry_backoff_s * 2**partition.failures, settings.retry_backoff_max_s)
+        pause = min(settings.retry_backoff_s * 2 ** min(partition.failures, 30), settings.retry_backoff_max_s)
         partition.failures += 1
-        partition.returned(batch, instead_of=batch, retry_at=now + pause * (0.8 + 0.4 * self._random()))
+        retry_at = now if at_once else now + pause * (0.8 + 0.4 * self._random())
+        partition.returned(batch, instead_of=batch, retry_at=retry_at)
+        self._wake_at = min(self._wake_at, retry_at)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
         self.acknowledged += 1
+        self.records_acknowledged += batch.records_count
         self._accumulator.complete(batch, base_offset, log_append_time_ms)
 
     def _fail(self, batch: ProducerBatch, error: BaseException) -> None:
@@ -328,7 +348,12 @@ class Sender:
                 self._fail(batch, KafkaTimeoutError(text))
 
     def wake_at(self, now: float) -> float:
-        """Return when `expire` and `requests` have something to do without a response; infinity = never."""
+        """Return when `expire` and `requests` may have something to do without a response; infinity = never."""
+        if self._wake_at <= now:
+            self._wake_at = self._next_wake(now)
+        return self._wake_at
+
+    def _next_wake(self, now: float) -> float:
         at = inf
         for partition in chain.from_iterable(self._waiting.values()):
             full = partition.queue.full
@@ -346,3 +371,10 @@ class Sender:
             self._partition(ready.popleft())
         for partition in self._partitions.values():
             self._admit(partition)
+
+
+def _error_of(batch: ProducerBatch, outcome: PartitionResponse) -> KafkaError:
+    """The error of a batch as a user sees it."""
+    reasons = (outcome.error_message, *(each.batch_index_error_message for each in outcome.record_errors))
+    reason = next(filter(None, reasons), None) or error_class(outcome.error_code).code.message
+    return error_for(outcome.error_code, f"{batch.topic}-{batch.partition}: {reason}")

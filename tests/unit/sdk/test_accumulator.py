@@ -23,8 +23,19 @@ class Clock:
         return self.now
 
 
+def misuse():
+    raise RuntimeError("misuse")
+
+
 def accumulator(clock=None, seed=1, **options):
-    options = {"batch_size": 1000, "buffer_memory": 1 << 20, **options}
+    options = {
+        "batch_size": 1000,
+        "buffer_memory": 1 << 20,
+        "wake": lambda: None,
+        "refuse": misuse,
+        "wait": misuse,
+        **options,
+    }
     return RecordAccumulator(
         asyncio.get_running_loop(),
         monotonic_s=clock or Clock(),
@@ -61,7 +72,7 @@ async def test_records_of_a_partition_keep_their_order_across_batches():
 async def test_records_before_the_metadata_come_first():
     buffer = accumulator()
     early = [buffer.send("t", b"%d" % number, partition=0) for number in range(50)]
-    assert buffer.unknown_topics == ["t"] and buffer.partitions_of("t") is None
+    assert list(buffer.unassigned) == ["t"] and buffer.partitions_of("t") is None
     assert not any(future.done() for future in early)
     before = buffer.buffered
     buffer.set_partitions("t", 1)
@@ -114,7 +125,7 @@ async def test_the_records_of_an_unknown_topic_fail_together():
         with pytest.raises(KeyError):
             await future
     buffer.send("t", b"v")
-    assert buffer.unknown_topics == ["t", "t"]
+    assert list(buffer.unassigned) == ["t"]
 
 
 async def test_memory_is_bounded_and_released_by_completed_batches():
@@ -197,15 +208,15 @@ async def test_records_with_a_key_go_where_java_clients_send_them():
 async def test_a_partitioner_of_the_user_chooses():
     asked = []
 
-    def last(key, value, partitions):
-        asked.append((key, value, partitions))
-        return partitions - 1
+    def last(key, value, partitions, available):
+        asked.append((key, value, list(partitions), list(available)))
+        return partitions[-1]
 
     buffer = accumulator(partitioner=last)
-    buffer.set_partitions("t", 4)
+    buffer.set_partitions("t", 4, [0, 2])
     buffer.send("t", b"v", b"k")
     buffer.send("t", b"w", partition=0)
-    assert asked == [(b"k", b"v", 4)]
+    assert asked == [(b"k", b"v", [0, 1, 2, 3], [0, 2])]
     assert [queue.partition for queue in buffer.partitions_of("t") if queue.open] == [0, 3]
 
 

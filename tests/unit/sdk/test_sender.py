@@ -8,7 +8,8 @@ import pytest
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import ProducerId
-from kafkalite_sdk.producer.sender import ProducerSettings, Sender
+from kafkalite_sdk.producer.sender import Sender
+from kafkalite_sdk.producer.settings import ProducerSettings
 
 from kafkalite._speedups.records.batches import Batch
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
@@ -65,6 +66,9 @@ class Producer:
             buffer_memory=1 << 20,
             monotonic_s=lambda: self.now,
             choose=self.random.randrange,
+            wake=lambda: None,
+            refuse=lambda: None,
+            wait=lambda: None,
         )
         self.buffer.set_partitions("t", partitions)
         self.settings = ProducerSettings(**settings)

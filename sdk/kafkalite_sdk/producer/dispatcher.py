@@ -1,0 +1,443 @@
+"""Drives a producer on asyncio: lets batches leave, passes responses on, keeps its timer, and waits for users.
+
+One `_step` per loop iteration does everything that is due; `send`, responses and the timer only schedule it.
+
+Invariants:
+1. All records that are sent in one loop iteration and may leave, leave together at its end.
+2. One timer: the end of a linger time, a back-off or a deadline.
+3. There is no task. Threads exist only to compress large batches.
+4. After `end` every record has its outcome, and no timer or thread is left.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from math import inf
+
+from kafkalite.errors import ClientUseError, KafkaError, KafkaTimeoutError, error_class, error_for
+from kafkalite.model import Node
+from kafkalite.protocol.messages.init_producer_id import InitProducerIdResponse
+from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkalite_sdk._speedups.accumulator import RecordAccumulator
+from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk.client.alarm import Alarm
+from kafkalite_sdk.client.backoff import Backoff
+from kafkalite_sdk.client.cluster_client import ClusterClient
+from kafkalite_sdk.client.cluster_view import NO_LEADER, MetadataChanges, PartitionView
+from kafkalite_sdk.producer.failures import Failures
+from kafkalite_sdk.producer.hooks import FailedRecords, ProducerHooks, ProducerMetrics
+from kafkalite_sdk.producer.identity import Identity
+from kafkalite_sdk.producer.partition_sender import ProducerId
+from kafkalite_sdk.producer.sender import ProduceCall, Sender
+from kafkalite_sdk.producer.settings import ProducerSettings
+from kafkalite_sdk.producer.waiters import Waiters
+
+PRODUCE_VERSION_MAX = 12  # version 13 names topics by id; a topic that was re-created is then an error, not a topic
+TIMER_RESOLUTION_S = 0.001  # of uvloop; a linger time ends this much earlier instead of one timer later
+COMPRESSING_THREADS = 2
+
+
+class Dispatcher:
+    """The part of a producer that belongs to an event loop.
+
+    Arguments:
+        client: a started client; the dispatcher does not close it.
+        settings: of the producer.
+        hooks: of the user; None = none.
+        on_error: of the user; called with failures that no user has seen.
+
+    Attributes:
+        accumulator: the records.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        settings: ProducerSettings,
+        hooks: ProducerHooks | None = None,
+        on_error: Callable[[FailedRecords], object] | None = None,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._hooks = hooks
+        self._on_error = on_error
+        self._loop = client.loop
+        random = client.environment.random
+        self.accumulator = RecordAccumulator(
+            self._loop,
+            batch_size=settings.batch_bytes,
+            buffer_memory=settings.buffer_bytes,
+            record_bytes_max=settings.max_request_bytes,
+            offload_bytes=settings.offload_bytes,
+            monotonic_s=self._owned_time,
+            choose=random.randrange,
+            wake=self._schedule,
+            refuse=self._refuse,
+            wait=self._wait_for_space,
+            partitioner=settings.partitioner,
+        )
+        leader_of = client.view.leader
+        self._sender = Sender(self.accumulator, settings, leader_of, random.random, self._failed)
+        self._identity = Identity(Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random.random))
+        self._failures = Failures()
+        self._waiters = Waiters(self._loop)
+        self._alarm = Alarm(self._loop, self._schedule)
+        self._executor: ThreadPoolExecutor | None = None
+        self._scheduled = False
+        self._urgent = 0  # number of callers that wait for batches, so that none lingers
+        self._requested: set[str] = set()  # topics of `unassigned` for which metadata was requested
+        self._leaderless: set[str] = set()
+        self._refused_by: KafkaError = ClientUseError("this Producer was closed; create another one")
+        self._ended = False
+        self._requests = self._bytes = self._drains = 0
+        self._request_seconds = 0.0
+        client.on_metadata.append(self._metadata_changed)
+
+    # misuse
+
+    def _refuse(self) -> None:
+        """Called for another thread, after a fork and after the close."""
+        self._client.check_owner()
+        raise self._refused_by.with_traceback(None)
+
+    def _owned_time(self) -> float:
+        """The clock for a new batch; rejects another event loop of the same thread."""
+        self._client.check_owner()
+        return self._loop.time()
+
+    # steps
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        """Do what is due."""
+        self._scheduled = False
+        if self._ended:
+            return
+        now, settings, sender = self._loop.time(), self._settings, self._sender
+        linger_s = max(0.0, settings.linger_s - TIMER_RESOLUTION_S)
+        oldest = self.accumulator.close_batches(inf if self._urgent else now - linger_s)
+        self._compress_large()
+        topics_at = self._request_topics(now)
+        if sender.wake_at(now) <= now:
+            sender.expire(now)
+        for call in sender.requests(now):
+            self._submit(call, now)
+        if sender.needs_producer_id:
+            self._identify(now)
+        if sender.needs_metadata:
+            self._refresh_metadata()
+        lingers_until = inf if oldest is None else oldest + settings.linger_s
+        self._alarm.set(min(lingers_until, topics_at, sender.wake_at(now), self._identity_at(now)))
+        self._waiters.check()
+
+    def _submit(self, call: ProduceCall, now: float) -> None:
+        settings = self._settings
+        request = ProduceRequest(
+            acks=settings.acks,
+            timeout_ms=int(settings.request_timeout_s * 1000),
+            topic_data=[
+                ProduceRequest.TopicProduceData(name=topic, partition_data=partitions)
+                for topic, partitions in call.topics.items()
+            ],
+        )
+        self._requests += 1
+        self._bytes += call.size
+        if self._hooks is not None:
+            self._loop.call_soon(self._hooks.request_sent, call.node, len(call.batches), call.size)
+        answer, fail = partial(self._answered, call, now), partial(self._lost, call, now)
+        one_way = settings.acks == 0
+        self._client.submit(call.node, request, answer, fail, version_max=PRODUCE_VERSION_MAX, one_way=one_way)
+
+    def _answered(self, call: ProduceCall, sent_at: float, response: ProduceResponse | None) -> None:
+        now = self._loop.time()
+        if response is None:  # acks=0
+            self._sender.sent(call)
+        else:
+            if response.node_endpoints:
+                self._learn_leaders(response)
+            self._sender.answered(call, response, now)
+        self._request_seconds += now - sent_at
+        self._request_ended(call, now - sent_at, None)
+
+    def _lost(self, call: ProduceCall, sent_at: float, error: KafkaError) -> None:
+        now = self._loop.time()
+        self._sender.lost(call, error, now)
+        self._request_ended(call, now - sent_at, error)
+
+    def _request_ended(self, call: ProduceCall, seconds: float, error: KafkaError | None) -> None:
+        if self._hooks is not None:
+            self._loop.call_soon(self._hooks.request_ended, call.node, seconds, error)
+        self._schedule()
+
+    def _learn_leaders(self, response: ProduceResponse) -> None:
+        """Take over the new leaders that a response names (KIP-951)."""
+        endpoints = [Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
+        for topic in response.responses:
+            for each in topic.partition_responses:
+                leader = each.current_leader
+                if leader is not None and each.error_code:
+                    named = PartitionView(leader.leader_id, leader.leader_epoch)
+                    self._client.view.leader_changed(topic.name, each.index, named, endpoints)
+
+    # identity
+
+    def _identify(self, now: float) -> None:
+        """Get the next epoch, or request an id."""
+        following = self._identity.next_epoch(self._sender.producer_id)
+        if following is not None:
+            self._use_identity(following)
+            return
+        request = self._identity.request(now)
+        if request is not None:
+            timeout_s = self._settings.request_timeout_s
+            self._client.submit_any(request, self._identity_answered, self._identity_failed, timeout_s=timeout_s)
+
+    def _identity_at(self, now: float) -> float:
+        """When an id is requested again."""
+        return self._identity.retry_at if self._sender.needs_producer_id and self._identity.retry_at > now else inf
+
+    def _identity_answered(self, response: InitProducerIdResponse) -> None:
+        try:
+            identity = self._identity.answered(response, self._loop.time())
+        except KafkaError as error:
+            self._give_up(error)
+            return
+        if identity is not None:
+            self._use_identity(identity)
+        self._schedule()
+
+    def _identity_failed(self, error: KafkaError) -> None:
+        try:
+            self._identity.failed(error, self._loop.time())
+        except KafkaError as fatal:
+            self._give_up(fatal)
+        self._schedule()
+
+    def _use_identity(self, identity: ProducerId) -> None:
+        self._sender.set_producer_id(identity)
+        self._schedule()
+
+    def _give_up(self, error: KafkaError) -> None:
+        """The producer cannot continue: fail all records, and reject further ones with the same error."""
+        self._refused_by = error
+        self.accumulator.close()
+        self._fail_all(error)
+        self._schedule()
+
+    # metadata
+
+    def _request_topics(self, now: float) -> float:
+        """Request the metadata of new topics; fail those without metadata for too long. Return when the next one is."""
+        unassigned = self.accumulator.unassigned
+        if not unassigned:
+            return inf
+        new = [topic for topic in unassigned if topic not in self._requested]
+        if new:
+            self._requested.update(new)
+            for topic in [topic for topic in new if topic in self._client.view.topics]:
+                self._set_partitions(topic)
+            self._client.use_topics(new, create=True)
+        limit_s = min(self._settings.max_block_s, self._settings.delivery_timeout_s)
+        for topic, since in list(unassigned.items()):
+            if since + limit_s > now:
+                return since + limit_s
+            text = f"{topic}: no metadata within {limit_s:g} s; does the topic exist?"
+            self._fail_topic(topic, KafkaTimeoutError(text))
+        return inf
+
+    def _refresh_metadata(self) -> None:
+        topics = list(self._sender.needs_metadata)
+        self._sender.needs_metadata.clear()
+        self._client.refresh_metadata(topics)
+        for topic in topics:
+            if topic in self._client.view.topics:
+                self._set_partitions(topic)
+
+    def _metadata_changed(self, changes: MetadataChanges) -> None:
+        for topic in changes.recreated:
+            self._sender.topic_recreated(topic)
+        for topic in {*changes.grown, *self._leaderless} if changes.leaders or changes.grown else ():
+            if self.accumulator.partitions_of(topic) is not None or topic in self.accumulator.unassigned:
+                self._set_partitions(topic)
+        for topic, code in changes.failed.items():
+            if not error_class(code).retriable:
+                self._fail_topic(topic, error_for(code, topic))
+        self._sender.leaders_changed()
+        self._schedule()
+
+    def _set_partitions(self, topic: str) -> None:
+        """Take over the partitions of a topic from the view, and which of them have leaders."""
+        view = self._client.view.topics.get(topic)
+        if view is None or not view.partitions:
+            return
+        count = len(view.partitions)
+        available = [number for number, each in enumerate(view.partitions) if each.leader != NO_LEADER]
+        known = self.accumulator.partitions_of(topic)
+        if known is not None and count < len(known):
+            self._remove_partitions(topic, count)
+        for batch in self.accumulator.set_partitions(topic, count, available):
+            self._failed(batch)
+        self._requested.discard(topic)
+        if len(available) < count:
+            self._leaderless.add(topic)
+        else:
+            self._leaderless.discard(topic)
+
+    def _remove_partitions(self, topic: str, count: int) -> None:
+        """The topic was deleted and created again with fewer partitions."""
+        self.accumulator.remove_partitions(topic, count)
+        error = error_for(3, f"{topic} was deleted and created again with {count} partitions")
+        self._sender.fail_topic(topic, error, count)
+
+    def _fail_topic(self, topic: str, error: KafkaError) -> None:
+        self._requested.discard(topic)
+        if topic in self.accumulator.unassigned:
+            self._failed(self.accumulator.fail_topic(topic, error))
+            self._client.drop_topics([topic])
+        else:
+            self._sender.fail_topic(topic, error)
+
+    # compression
+
+    def _compress_large(self) -> None:
+        large = self.accumulator.large
+        while large:
+            batch = large.popleft()
+            if batch.done:
+                continue
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(COMPRESSING_THREADS, "kafkalite-compress")
+            batch.compressing = True
+            compress = partial(batch.builder.compress, self._settings.codec, self._settings.level)
+            self._loop.run_in_executor(self._executor, compress).add_done_callback(partial(self._compressed, batch))
+
+    def _compressed(self, batch: ProducerBatch, job: asyncio.Future[None]) -> None:
+        """A thread has compressed a batch. If it failed, `build` compresses it again and raises the error."""
+        if not job.cancelled():
+            job.exception()
+        self._sender.compressed(batch)
+        self._schedule()
+
+    # failures
+
+    def _failed(self, batch: ProducerBatch) -> None:
+        self._failures.add(batch)
+        self.accumulator.must_wait = True
+        self._loop.call_soon(self._report_failures)
+
+    def _report_failures(self) -> None:
+        """Pass failures to the hook, one iteration late: tasks that await a record have registered by then."""
+        for failed in self._failures.take_unreported():
+            if self._hooks is not None:
+                self._loop.call_soon(self._hooks.records_failed, failed)
+            if self._on_error is not None and failed.unobserved:
+                self._loop.call_soon(self._on_error, failed)
+
+    def raise_failures(self) -> None:
+        """Raise the error of records that no user has seen."""
+        self.accumulator.must_wait = False
+        error = self._failures.take_error()
+        if error is not None:
+            raise error
+
+    # waiting
+
+    async def _wait_for_space(self) -> None:
+        """Continue `drain`: raise failures, and wait for space."""
+        self.raise_failures()
+        await self.space()
+        self.raise_failures()
+
+    async def space(self) -> None:
+        """Wait until half of a full buffer is free, or the topic of the last record has space."""
+        accumulator, half = self.accumulator, self.accumulator.buffer_memory // 2
+        topic = accumulator.limited_topic
+        full = accumulator.buffered >= accumulator.buffer_memory
+
+        def has_space() -> bool:
+            return (not full or accumulator.buffered <= half) and (topic is None or accumulator.has_space(topic))
+
+        if has_space():
+            return
+        self._drains += 1
+        text = f"{accumulator.buffered} bytes are not acknowledged, {accumulator.buffer_memory} are allowed"
+        await self._until(has_space, self._settings.max_block_s, f"{text}, and no space within max_block_ms")
+
+    async def iteration(self) -> None:
+        """Let the event loop run one iteration, in which batches leave."""
+        await asyncio.sleep(0)
+
+    async def flush(self, timeout_s: float | None) -> None:
+        """Wait until all records that were sent before have their outcomes.
+
+        Raises:
+            KafkaTimeoutError: the time has passed.
+        """
+        accumulator = self.accumulator
+        topics = set(accumulator.unassigned)
+        text = "flush: records are not acknowledged in time"
+        until = self._loop.time() + timeout_s if timeout_s is not None else None
+        await self._until(lambda: topics.isdisjoint(accumulator.unassigned), timeout_s, text)
+        newest = accumulator.opened
+        left_s = None if until is None else max(0.0, until - self._loop.time())
+        await self._until(lambda: accumulator.oldest_incomplete() > newest, left_s, text)
+
+    async def _until(self, condition: Callable[[], bool], timeout_s: float | None, text: str) -> None:
+        """Wait for a condition; meanwhile no batch lingers."""
+        self._urgent += 1
+        self._schedule()
+        try:
+            await self._waiters.until(condition, timeout_s, text)
+        finally:
+            self._urgent -= 1
+
+    # end
+
+    def _fail_all(self, error: KafkaError) -> None:
+        for topic in list(self.accumulator.unassigned):
+            self._fail_topic(topic, error)
+        self.accumulator.close_batches(inf)
+        self._sender.close(error)
+
+    def refuse_records(self) -> None:
+        """Reject further records."""
+        self.accumulator.close()
+
+    def fail_records(self, reason: str) -> None:
+        """Fail the records that have not left; those of open requests fail when the client closes."""
+        self._fail_all(KafkaTimeoutError(f"the records of a closed producer have failed: {reason}"))
+
+    def end(self) -> None:
+        """Release timer and threads. The client is closed."""
+        self._ended = True
+        self._alarm.cancel()
+        self._client.on_metadata.remove(self._metadata_changed)
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+        self._waiters.check()
+        self._report_failures()
+
+    def metrics(self) -> ProducerMetrics:
+        """Return the counters."""
+        sender, accumulator = self._sender, self.accumulator
+        return ProducerMetrics(
+            buffered_bytes=accumulator.buffered,
+            buffer_memory=accumulator.buffer_memory,
+            records_acknowledged=sender.records_acknowledged,
+            records_failed=self._failures.records_count,
+            batches_acknowledged=sender.acknowledged,
+            batches_retried=sender.retried,
+            batches_divided=sender.divided,
+            requests_sent=self._requests,
+            requests_open=sender.open_requests,
+            bytes_sent=self._bytes,
+            request_seconds=self._request_seconds,
+            drains_waited=self._drains,
+            producer_id=sender.producer_id.producer_id,
+            producer_epoch=sender.producer_id.epoch,
+        )
