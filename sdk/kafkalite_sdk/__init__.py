@@ -1,1 +1,52 @@
-"""The client SDK for asyncio. It works with kafkalite and with Apache Kafka."""
+"""The client SDK for asyncio. It works with kafkalite and with Apache Kafka.
+
+Names are imported on first use: `import kafkalite_sdk` alone loads nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite import errors as errors
+    from kafkalite.model import TopicPartition as TopicPartition
+    from kafkalite_sdk._speedups.consumer_records import Record as Record
+    from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata as FutureRecordMetadata
+    from kafkalite_sdk._speedups.deliveries import RecordMetadata as RecordMetadata
+    from kafkalite_sdk.client.environment import Environment as Environment
+    from kafkalite_sdk.consumer.listeners import RebalanceListener as RebalanceListener
+    from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
+    from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndTimestamp as OffsetAndTimestamp
+    from kafkalite_sdk.producer.hooks import ProducerHooks as ProducerHooks
+    from kafkalite_sdk.producer.producer import Producer as Producer
+    from kafkalite_sdk.producer.producer import ProducerRecord as ProducerRecord
+
+_MODULES = {
+    "Environment": "kafkalite_sdk.client.environment",
+    "FutureRecordMetadata": "kafkalite_sdk._speedups.deliveries",
+    "OffsetAndMetadata": "kafkalite_sdk.consumer.offset_and_metadata",
+    "OffsetAndTimestamp": "kafkalite_sdk.consumer.offset_and_metadata",
+    "Producer": "kafkalite_sdk.producer.producer",
+    "ProducerHooks": "kafkalite_sdk.producer.hooks",
+    "ProducerRecord": "kafkalite_sdk.producer.producer",
+    "RebalanceListener": "kafkalite_sdk.consumer.listeners",
+    "Record": "kafkalite_sdk._speedups.consumer_records",
+    "RecordMetadata": "kafkalite_sdk._speedups.deliveries",
+    "TopicPartition": "kafkalite.model",
+}
+
+__all__ = [*_MODULES, "errors"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "errors":
+        value: object = import_module("kafkalite.errors")
+    elif name in _MODULES:
+        value = getattr(import_module(_MODULES[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

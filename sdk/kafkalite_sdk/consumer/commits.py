@@ -10,12 +10,13 @@ Sources: ConsumerCoordinator.java and CommitRequestManager.java of Apache Kafka 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.membership.settings import MemberIdentity
 
 CommitDone = Callable[[KafkaError | None], object]
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -33,17 +34,6 @@ UNKNOWN_TOPIC = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 UNKNOWN_TOPIC_ATTEMPTS = (
     3  # a new topic may be unknown to the coordinator for a short time; a deleted one stays unknown
 )
-
-
-class Identity(Protocol):
-    """Who commits: see `membership`; generation -1 and member id "" = not a member."""
-
-    @property
-    def generation_or_epoch(self) -> int: ...
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def instance_id(self) -> str | None: ...
 
 
 class Commit:
@@ -74,11 +64,13 @@ class CommitCall(NamedTuple):
     """A request to the coordinator.
 
     Attributes:
+        identity: of the sender.
         offsets: as sent.
         commits: those that the request completes.
     """
 
     request: OffsetCommitRequest
+    identity: MemberIdentity
     offsets: dict[TopicPartition, OffsetAndMetadata]
     commits: list[Commit]
     version_max: int = VERSION_MAX
@@ -93,13 +85,13 @@ class Commits:
 
     Attributes:
         coordinator_lost: the driver must find the coordinator again; it resets the attribute.
-        member_error: an error code for the membership; the driver resets it.
+        member_error: identity and error code of a commit that the membership must know; the driver resets it.
         committed: number of successful requests.
     """
 
     def __init__(self, group: str, retry_backoff_s: float) -> None:
         self.coordinator_lost = False
-        self.member_error = 0
+        self.member_error: tuple[MemberIdentity, int] | None = None
         self.committed = 0
         self._group = group
         self._retry_backoff_s = retry_backoff_s
@@ -131,12 +123,12 @@ class Commits:
         else:
             done(None)
 
-    def requests(self, now: float, identity: Identity) -> Iterator[CommitCall]:
+    def requests(self, now: float, identity: MemberIdentity) -> Iterator[CommitCall]:
         """Yield the request that leaves now for the coordinator.
 
         Arguments:
             now: in seconds of the loop's clock.
-            identity: of the member.
+            identity: of the member; generation -1 = it is not a member.
         """
         if not self._waiting or self._open is not None or now < self._retry_at:
             return
@@ -144,10 +136,12 @@ class Commits:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for commit in commits:
             offsets.update(commit.offsets)
-        self._open = CommitCall(self._request(offsets, identity), offsets, commits)
+        self._open = CommitCall(self._request(offsets, identity), identity, offsets, commits)
         yield self._open
 
-    def _request(self, offsets: dict[TopicPartition, OffsetAndMetadata], identity: Identity) -> OffsetCommitRequest:
+    def _request(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], identity: MemberIdentity
+    ) -> OffsetCommitRequest:
         topics: dict[str, Topic] = {}
         for (name, partition), each in offsets.items():
             topics.setdefault(name, Topic(name=name, partitions=[])).partitions.append(
@@ -160,7 +154,7 @@ class Commits:
             )
         return OffsetCommitRequest(
             group_id=self._group,
-            generation_id_or_member_epoch=identity.generation_or_epoch,
+            generation_id_or_member_epoch=identity.generation,
             member_id=identity.member_id,
             group_instance_id=identity.instance_id,
             topics=list(topics.values()),
@@ -178,7 +172,10 @@ class Commits:
         for commit in call.commits:
             commit.attempts += 1
             for topic_partition in list(commit.offsets):
-                self._end(commit, topic_partition, codes.get(topic_partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR))
+                code = codes.get(topic_partition, int(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
+                if code in MEMBER_ERRORS:
+                    self.member_error = call.identity, code
+                self._end(commit, topic_partition, code)
             if commit.offsets:
                 retried.append(commit)
             else:
@@ -189,8 +186,6 @@ class Commits:
         if not code:
             del commit.offsets[topic_partition]
             return
-        if code in MEMBER_ERRORS:
-            self.member_error = code
         self.coordinator_lost |= code in COORDINATOR_LOST
         error = error_for(code, f"the offset of {topic_partition} is not committed in group {self._group}")
         unknown_topic = code == UNKNOWN_TOPIC and commit.attempts >= UNKNOWN_TOPIC_ATTEMPTS
@@ -228,6 +223,12 @@ class Commits:
                 self._waiting.append(commit)
             else:
                 self._done(commit)
+
+    def fail(self, error: KafkaError) -> None:
+        """Fail the commits that wait: they cannot be sent."""
+        waiting, self._waiting = self._waiting, []
+        for commit in waiting:
+            commit.done(error)
 
     def expire(self, now: float) -> None:
         """Fail the commits whose deadline has passed; `now` in seconds of the loop's clock."""

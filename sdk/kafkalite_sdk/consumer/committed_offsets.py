@@ -144,6 +144,12 @@ class CommittedOffsets:
         for question in questions:
             question.done(error)
 
+    def fail(self, error: KafkaError) -> None:
+        """Fail the questions that wait: they cannot be sent."""
+        waiting, self._waiting = self._waiting, []
+        for question in waiting:
+            question.done(error)
+
     def wake_at(self, now: float) -> float:
         """Return when `requests` has something to do without a response; infinity = never."""
         return self._retry_at if self._waiting and self._open is None and self._retry_at > now else inf

@@ -89,11 +89,11 @@ class LeaderLookups(Generic[RequestType, ResponseType, Result]):
         retry_backoff_s: pause after a retriable error.
 
     Attributes:
-        needs_metadata: a leader is unknown or wrong; the driver resets it.
+        stale_topics: those with an unknown or wrong leader; the driver requests their metadata and clears the set.
     """
 
     def __init__(self, view: ClusterView, retry_backoff_s: float) -> None:
-        self.needs_metadata = False
+        self.stale_topics: set[str] = set()
         self._view = view
         self._retry_backoff_s = retry_backoff_s
         self._lookups: dict[Lookup[Result], None] = {}
@@ -130,7 +130,7 @@ class LeaderLookups(Generic[RequestType, ResponseType, Result]):
                 continue
             leader = self._view.leader(*lookup.topic_partition)
             if leader == NO_LEADER:
-                self.needs_metadata = True
+                self.stale_topics.add(lookup.topic_partition.topic)
             elif leader not in self._busy and usable(leader):
                 by_leader.setdefault(leader, {}).setdefault(lookup.topic_partition, lookup)
         for leader, lookups in by_leader.items():
@@ -165,7 +165,7 @@ class LeaderLookups(Generic[RequestType, ResponseType, Result]):
             return
         lookup.open = False
         lookup.retry_at = now + self._retry_backoff_s
-        self.needs_metadata = True
+        self.stale_topics.add(lookup.topic_partition.topic)
 
     def _end(self, lookup: Lookup[Result], outcome: Result | KafkaError) -> None:
         del self._lookups[lookup]

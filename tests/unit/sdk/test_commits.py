@@ -1,11 +1,10 @@
 """Commits of offsets: order, retries, members that lose partitions; and reading committed offsets."""
 
-from typing import NamedTuple
-
 import pytest
 from kafkalite_sdk.consumer.commits import Commits
 from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.membership.settings import MemberIdentity
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.model import TopicPartition
@@ -19,10 +18,7 @@ FetchTopic = FetchGroup.OffsetFetchResponseTopics
 REBALANCED = error_for(KafkaErrorCode.REBALANCE_IN_PROGRESS)
 
 
-class Member(NamedTuple):
-    generation_or_epoch: int = 3
-    member_id: str = "m"
-    instance_id: str | None = None
+MEMBER = MemberIdentity("g", 3, "m", None)
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ def commit(commits, outcomes, offsets, deadline=60.0):
 
 
 def request(machine, now=0.0):
-    (call,) = machine.requests(now, Member()) if isinstance(machine, Commits) else machine.requests(now)
+    (call,) = machine.requests(now, MEMBER) if isinstance(machine, Commits) else machine.requests(now)
     return call
 
 
@@ -86,7 +82,7 @@ def test_commits_behind_an_open_one_leave_together_with_the_latest_offsets(commi
     call = request(commits)
     commit(commits, outcomes, {A: 2, B: 5})
     commit(commits, outcomes, {A: 3})
-    assert not list(commits.requests(0.0, Member()))
+    assert not list(commits.requests(0.0, MEMBER))
     commits.answered(call, response(call), 0.0)
     assert sent(request(commits)) == {A: 3, B: 5}
 
@@ -104,7 +100,7 @@ def test_commit_is_retried_while_the_coordinator_loads(commits, outcomes):
     commit(commits, outcomes, {A: 1})
     call = request(commits)
     commits.answered(call, response(call, a=KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 1.0)
-    assert not commits.coordinator_lost and not list(commits.requests(1.05, Member()))
+    assert not commits.coordinator_lost and not list(commits.requests(1.05, MEMBER))
     assert commits.wake_at(1.05) == pytest.approx(1.1)
     call = request(commits, 1.1)
     commits.answered(call, response(call), 1.1)
@@ -123,15 +119,15 @@ def test_fenced_member_is_reported_to_the_membership_and_to_the_caller(commits, 
     commit(commits, outcomes, {A: 1})
     call = request(commits)
     commits.answered(call, response(call, a=code), 0.0)
-    assert commits.member_error == code and outcomes[0].code == code and "t-0" in str(outcomes[0])
+    assert commits.member_error == (MEMBER, code) and outcomes[0].code == code and "t-0" in str(outcomes[0])
 
 
 def test_stale_member_epoch_is_retried_with_the_new_epoch(commits, outcomes):
     commit(commits, outcomes, {A: 1})
     call = request(commits)
     commits.answered(call, response(call, a=KafkaErrorCode.STALE_MEMBER_EPOCH), 0.0)
-    assert commits.member_error == KafkaErrorCode.STALE_MEMBER_EPOCH and not outcomes
-    (call,) = commits.requests(1.0, Member(generation_or_epoch=4))
+    assert commits.member_error == (MEMBER, KafkaErrorCode.STALE_MEMBER_EPOCH) and not outcomes
+    (call,) = commits.requests(1.0, MEMBER._replace(generation=4))
     assert call.request.generation_id_or_member_epoch == 4
 
 
@@ -171,6 +167,15 @@ def test_partition_that_was_taken_away_is_not_committed_again(commits, outcomes)
     assert outcomes == [REBALANCED]
     commits.answered(call, response(call, b=KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 0.0)
     assert sent(request(commits, 1.0)) == {B: 1}
+
+
+def test_commits_and_questions_without_coordinator_fail(commits, committed, outcomes):
+    denied = error_for(KafkaErrorCode.GROUP_AUTHORIZATION_FAILED)
+    commit(commits, outcomes, {A: 1})
+    committed.fetch([A], outcomes.append)
+    commits.fail(denied)
+    committed.fail(denied)
+    assert outcomes == [denied, denied] and commits.idle and not committed.needs_coordinator
 
 
 def test_commit_of_nothing_succeeds_at_once(commits, outcomes):

@@ -77,7 +77,7 @@ def test_retriable_error_is_retried_after_the_backoff_with_new_metadata(found, c
     lookups.find(A, -1, found.append)
     (call,) = requests(lookups)
     lookups.answered(call, offsets_response(a=(code, -1)), 1.0)
-    assert lookups.needs_metadata and not found and not requests(lookups, 1.05)
+    assert lookups.stale_topics == {"t"} and not found and not requests(lookups, 1.05)
     assert lookups.wake_at(1.05) == pytest.approx(1.1)
     assert requests(lookups, 1.1)
 
@@ -124,7 +124,7 @@ def test_partition_without_leader_delays_no_other(found):
     lookups.find(B, -1, found.append)
     lookups.find(TopicPartition("unknown", 0), -1, found.append)
     (call,) = requests(lookups)
-    assert list(call.lookups) == [B] and lookups.needs_metadata
+    assert list(call.lookups) == [B] and lookups.stale_topics == {"t", "unknown"}
 
 
 def test_unusable_broker_gets_no_request(found):
