@@ -9,7 +9,6 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
@@ -24,25 +23,31 @@ from kafkalite_sdk.client.channels import Channels
 ATTEMPT_DELAY_S = 1.0
 
 
-@dataclass(eq=False, slots=True)
 class AnyCall:
     """A request that waits for a broker.
 
-    Attributes:
+    Arguments:
         request, answer, fail: as in `Submission`.
         deadline: of the call with all its repetitions, in seconds of the loop's clock.
         attempt_s: deadline of one attempt, in seconds.
         fail_fast: the call fails when no broker can be reached; otherwise it waits until its deadline.
+
+    Attributes:
         last_error: of the last attempt.
     """
 
-    request: Request
-    answer: Answer
-    fail: Fail
-    deadline: float
-    attempt_s: float
-    fail_fast: bool
-    last_error: KafkaError | None = None
+    __slots__ = ("answer", "attempt_s", "deadline", "fail", "fail_fast", "last_error", "request")
+
+    def __init__(
+        self, request: Request, answer: Answer, fail: Fail, *, deadline: float, attempt_s: float, fail_fast: bool
+    ) -> None:
+        self.request = request
+        self.answer = answer
+        self.fail = fail
+        self.deadline = deadline
+        self.attempt_s = attempt_s
+        self.fail_fast = fail_fast
+        self.last_error: KafkaError | None = None
 
 
 class AnyBroker:

@@ -11,10 +11,9 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalite.callbacks import call_each
 from kafkalite.errors import ClientUseError, KafkaConnectionError, KafkaError, KafkaErrorCode, error_for
@@ -36,8 +35,7 @@ from kafkalite_sdk.client.ownership import Owner
 from kafkalite_sdk.client.settings import ClientSettings
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(NamedTuple):
     """The parts of a client that is started."""
 
     channels: Channels
@@ -259,9 +257,9 @@ class ClusterClient:
         self, request: Request, answer: Answer, fail: Fail, timeout_s: float, *, fail_fast: bool = False
     ) -> None:
         assert self._running is not None
-        deadline = self.loop.time() + timeout_s
-        attempt_s = self.settings.request_timeout_s
-        self._running.any_broker.submit(AnyCall(request, answer, fail, deadline, attempt_s, fail_fast))
+        deadline, attempt_s = self.loop.time() + timeout_s, self.settings.request_timeout_s
+        call = AnyCall(request, answer, fail, deadline=deadline, attempt_s=attempt_s, fail_fast=fail_fast)
+        self._running.any_broker.submit(call)
 
     def _ask_any(self, request: Request, answer: Answer, fail: Fail, timeout_s: float) -> None:
         self.submit_any(request, answer, fail, timeout_s=timeout_s)

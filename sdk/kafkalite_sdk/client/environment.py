@@ -4,8 +4,7 @@ Time and timers come from the event loop.
 """
 
 import random
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafkalite.net.client.connection import Dial, dial
 
@@ -22,8 +21,7 @@ class Random(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """What a client uses from outside.
 
     Attributes:
@@ -32,4 +30,4 @@ class Environment:
     """
 
     dial: Dial = dial
-    random: Random = field(default_factory=random.Random)
+    random: Random = random.Random()

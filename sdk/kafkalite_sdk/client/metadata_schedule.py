@@ -12,7 +12,6 @@ Source: Metadata.java of Apache Kafka 4.3.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
 
 from kafkalite.errors import error_class
@@ -21,7 +20,6 @@ from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView, MetadataChanges
 
 
-@dataclass(slots=True)
 class _Wish:
     """When a topic, or everything, is requested next.
 
@@ -31,9 +29,12 @@ class _Wish:
         unchanged: requests in a row that failed or changed nothing.
     """
 
-    due_at: float = inf
-    sent_at: float = -inf
-    unchanged: int = 0
+    __slots__ = ("due_at", "sent_at", "unchanged")
+
+    def __init__(self, due_at: float) -> None:
+        self.due_at = due_at
+        self.sent_at = -inf
+        self.unchanged = 0
 
 
 class MetadataCall:
@@ -74,7 +75,7 @@ class MetadataSchedule:
         self._backoff = backoff
         self._topics: dict[str, _Wish] = {}
         self._create: set[str] = set()
-        self._everything = _Wish(due_at=-inf)
+        self._everything = _Wish(-inf)
         self._due_at = -inf  # the earliest of all wishes, or before it
         self._open = False
 
@@ -88,7 +89,7 @@ class MetadataSchedule:
         """
         for topic in topics:
             if topic not in self._topics:
-                self._topics[topic] = _Wish(due_at=now)
+                self._topics[topic] = _Wish(now)
                 self._due_at = min(self._due_at, now)
             if create:
                 self._create.add(topic)

@@ -5,15 +5,14 @@ Pure. The public classes take times in milliseconds, under Java's names, and con
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 DEFAULT_PORT = 9092
 PORT_MAX = 65_535
 ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]/\s]+))(?::(?P<port>\d{1,5}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
+class ClientSettings(NamedTuple):
     """The settings of a `ClusterClient`.
 
     Attributes:
@@ -51,7 +50,7 @@ def parse_bootstrap(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]
     Raises:
         ValueError: there is no address, or one is not `host:port`.
     """
-    texts = [servers] if isinstance(servers, str) else list(servers)
+    texts = list(servers) if isinstance(servers, Iterable) and not isinstance(servers, str) else [servers]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f'bootstrap_servers: expected "host:port,host:port" or a list of "host:port", got {servers!r}')
     addresses = [_parse_address(part.strip()) for text in texts for part in text.split(",") if part.strip()]
