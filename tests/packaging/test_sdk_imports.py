@@ -1,0 +1,112 @@
+"""The import of the SDK is quick and loads no library of the broker; its extensions need no header of one system."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import kafkalite_sdk
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MORE_THAN_ASYNCIO_S = 0.040
+RUNS = 7
+FORBIDDEN = {"uvloop", "aiozk", "click", "re2"}
+PORTABLE = re.compile(r"Python\.h|std(int|lib|io|def|bool|arg)\.h|(string|math|errno|limits|assert)\.h|\*")
+PORTABLE_PACKAGES = ("libc.", "cpython.", "cython")
+
+EVERYTHING = """
+import importlib, pkgutil, kafkalite_sdk
+for found in pkgutil.walk_packages(kafkalite_sdk.__path__, "kafkalite_sdk."):
+    importlib.import_module(found.name)
+"""
+LOADED = "\nimport sys; print('\\n'.join(sys.modules))"
+EXTENSIONS = """
+import sys
+for name, module in sys.modules.items():
+    if "_speedups." in name and not getattr(module, "__file__", "").endswith(".py"):
+        print(name)
+"""
+MEASURED = "import asyncio, time\nbegin = time.process_time()\n{}\nprint(time.process_time() - begin)"
+
+
+def run(code: str, bytecode: Path | None = None) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    if bytecode is not None:
+        environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded(code: str) -> list[str]:
+    return run(code + LOADED).splitlines()
+
+
+@pytest.mark.parametrize("code", ["import kafkalite_sdk", EVERYTHING], ids=["package", "every module"])
+def test_no_library_of_the_broker_is_loaded(code: str) -> None:
+    assert FORBIDDEN.isdisjoint(loaded(code))
+    assert {"asyncio", "uvloop"} <= set(loaded("import asyncio, uvloop")), "the check sees loaded modules"
+
+
+@pytest.mark.parametrize(
+    "module", ["kafkalite_sdk", "kafkalite_sdk.client.cluster_client", "kafkalite_sdk.producer.producer"]
+)
+def test_import_takes_little_more_than_asyncio(module: str, tmp_path: Path) -> None:
+    """CPU time with compiled bytecode, the least of some runs: the machine may be busy."""
+    code = f"import {module}"
+    run(code, tmp_path)
+    seconds = min(float(run(MEASURED.format(code), tmp_path)) for _ in range(RUNS))
+    assert seconds <= MORE_THAN_ASYNCIO_S, f"{code}: {seconds * 1000:.0f} ms after import asyncio"
+
+
+def extensions() -> list[Path]:
+    """The sources of the extensions that the SDK loads."""
+    names = run(EVERYTHING + EXTENSIONS)
+    return [source_of(name, ".pyx") for name in names.split()]
+
+
+def source_of(name: str, suffix: str) -> Path:
+    path = Path(*name.split(".")).with_suffix(suffix)
+    return next(root / path for root in (ROOT, ROOT / "sdk") if (root / path).exists())
+
+
+def cimported(source: Path) -> Iterator[str]:
+    for first, second in re.findall(r"^(?:from ([\w.]+) cimport|cimport ([\w.]+))", source.read_text(), re.MULTILINE):
+        yield first or second
+
+
+def with_declarations(sources: list[Path]) -> set[Path]:
+    """These sources and every .pxd that they use."""
+    found: set[Path] = set()
+    waiting = [*sources, *(each for source in sources if (each := source.with_suffix(".pxd")).exists())]
+    while waiting:
+        source = waiting.pop()
+        if source not in found:
+            found.add(source)
+            waiting += [source_of(name, ".pxd") for name in cimported(source) if name.startswith("kafkalite")]
+    return found
+
+
+def system_headers(source: Path) -> list[str]:
+    headers = re.findall(r"extern from [\"'<]+([^\"'>]+)[\"'>]", source.read_text())
+    local = [each for each in headers if (source.parent / each).exists()]
+    included = [each for name in local for each in re.findall(r"#include <(.*)>", (source.parent / name).read_text())]
+    others = [name for name in cimported(source) if not name.startswith(("kafkalite", *PORTABLE_PACKAGES))]
+    return [each for each in (*headers, *included) if each not in local and not PORTABLE.fullmatch(each)] + others
+
+
+@pytest.mark.skipif(not (ROOT / "sdk").exists(), reason="needs the sources")
+def test_extensions_of_the_sdk_include_portable_headers_only() -> None:
+    sources = extensions()
+    assert {Path(kafkalite_sdk.__file__).parent / "_speedups" / "accumulator.pyx"} <= set(sources)
+    used = with_declarations(sources)
+    assert {str(each.relative_to(ROOT)): found for each in used if (found := system_headers(each))} == {}
+
+
+def test_header_check_finds_the_headers_of_linux() -> None:
+    epoll = ROOT / "kafkalite" / "_speedups" / "net" / "epoll.pyx"
+    assert "sys/epoll.h" in system_headers(epoll)
