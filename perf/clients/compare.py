@@ -81,8 +81,9 @@ def _started(plan: Plan, broker: Broker) -> Iterator[Running]:
 
 
 def _run_row(plan: Plan, result: RowResult, broker: Running, progress: Callable[[str], None]) -> None:
-    names = [name for name in result.row.clients if name in plan.clients]
-    for number in range(plan.repetitions + 1):
+    works = {job.work for job in result.row.jobs.values()}
+    names = [name for name in result.row.clients if name in plan.clients and all(map(plan.clients[name].can, works))]
+    for number in range(plan.repetitions + 1 if names else 0):
         first = number % len(names)
         for name in [*names[first:], *names[:first]]:
             sample = _run_client(plan, result.row, broker, name, number)

@@ -106,26 +106,28 @@ def _growth(sample: Sample) -> Sample:
 
 
 def _many_topics() -> Row:
-    few = Job("waves", topics=10, partitions=1, records=500_000, warm_up=50_000, topics_at_once=10, burst=100)
+    few = Job("waves", topics=10, partitions=1, records=100_000, warm_up=10_000, topics_at_once=10, burst=20)
     # Each topic is used once before the measurement, and gets its part of the measured batches.
-    many = replace(few, topics=5_000, warm_up=500_000)
+    many = replace(few, topics=5_000, warm_up=100_000)
     quick = {
-        "few": replace(few, records=10_000, warm_up=1_000),
-        "many": replace(many, topics=50, records=10_000, warm_up=5_000),
+        "few": replace(few, records=2_000, warm_up=200),
+        "many": replace(many, topics=50, records=2_000, warm_up=1_000),
     }
     figures = [
         Figure("growth", "CPU per record, 5,000 topics / 10 topics", ""),
         Figure("few_cpu_us", "CPU per record, 10 topics", "us"),
         Figure("many_cpu_us", "CPU per record, 5,000 topics", "us"),
     ]
-    title = "batches of 100 records to 10 topics at a time, of 10 and of 5,000 topics"
+    title = "batches of 20 records to 10 topics at a time, of 10 and of 5,000 topics"
     jobs = {"few": few, "many": many}
     limits = [Limit("growth", "", 1.2, 1.0)]
-    return Row("topics", title, jobs, quick, FAST, figures, limits, creates=False, combine=_growth)
+    return Row(
+        "topics", title, jobs, quick, ("kafkalite", "confluent"), figures, limits, creates=False, combine=_growth
+    )
 
 
 def _single_records() -> Row:
-    job = Job("waves", topics=5_000, partitions=1, records=50_000, warm_up=10_000, topics_at_once=5_000)
+    job = Job("waves", topics=5_000, partitions=1, records=20_000, warm_up=5_000, topics_at_once=5_000)
     quick = replace(job, topics=50, topics_at_once=50, records=1_000, warm_up=100)
     limits = [Limit("cpu_us", "aiokafka", 0.5), Limit("cpu_us", "confluent", 1.0)]
     title = "5,000 topics, one record per batch"

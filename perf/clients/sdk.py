@@ -5,7 +5,8 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import kafkalite_sdk
@@ -15,6 +16,7 @@ from perf.clients.base import PARTITIONS, AsyncClient, Job, Meter, Sample, check
 from perf.process import memory
 
 BUFFER_BYTES = 256 << 20
+PRODUCING = ("produce", "waves", "open_sends", "latency", "tasks")
 
 
 class Sdk(AsyncClient):
@@ -22,7 +24,10 @@ class Sdk(AsyncClient):
     title = "kafkalite SDK"
 
     def missing(self) -> str | None:
-        return None if hasattr(kafkalite_sdk, "Consumer") else "kafkalite_sdk has no Producer and Consumer"
+        return None if hasattr(kafkalite_sdk, "Producer") else "kafkalite_sdk has no Producer"
+
+    def can(self, work: str) -> bool:
+        return super().can(work) and (work in PRODUCING or hasattr(kafkalite_sdk, "Consumer"))
 
     def version(self) -> str:
         return VERSION
@@ -101,10 +106,11 @@ class Sdk(AsyncClient):
         each = records // job.tasks
         await asyncio.gather(*(self._one_after_another(producer, job, each) for _ in range(job.tasks)))
 
-    def _assigned(self, job: Job) -> Any:
-        consumer = kafkalite_sdk.Consumer(job.address, auto_offset_reset="earliest")
-        consumer.assign([kafkalite_sdk.TopicPartition(job.topic, number) for number in range(PARTITIONS)])
-        return consumer
+    @asynccontextmanager
+    async def _assigned(self, job: Job) -> AsyncIterator[Any]:
+        async with kafkalite_sdk.Consumer(job.address, auto_offset_reset="earliest") as consumer:
+            consumer.assign([kafkalite_sdk.TopicPartition(job.topic, number) for number in range(PARTITIONS)])
+            yield consumer
 
     async def poll(self, job: Job) -> Sample:
         async with self._assigned(job) as consumer:
@@ -142,13 +148,12 @@ class Sdk(AsyncClient):
         seconds = [await self._start(job) for _ in range(job.warm_up + job.records)][job.warm_up :]
         return {"start_ms": sorted(seconds)[len(seconds) // 2] * 1000}
 
-    def _member(self, job: Job) -> Any:
-        group = f"g-{uuid.uuid4()}"
-        consumer = kafkalite_sdk.Consumer(
-            job.address, group=group, group_protocol=job.group_protocol, auto_offset_reset="earliest"
-        )
-        consumer.subscribe(job.topic)
-        return consumer
+    @asynccontextmanager
+    async def _member(self, job: Job) -> AsyncIterator[Any]:
+        settings = {"group": f"g-{uuid.uuid4()}", "group_protocol": job.group_protocol, "auto_offset_reset": "earliest"}
+        async with kafkalite_sdk.Consumer(job.address, **settings) as consumer:
+            consumer.subscribe(job.topic)
+            yield consumer
 
     async def _start(self, job: Job) -> float:
         started = time.perf_counter()
