@@ -29,8 +29,8 @@ class FetchedRecords(Generic[_K, _V]):
         position: offset of the next record that `take` returns; behind skipped ones.
         leader_epoch: of the last batch that was read, -1 = unknown.
         end_offset, end_epoch: offset behind the last batch and its leader epoch, as the headers claim.
-        whole: whether the headers of all batches are plausible.
-        size: of the data in bytes.
+        continues: the headers are plausible and advance the position: `end_offset` may be fetched next.
+        size: of the data in bytes; `detach` does not change it.
         done: all records have been taken, or `error` is set.
         error: why the records at `position` and behind it cannot be read.
         waits: the next batch is large, and must be decompressed by `decompress`, in a thread if need be.
@@ -60,7 +60,7 @@ class FetchedRecords(Generic[_K, _V]):
     @property
     def end_epoch(self) -> int: ...
     @property
-    def whole(self) -> bool: ...
+    def continues(self) -> bool: ...
     @property
     def size(self) -> int: ...
     @property
@@ -71,5 +71,7 @@ class FetchedRecords(Generic[_K, _V]):
     def waits(self) -> bool: ...
     def take(self, records: list[Record[_K, _V]], records_max: int) -> int:
         """Append at most `records_max` records to a list. Return their number; 0 = see `done`, `error` and `waits`."""
+    def detach(self) -> None:
+        """Copy the batches that are not open yet: the data of the argument is not needed any more."""
     def decompress(self) -> None:
         """Decompress the batch that `take` waits for. May run in a thread; `take` is not called meanwhile."""

@@ -79,7 +79,8 @@ cdef class FetchedRecords:
     cdef readonly int32_t leader_epoch
     cdef readonly int64_t end_offset
     cdef readonly int32_t end_epoch
-    cdef readonly bint whole
+    cdef readonly bint continues
+    cdef readonly Py_ssize_t size
     cdef readonly object error
     cdef readonly bint waits
     cdef Py_buffer view
@@ -113,9 +114,10 @@ cdef class FetchedRecords:
         self.leader_epoch = -1
         self.aborted = sorted([(first, producer) for producer, first in aborted], reverse=True) if aborted else []
         self.aborted_producers = set()
+        self.size = self.view.len
         self.end_offset = position
         self.end_epoch = -1
-        self.scan()
+        self.continues = self.scan() and self.end_offset > position
 
     @classmethod
     def __class_getitem__(cls, types, /):
@@ -124,9 +126,12 @@ cdef class FetchedRecords:
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
-    @property
-    def size(self):
-        return self.view.len
+    def detach(self):
+        """Copy the batches that are not open yet; see fetched_records.pyi."""
+        rest = PyBytes_FromStringAndSize(<const char *> self.bytes_at(self.at), self.view.len - self.at)
+        PyBuffer_Release(&self.view)
+        PyObject_GetBuffer(rest, &self.view, PyBUF_SIMPLE)
+        self.at = 0
 
     @property
     def done(self):
@@ -142,35 +147,28 @@ cdef class FetchedRecords:
             return LENGTH_OVERHEAD
         return <Py_ssize_t> <int32_t> load_u32(self.bytes_at(at) + BATCH_LENGTH_AT) + LENGTH_OVERHEAD
 
-    cdef int scan(self) except -1:
-        """Find the offset behind the last whole batch, by the headers alone."""
+    cdef bint scan(self) except -1:
+        """Find the offset behind the last whole batch, by the headers; False = a header is not plausible."""
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t size
         cdef const uint8_t *p
         cdef BatchHeader header
         cdef int64_t last
-        self.whole = True
-        while at < self.view.len:
-            size = self.size_at(at)
-            if size > self.view.len - at:
-                return 0
+        while (size := self.size_at(at)) <= self.view.len - at:
             p = self.bytes_at(at)
             if size < LEGACY_OVERHEAD + LENGTH_OVERHEAD or p[MAGIC_AT] > MAGIC:
-                self.whole = False
-                return 0
+                return False
             last = <int64_t> load_u64(p)
             if p[MAGIC_AT] == MAGIC:
                 if read_batch_header(p, size, &header) or not has_valid_offsets(&header):
-                    self.whole = False
-                    return 0
+                    return False
                 last = header.base_offset + header.last_offset_delta
                 self.end_epoch = header.leader_epoch
             if last == INT64_MAX:
-                self.whole = False
-                return 0
+                return False
             self.end_offset = max(self.end_offset, last + 1)
             at += size
-        return 0
+        return True
 
     def take(self, list records not None, Py_ssize_t records_max):
         """Append the next records; see fetched_records.pyi."""

@@ -177,7 +177,7 @@ def test_a_later_transaction_of_an_aborted_producer_is_aborted_from_its_first_of
 
 def test_end_offset_is_known_before_records_are_decoded():
     fetched = opened(batch(10, b"a", b"b") + batch(12, b"c", leader_epoch=6))
-    assert (fetched.end_offset, fetched.end_epoch, fetched.whole, fetched.position) == (13, 6, True, 0)
+    assert (fetched.end_offset, fetched.end_epoch, fetched.continues, fetched.position) == (13, 6, True, 0)
 
 
 def test_a_truncated_last_batch_is_ignored():
