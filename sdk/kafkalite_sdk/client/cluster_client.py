@@ -10,6 +10,7 @@ Invariants:
 """
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
@@ -61,6 +62,7 @@ class ClusterClient:
     def __init__(
         self, settings: ClientSettings, environment: Environment | None = None, *, name: str = "client"
     ) -> None:
+        self._running: _Running | None = None
         self.settings = settings
         self.environment = Environment() if environment is None else environment
         self.view = ClusterView()
@@ -71,8 +73,11 @@ class ClusterClient:
         self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
         self._schedule = MetadataSchedule(self.view, settings.metadata_max_age_s, self._backoff)
         self._failing_since = inf
-        self._running: _Running | None = None
         self._closed_by = ClientUseError(f"this {name} was closed")
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        if self._running is not None and not self._owner.forked:
+            warn(f'unclosed {self._name}: use "async with" or await its close()', ResourceWarning, source=self)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -298,6 +303,11 @@ class ClusterClient:
         """
         found = self._channel(node, channel)
         return -inf if found is None or found.connection is not None else found.blocked_until
+
+    def last_error(self, node: int, channel: str = DATA) -> KafkaError | None:
+        """Return why the last attempt to connect to a broker, or its last connection, has failed; None = it has not."""
+        found = self._channel(node, channel)
+        return None if found is None else found.last_error
 
     def _channel_changed(self, channel: Channel) -> None:
         if self._running is not None:

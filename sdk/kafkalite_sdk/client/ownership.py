@@ -68,6 +68,11 @@ class Owner:
         self.loop = None
         self.closed = True
 
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a child of the one that started the client."""
+        return self._forks != _forks
+
     def check(self) -> None:
         """Raise ClientUseError unless the loop that started the client is running here."""
         if self.loop is None or asyncio._get_running_loop() is not self.loop:
@@ -79,7 +84,7 @@ class Owner:
             return f"this {name} was closed; create another one"
         if self.loop is None:
             return f'this {name} is not started; use "async with" or await its start()'
-        if self._forks != _forks:
+        if self.forked:
             return f"this {name} was started before a fork; create another one in the child process"
         if self._thread != threading.get_ident():
             use = "asyncio.run_coroutine_threadsafe() or loop.call_soon_threadsafe()"
