@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata as FutureRecordMetadata
     from kafkalite_sdk._speedups.deliveries import RecordMetadata as RecordMetadata
     from kafkalite_sdk.client.environment import Environment as Environment
+    from kafkalite_sdk.consumer.consumer import Consumer as Consumer
+    from kafkalite_sdk.consumer.consumer import Deserializer as Deserializer
+    from kafkalite_sdk.consumer.health import ConsumerHealth as ConsumerHealth
     from kafkalite_sdk.consumer.listeners import RebalanceListener as RebalanceListener
     from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
     from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndTimestamp as OffsetAndTimestamp
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from kafkalite_sdk.producer.producer import ProducerRecord as ProducerRecord
 
 _MODULES = {
+    "Consumer": "kafkalite_sdk.consumer.consumer",
+    "ConsumerHealth": "kafkalite_sdk.consumer.health",
+    "Deserializer": "kafkalite_sdk.consumer.consumer",
     "Environment": "kafkalite_sdk.client.environment",
     "FutureRecordMetadata": "kafkalite_sdk._speedups.deliveries",
     "OffsetAndMetadata": "kafkalite_sdk.consumer.offset_and_metadata",

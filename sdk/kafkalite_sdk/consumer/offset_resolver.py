@@ -76,7 +76,8 @@ class OffsetResolver:
         while self._errors:
             state, error = self._errors.popitem()
             self._seen = -1
-            if self._current(state):
+            waits = state.needs_committed or state.reset is not None or state.validating
+            if waits and self._current(state):
                 return error
         return None
 

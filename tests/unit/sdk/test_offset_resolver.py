@@ -109,6 +109,14 @@ def test_missing_offset_without_policy_is_an_error_of_each_poll_until_a_seek():
     assert a.position == 1 and client.resolver.take_error() is None
 
 
+def test_seek_ends_an_error_that_was_not_raised_yet():
+    client = Client(None)
+    (a,) = client.assign(A)
+    client.answer_committed(a=(-1, -1))
+    client.positions.seek(a, 1)
+    assert client.resolver.take_error() is None
+
+
 def test_error_of_the_coordinator_is_raised_once_per_attempt():
     client = Client()
     client.assign(A)

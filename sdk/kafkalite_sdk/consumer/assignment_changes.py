@@ -1,0 +1,131 @@
+"""Carries out the changes of a member's assignment: fetching ends, commits, listeners, new positions.
+
+Invariants:
+1. Records of a partition that is taken away are not returned any more, before its offsets are committed and the
+   listener is called.
+2. Each step is done once, also if the task that polls is cancelled: the next poll continues with the next step.
+3. A listener that raises does not stop the change; the first exception is raised by the poll after the last step.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from kafkalite.model import TopicPartition
+from kafkalite_sdk.consumer.auto_commit import AutoCommit
+from kafkalite_sdk.consumer.driver import AnyDriver
+from kafkalite_sdk.consumer.group_requests import GroupRequests
+from kafkalite_sdk.consumer.listeners import Partitions, RebalanceListener, call_listener
+from kafkalite_sdk.consumer.positions import PartitionState
+from kafkalite_sdk.membership.settings import AssignmentChange
+
+Assigned = frozenset[TopicPartition]
+
+
+class AssignmentChanges:
+    """The changes of one consumer.
+
+    Arguments:
+        driver: of the consumer.
+        group: the requests to the coordinator.
+        auto_commit: commits before partitions are revoked, None = the application commits.
+
+    Attributes:
+        listener: of the application.
+        commit_on_revoke: False while an exception closes the consumer.
+        deadline: until then the steps of a change may wait, in seconds of the loop's clock; None = the usual time.
+    """
+
+    def __init__(self, driver: AnyDriver, group: GroupRequests, auto_commit: AutoCommit | None) -> None:
+        self.listener = RebalanceListener()
+        self.commit_on_revoke = True
+        self.deadline: float | None = None
+        self._driver = driver
+        self._group = group
+        self._auto_commit = auto_commit
+        self._steps: deque[Callable[[], Awaitable[None]]] = deque()
+        self._error: Exception | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is a change to carry out."""
+        return self._group.membership.change is not None
+
+    async def carry_out(self) -> None:
+        """Carry out the changes that the membership has decided. Raises what a listener raised."""
+        while (change := self._group.membership.change) is not None:
+            if not self._steps:
+                self._begin(change)
+            while self._steps:
+                await self._steps.popleft()()
+            self._group.membership.change_done(self._driver.now())
+            self._driver.use_topics()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _begin(self, change: AssignmentChange) -> None:
+        """Determine the steps."""
+        driver, listener, steps = self._driver, self.listener, self._steps
+        taken = change.lost | change.revoked
+        driver.positions.begin_revocation(taken)
+        driver.iteration.hold(taken)
+        if change.lost:
+            self._group.commits.revoked(change.lost, self._group.no_member())
+            self._notify(listener.on_partitions_lost, change.lost)
+        if change.revoked:
+            if self._auto_commit is not None and self.commit_on_revoke:
+                steps.append(lambda: self._commit(change.revoked))
+            self._notify(listener.on_partitions_revoked, change.revoked)
+        steps.append(lambda: self._replace(change))
+        if change.assigned:
+            self._notify(listener.on_partitions_assigned, change.assigned)
+
+    def _notify(self, method: Callable[[Partitions], Awaitable[None] | None], partitions: Assigned) -> None:
+        async def step() -> None:
+            try:
+                await call_listener(method, partitions)
+            except Exception as error:
+                self._error = self._error or error
+
+        self._steps.append(step)
+
+    async def _commit(self, partitions: Assigned) -> None:
+        settings = self._driver.settings
+        limit_s = settings.client.default_api_timeout_s
+        if settings.group is not None:
+            limit_s = min(limit_s, settings.group.max_poll_interval_s)
+        assert self._auto_commit is not None
+        await self._auto_commit.commit(partitions, self.deadline or self._driver.now() + limit_s)
+
+    async def _replace(self, change: AssignmentChange) -> None:
+        """Replace the assignment in the positions."""
+        driver, states = self._driver, self._driver.positions.states
+        taken = change.lost | change.revoked
+        self._group.commits.revoked(taken, self._group.no_member())
+        if self._auto_commit is not None:
+            self._auto_commit.forget(taken)
+        returned = self._returned(change, taken)
+        for each in returned:
+            states[each].revoking = False
+        owned = [each for each, state in states.items() if not state.revoking]
+        waiting = change.revoked if change.keep_fetched else ()
+        driver.assign([*owned, *waiting])
+        driver.assign([*owned, *waiting, *change.assigned])
+        driver.iteration.release([each for each in returned if not states[each].paused])
+        for each in change.assigned - returned:
+            self._begin_position(states[each], change.start_offsets.get(each))
+
+    def _returned(self, change: AssignmentChange, taken: Assigned) -> Assigned:
+        """Partitions that a former change has taken and that begin where they ended: their records are kept."""
+        consumed = self._driver.consumed()
+        kept = (each for each, state in self._driver.positions.states.items() if state.revoking and each not in taken)
+        return frozenset(
+            each for each in kept if each in consumed and change.start_offsets.get(each) == consumed[each].offset
+        )
+
+    def _begin_position(self, state: PartitionState, start_offset: int | None) -> None:
+        positions = self._driver.positions
+        if start_offset is not None and start_offset >= 0:
+            positions.seek(state, start_offset)
+        elif start_offset is not None and positions.policy is not None:
+            positions.begin_reset(state, positions.policy)

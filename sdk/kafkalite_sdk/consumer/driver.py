@@ -1,0 +1,305 @@
+"""Runs the machines of a consumer on its event loop: sends their requests, reports the responses, waits.
+
+Invariants:
+1. There is no task and no thread. Waiting is one future and one timer.
+2. Requests for records leave inside `poll` only. All others also leave between polls, by the timer or after a response:
+   heartbeats, commits and their retries, lookups of offsets.
+3. A response is applied when it arrives; requests that follow from it leave in the next loop iteration.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable
+from functools import partial
+from math import inf
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from kafkalite.errors import KafkaError
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.schema import Request, Response
+from kafkalite_sdk.client.alarm import Alarm
+from kafkalite_sdk.client.cluster_client import ClusterClient
+from kafkalite_sdk.client.cluster_view import MetadataChanges
+from kafkalite_sdk.consumer.fetcher import Fetcher
+from kafkalite_sdk.consumer.group_requests import GroupRequests
+from kafkalite_sdk.consumer.iteration import Iteration
+from kafkalite_sdk.consumer.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
+from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.consumer.offset_resolver import OffsetResolver
+from kafkalite_sdk.consumer.positions import Positions
+from kafkalite_sdk.consumer.settings import ConsumerSettings
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+WAKE_S_MIN = 0.001
+"""A machine that asks to be called at once, without effect, costs one call per millisecond at most."""
+
+
+class Call(Protocol):
+    """A request of a machine."""
+
+    @property
+    def request(self) -> Request: ...
+    @property
+    def version_max(self) -> int | None: ...
+
+
+class Machine(Protocol):
+    """A machine that receives the ends of its calls; each machine gets its own calls back."""
+
+    def answered(self, call: Any, response: Any, now: float) -> None: ...
+    def lost(self, call: Any, error: KafkaError, now: float) -> None: ...
+
+
+class Driver(Generic[K, V]):
+    """The machines of one consumer, and its event loop.
+
+    Arguments:
+        settings: of the consumer.
+        fetcher: of the records.
+        client, positions: as the fetcher knows them.
+
+    Attributes:
+        iteration: records that `async for` has taken.
+        offsets: lookups of offsets, also for the application.
+        resolver: gives partitions their positions.
+        group: the requests to the coordinator, None = the consumer has no group.
+        iterated: `async for` has returned records of `iteration` since the last `work`.
+        attention: the next record of `async for` must come from `poll`: it has more to do.
+        attention_at: time at which that is so in any case, on the loop's clock.
+        closed: `close` was called.
+    """
+
+    closed = False
+    _loop: asyncio.AbstractEventLoop
+
+    def __init__(
+        self, settings: ConsumerSettings, client: ClusterClient, positions: Positions, fetcher: Fetcher[K, V]
+    ) -> None:
+        self.settings = settings
+        self.client = client
+        self.positions = positions
+        self.fetcher = fetcher
+        self.iteration: Iteration[K, V] = Iteration()
+        backoff_s = settings.client.retry_backoff_s
+        self.offsets = OffsetLookups(client.view, backoff_s, settings.isolation_level)
+        self._epochs = EpochLookups(client.view, backoff_s)
+        self.group = None if settings.group is None else GroupRequests(settings.group, client, self.now, self.changed)
+        committed = None if self.group is None else self.group.committed
+        self.resolver = OffsetResolver(positions, client.view, self.offsets, self._epochs, committed, self.drop_fetched)
+        self.iterated = False
+        self.attention = False
+        self.attention_at = inf
+        self._alarm: Alarm | None = None
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._scheduled = False
+        self._blocked_until = inf
+        self._temporary_topics: dict[str, int] = {}
+        client.on_metadata.append(self._metadata_changed)
+
+    async def start(self, timeout_s: float | None) -> None:
+        """Connect; see `ClusterClient.start`."""
+        self._loop = asyncio.get_running_loop()
+        await self.client.start(timeout_s)
+        self._alarm = Alarm(self._loop, self._ring)
+
+    async def close(self, timeout_s: float) -> None:
+        """End the connections and the timer; those that wait continue and find the client closed."""
+        self.closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        await self.client.close(timeout_s)
+        self._wake()
+
+    @property
+    def started(self) -> bool:
+        """Whether the consumer is open."""
+        return self._alarm is not None
+
+    def check_not_closed(self) -> None:
+        """Raise ClientUseError if the consumer was closed."""
+        if self.closed:
+            self.client.check_owner()
+
+    def now(self) -> float:
+        """Time of the loop's clock in seconds."""
+        return self._loop.time()
+
+    # work
+
+    def work(self, *, fetch: bool = False) -> None:
+        """Send every request that is due, and set the timer for the next ones.
+
+        Arguments:
+            fetch: also those for records.
+        """
+        if self._alarm is None:
+            return
+        now = self.now()
+        self._blocked_until = inf
+        wake_at = self._watch_iteration(now)
+        usable = partial(self._usable, now)
+        self.resolver.advance(int(time.time() * 1000))
+        wake_at = min(wake_at, self._send_lookups(now, usable))
+        if self.group is not None:
+            wake_at = min(wake_at, self.group.work(now))
+        if fetch:
+            wake_at = min(wake_at, self._send_fetches(now, usable))
+        self._alarm.set(max(min(wake_at, self._blocked_until), now + WAKE_S_MIN))
+
+    def _watch_iteration(self, now: float) -> float:
+        """Count records of `async for` as polls, and have it poll when there is more to do; return the next time."""
+        if self.group is not None:
+            if self.iterated:
+                self.group.membership.poll(now)
+            self.attention = self.group.needs_poll
+        self.iterated = False
+        self.attention |= self.attention_at <= now
+        return self.attention_at if self.iteration.records and not self.attention else inf
+
+    def _usable(self, now: float, node: int) -> bool:
+        blocked_until = self.client.blocked_until(node)
+        if blocked_until <= now:
+            return True
+        self._blocked_until = min(self._blocked_until, blocked_until)
+        return False
+
+    def _send_lookups(self, now: float, usable: partial[bool]) -> float:
+        wake_at = inf
+        machines: tuple[LeaderLookups[Any, Any, Any], ...] = self.offsets, self._epochs
+        for machine in machines:
+            for call in list(machine.requests(now, usable)):
+                self._send(machine, call.node, call)
+            if machine.stale_topics:
+                self.client.refresh_metadata(machine.stale_topics)
+                machine.stale_topics.clear()
+            wake_at = min(wake_at, machine.wake_at(now))
+        return wake_at
+
+    def _send_fetches(self, now: float, usable: partial[bool]) -> float:
+        for call in list(self.fetcher.requests(now, usable)):
+            self._send(self.fetcher, call.node, call)
+        if self.fetcher.stale_topics:
+            self.client.refresh_metadata(self.fetcher.stale_topics)
+            self.fetcher.stale_topics.clear()
+        return self.fetcher.wake_at(now)
+
+    def _send(self, machine: Machine, node: int, call: Call) -> None:
+        def answered(response: Response) -> None:
+            machine.answered(call, response, self.now())
+            self.changed()
+
+        def lost(error: KafkaError) -> None:
+            machine.lost(call, error, self.now())
+            self.changed()
+
+        self.client.submit(node, call.request, answered, lost, version_max=call.version_max)
+
+    def _metadata_changed(self, _: MetadataChanges) -> None:
+        self.resolver.metadata_changed()
+        self.fetcher.metadata_changed()
+        if self.group is not None:
+            self.group.metadata_changed()
+        self.changed()
+
+    # waiting
+
+    def changed(self) -> None:
+        """Something has arrived: continue those that wait, or else send what follows from it."""
+        if self._waiters:
+            self._wake()
+        elif not self._scheduled and self._alarm is not None:
+            self._scheduled = True
+            self._loop.call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._scheduled = False
+        self.work()
+
+    def _ring(self) -> None:
+        if self._waiters:
+            self._wake()
+        else:
+            self.work()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, deadline: float) -> None:
+        """Wait until something has changed, at most until `deadline` in seconds of the loop's clock.
+
+        Raises: ClientUseError if the consumer was closed meanwhile.
+        """
+        self.client.check_owner()
+        assert self._alarm is not None
+        if deadline < inf:
+            self._alarm.set(deadline)
+        waiter = self._loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+        self.client.check_owner()
+
+    # the assignment
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(each for each, state in self.positions.states.items() if not state.revoking)
+
+    def drop_fetched(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget fetched records of partitions: their positions have changed."""
+        dropped = set(partitions)
+        self.fetcher.drop(dropped)
+        self.iteration.drop(dropped)
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Replace the partitions that are read; those in both assignments keep their positions and records."""
+        _, removed = self.positions.assign(partitions)
+        if removed:
+            self.drop_fetched(removed)
+        self.use_topics()
+
+    def use_topics(self) -> None:
+        """Keep the metadata of exactly those topics current that are needed."""
+        needed = {each.topic for each in self.positions.states} | self._temporary_topics.keys()
+        if self.group is not None:
+            needed |= self.group.membership.topics
+        unused = self.client.view.topics.keys() - needed
+        if unused:
+            self.client.drop_topics(unused)
+        self.client.use_topics(needed)
+
+    def use_temporarily(self, topics: Collection[str]) -> None:
+        """Keep the metadata of topics current until `end_use` is called for them."""
+        for topic in topics:
+            self._temporary_topics[topic] = self._temporary_topics.get(topic, 0) + 1
+        self.client.use_topics(topics)
+
+    def end_use(self, topics: Collection[str]) -> None:
+        """A temporary use of topics has ended."""
+        for topic in topics:
+            self._temporary_topics[topic] -= 1
+            if not self._temporary_topics[topic]:
+                del self._temporary_topics[topic]
+        self.use_topics()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """For each assigned partition the offset behind the last record that the application has received."""
+        first = self.iteration.first()
+        consumed = {}
+        for each, state in self.positions.states.items():
+            if (record := first.get(each)) is not None:
+                consumed[each] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
+            elif state.position >= 0:
+                consumed[each] = OffsetAndMetadata(state.position, "", state.leader_epoch)
+        return consumed
+
+
+AnyDriver: TypeAlias = Driver[Any, Any]
+"""The driver of a consumer of any types."""

@@ -1,0 +1,193 @@
+"""The requests of a consumer to the coordinator of its group: membership, commits, committed offsets.
+
+Invariants:
+1. The coordinator is found once for all of them, and found again when any of them learns that it has moved.
+2. A consumer that reads assigned partitions is not a member: it commits with generation -1. A consumer that has
+   subscribed commits as a member, or not at all.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+from kafkalite.protocol.messages.offset_commit import OffsetCommitResponse
+from kafkalite.protocol.messages.offset_fetch import OffsetFetchResponse
+from kafkalite.protocol.schema import Response
+from kafkalite_sdk.client.cluster_client import ClusterClient
+from kafkalite_sdk.client.coordinators import GROUP
+from kafkalite_sdk.consumer.commits import CommitCall, Commits
+from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets, FetchOffsetsCall
+from kafkalite_sdk.membership.membership import Membership
+from kafkalite_sdk.membership.settings import GroupCall, MemberIdentity, MembershipSettings
+
+GROUP_CHANNEL = "group"
+
+
+class GroupRequests:
+    """The requests of one consumer to its coordinator.
+
+    Arguments:
+        settings: of the member.
+        client: sends them.
+        now: time of the loop's clock in seconds.
+        changed: called after each response.
+
+    Attributes:
+        group: its id.
+        membership, commits, committed: the machines.
+        subscribed: the consumer is, or wants to be, a member.
+        error: the coordinator cannot be found, for a reason that does not pass; raised once.
+    """
+
+    def __init__(
+        self,
+        settings: MembershipSettings,
+        client: ClusterClient,
+        now: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        self.group = settings.group_id
+        self.membership = Membership(settings, client.environment.random, client.view)
+        self.commits = Commits(self.group, settings.retry_backoff_s)
+        self.committed = CommittedOffsets(self.group, settings.retry_backoff_s)
+        self.subscribed = False
+        self.error: KafkaError | None = None
+        self._client = client
+        self._now = now
+        self._changed = changed
+        self._finding = False
+        self._anonymous = MemberIdentity(self.group, -1, "", None)
+
+    @property
+    def coordinator(self) -> int | None:
+        """Broker id of the coordinator, None = unknown."""
+        return self._client.coordinator(self.group)
+
+    def identity(self) -> MemberIdentity | None:
+        """The sender of commits; None = it has no partitions to commit."""
+        return self.membership.identity() if self.subscribed else self._anonymous
+
+    @property
+    def needs_poll(self) -> bool:
+        """Whether the next poll has more to do than to return records."""
+        return self.membership.change is not None or self.membership.error is not None or self.error is not None
+
+    def raise_error(self) -> None:
+        """Raise what the application must know."""
+        self.membership.raise_error()
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+
+    def metadata_changed(self) -> None:
+        """The view has changed."""
+        self.membership.metadata_changed(self._now())
+
+    def no_member(self) -> KafkaError:
+        """The error of commits without an identity."""
+        text = f"group {self.group}: the consumer owns no partitions now; call poll() until it has joined again"
+        return error_for(KafkaErrorCode.UNKNOWN_MEMBER_ID, text)
+
+    def work(self, now: float) -> float:
+        """Send what is due; return when the next request is due. Times are seconds of the loop's clock."""
+        self.commits.expire(now)
+        calls = self.membership.requests(now)
+        for call in calls:
+            if not call.to_coordinator:
+                self._send_to_any(call)
+        node = self._find(now)
+        if node is not None:
+            for call in calls:
+                if call.to_coordinator:
+                    self._send_member(node, call)
+            self._send_offsets(node, now)
+        return min(self.membership.wake_at(now), self.commits.wake_at(now), self.committed.wake_at(now))
+
+    def _find(self, now: float) -> int | None:
+        """Return the coordinator; find it if it is needed and unknown."""
+        commits, committed, membership = self.commits, self.committed, self.membership
+        if commits.coordinator_lost or committed.coordinator_lost or membership.needs_coordinator:
+            if not self._finding:
+                self._client.forget_coordinator(self.group)
+            if commits.coordinator_lost or committed.coordinator_lost:
+                membership.coordinator_lost(now)
+            commits.coordinator_lost = committed.coordinator_lost = False
+        node = self.coordinator
+        needed = membership.needs_coordinator or commits.needs_coordinator or committed.needs_coordinator
+        if node is None and needed and not self._finding:
+            self._finding = True
+            self._client.find_coordinator(self.group, GROUP, self._found, self._not_found)
+        return self.coordinator
+
+    def _found(self, _: int) -> None:
+        self._finding = False
+        self.membership.coordinator_found(self._now())
+        self._changed()
+
+    def _not_found(self, error: KafkaError) -> None:
+        self._finding = False
+        if not error.retriable:
+            self.error = error
+            self.commits.fail(error)
+            self.committed.fail(error)
+        self._changed()
+
+    def _send_to_any(self, call: GroupCall) -> None:
+        self._client.submit_any(
+            call.request, partial(self._answered, call), partial(self._failed, call), timeout_s=call.timeout_s
+        )
+
+    def _send_member(self, node: int, call: GroupCall) -> None:
+        self._client.submit(
+            node,
+            call.request,
+            partial(self._answered, call),
+            partial(self._failed, call),
+            timeout_s=call.timeout_s,
+            channel=call.channel,
+        )
+
+    def _answered(self, call: GroupCall, response: Response) -> None:
+        self.membership.answered(call, response, self._now())
+        self._changed()
+
+    def _failed(self, call: GroupCall, error: KafkaError) -> None:
+        self.membership.failed(call, error, self._now())
+        self._changed()
+
+    def _send_offsets(self, node: int, now: float) -> None:
+        identity = self.identity()
+        if identity is None:
+            if self.commits.needs_coordinator:
+                self.commits.fail(self.no_member())
+        else:
+            for call in self.commits.requests(now, identity):
+                self._send_commit(node, call)
+        for question in self.committed.requests(now):
+            self._send_question(node, question)
+
+    def _send_commit(self, node: int, call: CommitCall) -> None:
+        def answered(response: OffsetCommitResponse) -> None:
+            now = self._now()
+            self.commits.answered(call, response, now)
+            if self.commits.member_error is not None:
+                (identity, code), self.commits.member_error = self.commits.member_error, None
+                self.membership.commit_failed(identity, code, now)
+            self._changed()
+
+        def lost(error: KafkaError) -> None:
+            self.commits.lost(call, error, self._now())
+            self._changed()
+
+        self._client.submit(node, call.request, answered, lost, version_max=call.version_max, channel=GROUP_CHANNEL)
+
+    def _send_question(self, node: int, call: FetchOffsetsCall) -> None:
+        def answered(response: OffsetFetchResponse) -> None:
+            self.committed.answered(call, response, self._now())
+            self._changed()
+
+        def lost(error: KafkaError) -> None:
+            self.committed.lost(call, error, self._now())
+            self._changed()
+
+        self._client.submit(node, call.request, answered, lost, version_max=call.version_max, channel=GROUP_CHANNEL)

@@ -1,0 +1,212 @@
+"""The settings of a consumer in seconds and bytes, made from the keyword arguments of `Consumer`.
+
+Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypedDict, cast
+
+from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
+from kafkalite_sdk.consumer.fetch_settings import FetchSettings
+from kafkalite_sdk.consumer.reset_policy import ResetPolicy, parse_reset_policy
+from kafkalite_sdk.membership.assignors import ClassicAssignor, assignors_named
+from kafkalite_sdk.membership.settings import MembershipSettings
+
+ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+RECORDS_MAX = 500
+AUTO_COMMIT_INTERVAL_MS = 5000
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The keyword arguments of `Consumer` under Java's names. Times are milliseconds, sizes bytes.
+
+    Attributes:
+        group: of consumers that share the partitions of their topics; None = only `assign`, without commits.
+        group_protocol: "classic", "consumer" (KIP-848) or "registered" (kafkalite); "auto" = the protocol of the live
+            members, else "consumer" where the broker serves it, else "classic".
+        group_instance_id: makes the member a static one, which keeps its partitions during a restart.
+        partition_assignment_strategy: assignors of the classic protocol, in order of preference.
+        group_remote_assignor: assignor of the broker for the other protocols; None = its default.
+        session_timeout_ms: the broker removes a member without heartbeats after this time.
+        heartbeat_interval_ms: between two heartbeats.
+        max_poll_interval_ms: a consumer that does not poll for this time leaves its group.
+        enable_auto_commit: commit what the previous poll has returned, also when partitions are revoked and at close.
+        auto_commit_interval_ms: between two automatic commits.
+        auto_offset_reset: where to begin without a valid offset: "earliest", "latest", "none" (an error), or
+            "by_duration:" with an ISO 8601 duration, such as "by_duration:PT24H".
+        max_poll_records: the most records of one `poll`.
+        isolation_level: "read_uncommitted", or "read_committed" for records of committed transactions only.
+        fetch_min_bytes, fetch_max_wait_ms: the broker waits for that many bytes, up to that time.
+        fetch_max_bytes, max_partition_fetch_bytes: of a response, and of a partition in it.
+        check_crcs: compare the checksums of batches.
+        client_id: the name of the client in logs and quotas of the broker.
+        client_rack: records are read from a replica in this rack where the broker permits it (KIP-392).
+        request_timeout_ms, connect_timeout_ms: deadlines of a request and of a connection.
+        default_api_timeout_ms: deadline of every method that waits, unless it has a timeout of its own.
+        metadata_max_age_ms: topics and leaders are requested again after this time.
+        retry_backoff_ms, retry_backoff_max_ms: pause before a retry, which doubles up to the second.
+        reconnect_backoff_ms, reconnect_backoff_max_ms: the same for connections.
+        connections_max_idle_ms: connections without requests are closed after this time.
+    """
+
+    group: str | None
+    group_protocol: str
+    group_instance_id: str | None
+    partition_assignment_strategy: Sequence[str | ClassicAssignor]
+    group_remote_assignor: str | None
+    session_timeout_ms: float
+    heartbeat_interval_ms: float
+    max_poll_interval_ms: float
+    enable_auto_commit: bool
+    auto_commit_interval_ms: float
+    auto_offset_reset: str
+    max_poll_records: int
+    isolation_level: str
+    fetch_min_bytes: int
+    fetch_max_wait_ms: float
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    client_id: str
+    client_rack: str | None
+    request_timeout_ms: float
+    connect_timeout_ms: float
+    default_api_timeout_ms: float
+    metadata_max_age_ms: float
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    reconnect_backoff_ms: float
+    reconnect_backoff_max_ms: float
+    connections_max_idle_ms: float
+
+
+CLIENT_TIMES = (
+    "request_timeout_ms",
+    "connect_timeout_ms",
+    "default_api_timeout_ms",
+    "metadata_max_age_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "reconnect_backoff_ms",
+    "reconnect_backoff_max_ms",
+    "connections_max_idle_ms",
+)
+GROUP_TIMES = (
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "max_poll_interval_ms",
+    "request_timeout_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "metadata_max_age_ms",
+)
+FETCH_SIZES = {
+    "fetch_min_bytes": "min_bytes",
+    "fetch_max_bytes": "max_bytes",
+    "max_partition_fetch_bytes": "partition_max_bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """The settings of a consumer, times in seconds.
+
+    Attributes:
+        client: of the connections and the metadata.
+        fetch: of the requests for records.
+        group: None = the consumer has no group.
+        policy: where to begin without a valid offset; None = that is an error.
+        auto_commit_interval_s: None = the application commits.
+        records_max: of one `poll`.
+        isolation_level: 1 = records of committed transactions only.
+    """
+
+    client: ClientSettings
+    fetch: FetchSettings
+    group: MembershipSettings | None
+    policy: ResetPolicy | None
+    auto_commit_interval_s: float | None
+    records_max: int
+    isolation_level: int
+
+
+def consumer_settings(bootstrap_servers: str | Iterable[str], options: ConsumerOptions) -> ConsumerSettings:
+    """Validate the arguments of `Consumer`.
+
+    Arguments:
+        bootstrap_servers: `host:port`, separated by commas or as a list.
+        options: the keyword arguments.
+
+    Raises:
+        TypeError: an argument does not exist. ValueError: a value is not valid.
+    """
+    _check_names(options)
+    given = cast(dict[str, Any], options)
+    level = given.get("isolation_level", "read_uncommitted")
+    if level not in ISOLATION_LEVELS:
+        raise ValueError(f"isolation_level is {level!r}, expected one of {', '.join(ISOLATION_LEVELS)}")
+    interval_ms = positive("auto_commit_interval_ms", given.get("auto_commit_interval_ms", AUTO_COMMIT_INTERVAL_MS))
+    commits = given.get("group") is not None and given.get("enable_auto_commit", True)
+    return ConsumerSettings(
+        client=ClientSettings(
+            parse_bootstrap(bootstrap_servers), given.get("client_id", "kafkalite"), **_seconds(CLIENT_TIMES, given)
+        ),
+        fetch=_fetch_settings(given, ISOLATION_LEVELS[level]),
+        group=_group_settings(given),
+        policy=parse_reset_policy(given.get("auto_offset_reset", "latest")),
+        auto_commit_interval_s=interval_ms / 1000 if commits else None,
+        records_max=int(positive("max_poll_records", given.get("max_poll_records", RECORDS_MAX))),
+        isolation_level=ISOLATION_LEVELS[level],
+    )
+
+
+def _check_names(options: Mapping[str, object]) -> None:
+    for name in options.keys() - ConsumerOptions.__annotations__.keys():
+        similar = get_close_matches(name, ConsumerOptions.__annotations__, 1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else ""
+        raise TypeError(f"Consumer has no argument {name!r}{hint}")
+
+
+def positive(name: str, value: float) -> float:
+    """Return a number above 0. Raises ValueError that names the argument."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} is {value!r}, expected a number above 0")
+    return value
+
+
+def _seconds(names: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The times that were given, by the names of their fields in seconds."""
+    return {f"{name[:-2]}s": positive(name, given[name]) / 1000 for name in names if name in given}
+
+
+def _group_settings(given: Mapping[str, Any]) -> MembershipSettings | None:
+    group = given.get("group")
+    if group is None:
+        for name in ("group_instance_id", "group_remote_assignor", "group_protocol"):
+            if given.get(name) is not None:
+                raise ValueError(f'{name} needs a group; pass group="name", too')
+        return None
+    times = _seconds(GROUP_TIMES, given)
+    if "partition_assignment_strategy" in given:
+        times["assignors"] = assignors_named(given["partition_assignment_strategy"])
+    return MembershipSettings(
+        group,
+        protocol=given.get("group_protocol", "auto"),
+        instance_id=given.get("group_instance_id"),
+        client_id=given.get("client_id", "kafkalite"),
+        rack=given.get("client_rack"),
+        server_assignor=given.get("group_remote_assignor"),
+        **times,
+    )
+
+
+def _fetch_settings(given: Mapping[str, Any], isolation_level: int) -> FetchSettings:
+    fields: dict[str, Any] = {
+        field: positive(name, given[name]) for name, field in FETCH_SIZES.items() if name in given
+    }
+    fields |= _seconds(("retry_backoff_ms", "retry_backoff_max_ms"), given)
+    if "fetch_max_wait_ms" in given:
+        fields["max_wait_s"] = positive("fetch_max_wait_ms", given["fetch_max_wait_ms"]) / 1000
+    return FetchSettings(isolation_level=isolation_level, rack=given.get("client_rack") or "", **fields)

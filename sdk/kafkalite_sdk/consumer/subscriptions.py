@@ -1,0 +1,144 @@
+"""What a consumer reads: a subscription of its group, or partitions that the application assigns; and how that ends."""
+
+from collections.abc import Callable, Collection
+
+from kafkalite.errors import ClientUseError
+from kafkalite.model import TopicPartition
+from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
+from kafkalite_sdk.consumer.auto_commit import AutoCommit
+from kafkalite_sdk.consumer.driver import AnyDriver
+from kafkalite_sdk.consumer.group_requests import GroupRequests
+from kafkalite_sdk.consumer.listeners import RebalanceListener
+
+
+class Subscriptions:
+    """The subscription of one consumer.
+
+    Arguments:
+        driver: of the consumer.
+        changes: of the assignment, None = the consumer has no group.
+        auto_commit: None = the application commits.
+    """
+
+    def __init__(self, driver: AnyDriver, changes: AssignmentChanges | None, auto_commit: AutoCommit | None) -> None:
+        self._driver = driver
+        self._changes = changes
+        self._auto_commit = auto_commit
+        self._assigned = False
+        self._before_start: list[Callable[[], None]] = []
+
+    def _do(self, action: Callable[[], None]) -> None:
+        """Do it now, or when the consumer starts."""
+        if self._driver.started:
+            self._driver.client.check_owner()
+            action()
+        else:
+            self._driver.check_not_closed()
+            self._before_start.append(action)
+
+    def start(self) -> None:
+        """The consumer has started."""
+        actions, self._before_start = self._before_start, []
+        for action in actions:
+            action()
+
+    def _group(self) -> tuple[GroupRequests, AssignmentChanges]:
+        if self._driver.group is None or self._changes is None:
+            raise ClientUseError('subscribing needs a group: create the Consumer with group="name", or use assign()')
+        if self._assigned:
+            raise ClientUseError("partitions are assigned by assign(); call unsubscribe() before subscribing")
+        return self._driver.group, self._changes
+
+    def subscribe(
+        self, topics: Collection[str], pattern: str | None, exclude: str | None, listener: RebalanceListener | None
+    ) -> None:
+        """Read topics as a member of the group; see `Consumer.subscribe`."""
+        group, changes = self._group()
+        if bool(topics) == (pattern is not None):
+            raise ValueError("pass names of topics, or a pattern")
+
+        def subscribe() -> None:
+            group.membership.subscribe(topics, pattern=pattern, excluded=exclude, now=self._driver.now())
+            changes.listener = RebalanceListener() if listener is None else listener
+            self._subscribed(group)
+
+        group.subscribed = True
+        self._do(subscribe)
+
+    def add_topic(self, topic: str, partition: int | None) -> None:
+        """Read one more topic or one partition; see `Consumer.add_topic`."""
+        group, _ = self._group()
+
+        def add_topic() -> None:
+            group.membership.add_topic(topic, partition, self._driver.now())
+            self._subscribed(group)
+
+        group.subscribed = True
+        self._do(add_topic)
+
+    def _subscribed(self, group: GroupRequests) -> None:
+        self._driver.use_topics()
+        self._driver.work()
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions; see `Consumer.assign`."""
+        if self._driver.group is not None and self._driver.group.subscribed:
+            raise ClientUseError("this Consumer has subscribed; call unsubscribe() before assign()")
+
+        def assign() -> None:
+            self._driver.assign(partitions)
+            self._driver.work()
+
+        self._assigned = bool(partitions)
+        self._do(assign)
+
+    async def unsubscribe(self, timeout_s: float) -> None:
+        """Release all partitions and leave the group.
+
+        Arguments:
+            timeout_s: of the commits and requests.
+        """
+        driver, changes = self._driver, self._changes
+        deadline = driver.now() + timeout_s
+        if driver.group is not None and changes is not None:
+            if driver.group.subscribed:
+                await self._leave(driver.group, changes, deadline)
+            elif self._auto_commit is not None and changes.commit_on_revoke:
+                await self._auto_commit.commit(None, deadline)
+            driver.group.subscribed = False
+        self._assigned = False
+        driver.assign(())
+
+    async def _leave(self, group: GroupRequests, changes: AssignmentChanges, deadline: float) -> None:
+        driver = self._driver
+        changes.deadline = deadline
+        try:
+            group.membership.leave(driver.now())
+            while True:
+                if changes.pending:
+                    await changes.carry_out()
+                driver.work()
+                if group.membership.left or driver.now() >= deadline:
+                    return
+                await driver.wait(deadline)
+        finally:
+            changes.deadline = None
+
+    async def close(self, timeout_s: float, *, commit: bool) -> None:
+        """Leave the group and end the connections.
+
+        Arguments:
+            timeout_s: of everything.
+            commit: whether automatic commits commit what the last poll has returned.
+        """
+        driver = self._driver
+        if driver.closed:
+            return
+        driver.client.check_owner()
+        deadline = driver.now() + timeout_s
+        if self._changes is not None:
+            self._changes.commit_on_revoke = commit
+        try:
+            await self.unsubscribe(timeout_s)
+        finally:
+            await driver.close(max(0.0, deadline - driver.now()))
