@@ -45,6 +45,23 @@ CONFINED_LIBRARIES = {
     "aiozk": ("coordination.zookeeper",),
     "uvloop": ("server", "testing", "cli", "clock", "_speedups.net.epoll"),
 }
+# In the SDK all modules but these are pure. Time and timers come from the event loop, `time` is for wall clocks.
+SDK_LIBRARIES = {
+    "asyncio": (
+        "kafkalite_sdk.client",
+        *(f"kafkalite_sdk.consumer.{module}" for module in ("consumer", "driver", "poll_loop", "queries")),
+        *(f"kafkalite_sdk.producer.{module}" for module in ("producer", "dispatcher", "waiters")),
+        *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries")),
+    ),
+    "random": ("kafkalite_sdk.client.environment",),
+    "time": ("kafkalite_sdk.consumer.driver",),
+    "threading": ("kafkalite_sdk.client.ownership",),
+    "concurrent": ("kafkalite_sdk.producer.dispatcher",),  # codecs of large batches
+}
+# In `client`, these are pure, too.
+SDK_PURE = tuple(
+    f"kafkalite_sdk.client.{module}" for module in ("backoff", "cluster_view", "metadata_schedule", "settings")
+)
 # The package itself names the broker for `kafkalite.Broker`; `python -m kafkalite` is the command.
 ROOT_MODULES = {"kafkalite": ("_version", "server"), "kafkalite.__main__": ("cli",)}
 PACKAGES = ("kafkalite", "kafkalite_sdk", "pyspark_kafkalite")
@@ -93,6 +110,9 @@ def _check(module: str, package: str, name: str) -> str | None:
         return _check_own(module, package, _layer_name(name))
     if top in FORBIDDEN_LIBRARIES.get(package, ()):
         return f"{package} may not import {top}"
+    if package == "kafkalite_sdk" and top in SDK_LIBRARIES:
+        may = _within(module, SDK_LIBRARIES[top]) and not _within(module, SDK_PURE)
+        return None if may else f"{module} may not import {top}"
     if top in CONFINED_LIBRARIES and not _within(_layer_name(module), CONFINED_LIBRARIES[top]):
         return f"{top} is for {', '.join(CONFINED_LIBRARIES[top])} only"
     return None

@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -381,3 +382,44 @@ async def test_open_calls_fail_when_the_client_is_closed(world: Story) -> None:
     await client.close()
     with pytest.raises(ClientUseError, match="this client was closed"):
         await call
+
+
+@story(nodes=3)
+async def test_tasks_exist_only_while_the_client_connects(world: Story) -> None:
+    created: list[str] = []
+    loop = asyncio.get_running_loop()
+    real = loop.get_task_factory()
+
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(coroutine, loop=loop, **options)
+        created.append(coroutine.__qualname__)
+        return task
+
+    client = world.new_client(metadata_max_age_s=5.0, request_timeout_s=3.0)
+    loop.set_task_factory(factory)
+    try:
+        await client.start()
+        world.broker.cluster.create_topic("orders", 3)
+        client.use_topics(["orders", "missing"])
+        await metadata_when(client, lambda: "orders" in client.view.topics)
+        ends = Ends()
+        client.find_coordinator("g", 0, ends.end, ends.end)
+        await ends.reached(1)
+        for node in (1, 2, 3):
+            await client.call(node, NOTHING)
+        connecting = len(created)
+        assert set(created) == {"Channel._open"} and connecting >= 3
+        for node in (1, 2, 3):
+            await client.call_any(NOTHING)
+            await client.call(node, naming("orders"))
+        await pass_time(60.0)
+        assert len(created) == connecting
+        world.broker.nodes[2].disconnect()
+        await pass_time(10.0)
+        await client.call(2, NOTHING)
+        world.broker.nodes[3].freeze()
+        client.submit(3, NOTHING, ends.end, ends.end)
+        await client.close(timeout_s=1.0)
+        assert set(created) == {"Channel._open"}
+    finally:
+        loop.set_task_factory(real)
