@@ -5,7 +5,6 @@ Pure.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypedDict, cast
 
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
@@ -164,6 +163,8 @@ def consumer_settings(bootstrap_servers: str | Iterable[str], options: ConsumerO
 
 def _check_names(options: Mapping[str, object]) -> None:
     for name in options.keys() - ConsumerOptions.__annotations__.keys():
+        from difflib import get_close_matches  # 1.5 ms of import, for an error only
+
         similar = get_close_matches(name, ConsumerOptions.__annotations__, 1)
         hint = f"; did you mean {similar[0]!r}?" if similar else ""
         raise TypeError(f"Consumer has no argument {name!r}{hint}")

@@ -8,7 +8,6 @@ without arguments that implements it.
 """
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import NamedTuple, Protocol
 
 from kafkalite.model import TopicPartition
@@ -185,6 +184,8 @@ def assignors_named(names: Sequence[str | ClassicAssignor]) -> tuple[ClassicAssi
 def _named(name: str) -> ClassicAssignor:
     if name in BUILT_IN:
         return BUILT_IN[name]
+    from importlib.metadata import entry_points  # 10 ms of import, for a plugin only
+
     offered = entry_points(group=PLUGINS)
     if name not in offered.names:
         known = ", ".join(sorted({*BUILT_IN, *offered.names}))

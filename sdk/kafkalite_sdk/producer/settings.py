@@ -5,7 +5,6 @@ Pure. Times of arguments are in ms, times of the parsed settings in seconds.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal, NamedTuple, TypedDict, cast
 
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
@@ -252,6 +251,8 @@ class _Reader:
             if name == "transactional_id":
                 raise ValueError("transactional_id: transactions are not supported yet; leave it out")
             if name not in self._known:
+                from difflib import get_close_matches  # 1.5 ms of import, for an error only
+
                 close = get_close_matches(name, self._known, 1)
                 hint = f"; did you mean {close[0]}?" if close else ""
                 raise TypeError(f"a Producer has no option {name}{hint}")
