@@ -11,14 +11,23 @@ from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_stories import anothers_partitions_are_not_committed, restarted_one_by_one, what_comes_later
 from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, partitions_of, write
 from tests.kit.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
+from tests.kit.clients.sdk import SDK_CONSUMER, SDK_COOPERATIVE, SDK_KINDS, SDK_RANGE
 
-# How librdkafka says that another member has its name; the other two libraries only go on trying.
-FENCED = {EAGER: "fenced", COOPERATIVE: "fenced", CONSUMER: "instance ID is still used"}
+# How librdkafka and the SDK report that another member has the same name; the other two libraries only go on trying.
+FENCED = {
+    EAGER: "fenced",
+    COOPERATIVE: "fenced",
+    CONSUMER: "instance ID is still used",
+    SDK_RANGE: "FENCED_INSTANCE_ID",
+    SDK_COOPERATIVE: "FENCED_INSTANCE_ID",
+    SDK_CONSUMER: "UNRELEASED_INSTANCE_ID",
+}
+KIP_848 = (CONSUMER, SDK_CONSUMER)
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+@pytest.fixture(params=[*KINDS, *SDK_KINDS], ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Each kind of member in turn."""
     return request.param
@@ -96,7 +105,7 @@ def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_
     if kind not in FENCED:
         return
     rival = crowd.join(kind, one)
-    refused = rival if kind is CONSUMER else again  # KIP-848 keeps the old one, the classic protocol takes the new one
+    refused = rival if kind in KIP_848 else again  # KIP-848 keeps the old one, the classic protocol takes the new one
     assert FENCED[kind] in repr(crowd.refused(refused))
 
 

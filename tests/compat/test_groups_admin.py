@@ -21,6 +21,7 @@ from tests.kit.clients.groups import EACH, NOTHING, PARTITIONS, commit_all, comm
 from tests.kit.clients.members import CONSUMER, COOPERATIVE, EAGER, KINDS, Crowd, Wish
 from tests.kit.clients.model import DEADLINE_S
 from tests.kit.clients.python import KafkaConsumer, TopicPartition
+from tests.kit.clients.sdk import SDK_KINDS
 from tests.kit.isolated import Isolated, closed_later, killable
 
 with warnings.catch_warnings():
@@ -186,7 +187,7 @@ def test_list_and_describe_groups(
         assert seen[group].members == [MemberSeen("rdkafka", "127.0.0.1", instance, partitions_of(topic))]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*KINDS, *SDK_KINDS], ids=lambda kind: kind.name)
 def test_delete_offsets_and_groups(
     group_address: str,
     crowd: Crowd,

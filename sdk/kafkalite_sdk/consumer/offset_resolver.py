@@ -77,6 +77,8 @@ class OffsetResolver:
             state, error = self._errors.popitem()
             self._seen = -1
             waits = state.needs_committed or state.reset is not None or state.validating
+            if isinstance(error, NoOffsetForPartitionError) and not state.needs_committed:
+                continue  # the application has sought since
             if waits and self._current(state):
                 return error
         return None

@@ -9,10 +9,11 @@ import threading
 from typing import TextIO
 
 from tests.kit.clients.members import KINDS, REFUSED, Crowd, Member, Wish
+from tests.kit.clients.sdk import SDK_KINDS
 
 
 def main(name: str, address: str, group: str, topic: str, session_ms: str, history: str | None = None) -> None:
-    (kind,) = (each for each in KINDS if each.name == name)
+    (kind,) = (each for each in (*KINDS, *SDK_KINDS) if each.name == name)
     with Crowd(address) as crowd:
         member = crowd.join(kind, Wish(group, (topic,), session_ms=int(session_ms)))
         crowd.wait(lambda: member.assigned, "partitions")

@@ -1,0 +1,112 @@
+"""Members of the SDK whose handler or process does nothing for longer than their session."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafkalite_sdk import Consumer, RebalanceListener, TopicPartition
+
+from tests.compat.conftest import MakeTopic, unused_name
+from tests.kit.brokers import AGAINST
+from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, committed, doomed, partitions_of, write
+from tests.kit.clients.members import Crowd, Kind, Seen, Wish
+from tests.kit.clients.sdk import SDK_KINDS
+from tests.kit.sdk_load import elapse
+
+# The shortest sessions that the broker of the group tests allows.
+CLASSIC = {"group_protocol": "classic", "session_timeout_ms": 1_000, "heartbeat_interval_ms": 200}
+SESSION_S = {"classic": 1.0, "consumer": 3.0, "registered": 1.0}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "classic": CLASSIC,
+    "consumer": {"group_protocol": "consumer"},
+    "registered": {**CLASSIC, "group_protocol": "registered"},
+}
+PROTOCOLS = list(SETTINGS) if AGAINST == "kafkalite" else ["classic", "consumer"]
+
+
+class Owned(RebalanceListener):
+    """A listener that knows the partitions of its member."""
+
+    def __init__(self) -> None:
+        self.partitions: set[TopicPartition] = set()
+        self.lost = 0
+
+    def on_partitions_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions.update(partitions)
+
+    def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions.difference_update(partitions)
+
+    def on_partitions_lost(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions.difference_update(partitions)
+        self.lost += 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_member_joins_during_a_long_handler(
+    group_address: str, new_group_topic: MakeTopic, protocol: str
+) -> None:
+    topic, group = new_group_topic(PARTITIONS), unused_name("long-handler")
+    await asyncio.to_thread(write, group_address, topic)
+    settings = {"group": group, "auto_offset_reset": "earliest", "enable_auto_commit": False, **SETTINGS[protocol]}
+    one, two = Owned(), Owned()
+    async with (
+        asyncio.timeout(120),
+        Consumer(group_address, **settings) as slow,
+        Consumer(group_address, **settings) as fast,
+    ):
+        slow.subscribe(topic, listener=one)
+        read = 0
+        while read < PARTITIONS * EACH:
+            read += len(await slow.poll(1.0))
+        fast.subscribe(topic, listener=two)
+        joining = asyncio.create_task(polls_until(fast, two))
+        await elapse(3 * SESSION_S[protocol])  # the handler
+        assert len(one.partitions) + len(two.partitions) == PARTITIONS
+        await slow.commit()
+        while not joining.done():
+            await slow.poll(0.1)
+        assert one.lost == 0
+        assert one.partitions | two.partitions == {TopicPartition(*each) for each in partitions_of(topic)}
+    offsets = await asyncio.to_thread(committed, group_address, group, partitions_of(topic))
+    assert offsets == dict.fromkeys(partitions_of(topic), EACH)
+
+
+async def polls_until(consumer: Consumer, owned: Owned) -> None:
+    while len(owned.partitions) != PARTITIONS // 2:
+        await consumer.poll(0.1)
+
+
+def noted(history: Path) -> set[Seen]:
+    """The records that a member in a process of its own has read."""
+    lines = (line.split("\t") for line in history.read_text().splitlines())
+    return {Seen(topic, int(partition), int(offset)) for topic, partition, offset in lines}
+
+
+@pytest.mark.parametrize("kind", SDK_KINDS, ids=lambda kind: kind.name)
+def test_member_suspended_beyond_its_session(
+    group_address: str, crowd: Crowd, new_group_topic: MakeTopic, tmp_path: Path, kind: Kind
+) -> None:
+    """It loses its partitions; when it continues, it joins again, reads on and its commits succeed."""
+    topic, group, history = new_group_topic(PARTITIONS), unused_name("suspended"), tmp_path / "history"
+    everything = partitions_of(topic)
+    survivor = crowd.join(kind, Wish(group, (topic,), session_ms=SHORT_MS))
+    crowd.share(everything, survivor)
+    with doomed(kind, group_address, group, topic, history) as other:
+        crowd.wait(lambda: 0 < len(survivor.assigned) < PARTITIONS, "a share of the other member")
+        assert other.stdout is not None
+        assert other.stdout.readline() == "assigned\n"
+        other.send_signal(signal.SIGSTOP)
+        crowd.share(everything, survivor)
+        other.send_signal(signal.SIGCONT)
+        crowd.wait(lambda: 0 < len(survivor.assigned) < PARTITIONS, "a share of the member that continues")
+        records = write(group_address, topic)
+        theirs = {record for record in records if (record.topic, record.partition) not in survivor.assigned}
+        while not theirs <= noted(history):
+            assert other.stdout.readline() == "committed\n"
+        crowd.read(set(records) - theirs, survivor)
