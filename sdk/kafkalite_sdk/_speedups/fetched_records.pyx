@@ -388,15 +388,22 @@ cdef class FetchedRecords:
 
     def decompress(self):
         """Decompress the batch that `take` waits for; see fetched_records.pyi."""
-        cdef const uint8_t *p = self.bytes_at(self.at) + HEADER_SIZE
-        cdef Py_ssize_t size = self.size_at(self.at) - HEADER_SIZE
-        cdef int codec = load_u16(self.bytes_at(self.at) + ATTRIBUTES_AT) & CODEC_MASK
+        cdef const uint8_t *p
+        cdef Py_buffer held               # `detach` may replace the memory meanwhile
+        cdef Py_ssize_t at = self.at
+        cdef int codec
         if not self.waits:
             raise RuntimeError("no batch waits for decompression")
+        size = self.size_at(at) - HEADER_SIZE
+        PyObject_GetBuffer(<object> self.view.obj, &held, PyBUF_SIMPLE)
         try:
-            self.plain = decompressed(codec, p, size, self.decoder.decompressed_max)
+            p = <const uint8_t *> held.buf + at
+            codec = load_u16(p + ATTRIBUTES_AT) & CODEC_MASK
+            self.plain = decompressed(codec, p + HEADER_SIZE, size, self.decoder.decompressed_max)
         except BatchError as error:
             self.plain = error
+        finally:
+            PyBuffer_Release(&held)
         self.waits = False
 
 

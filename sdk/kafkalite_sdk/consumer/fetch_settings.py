@@ -1,12 +1,11 @@
 """The settings of a consumer's fetches."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["FetchSettings"]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
+class FetchSettings(NamedTuple):
     """The settings of a fetcher, sizes in bytes, times in seconds.
 
     Attributes:

@@ -17,7 +17,7 @@ KIP-951.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from kafkalite.errors import KafkaError, error_for
 from kafkalite.model import ZERO_UUID, TopicPartition
@@ -70,6 +70,7 @@ class Fetcher(Generic[K, V]):
         self._queue: deque[PartitionBuffer[K, V]] = deque()  # those with records or an error
         self._jobs: list[FetchedRecords[K, V]] = []
         self._failure: KafkaError | None = None
+        self._raised: PartitionBuffer[K, V] | None = None  # whose error the last `take` raised
         self._reserved = 0
         self._seen = -1
         self._changed = True  # `requests` may have something to do before `_wake_at`
@@ -296,28 +297,30 @@ class Fetcher(Generic[K, V]):
                 topic, partition and offset. The next call continues with the other partitions.
         """
         self._follow_positions()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         records: list[Record[K, V]] = []
         for _ in range(len(self._queue)):
             buffer = self._queue.popleft()
             buffer.queued = False
             if not buffer.state.readable:
                 self._enqueue(buffer)
-                continue
-            if buffer.waiting is not None:
-                continue  # `decompressed` follows
-            self._read(buffer, records, records_max)
-            if (failure := buffer.failure) is not None:
-                self._fail(buffer, failure, records)
-                break
-            if (job := buffer.waiting) is not None:
-                self._jobs.append(job)
-            elif buffer.size:
-                self._enqueue(buffer)
-            if len(records) >= records_max:
-                break
-        if not records and self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+            elif buffer.waiting is None:  # else `decompressed` follows
+                self._read(buffer, records, records_max)
+                if buffer.failure is not None:
+                    if self._is_next_error(buffer, records):
+                        break
+                elif (job := buffer.waiting) is not None:
+                    self._jobs.append(job)
+                elif buffer.size:
+                    self._enqueue(buffer)
+                if len(records) >= records_max:
+                    break
+        if records:
+            self._raised = None
+        elif self._raised is not None and self._raised.failure is not None and self._raised.readable:
+            self._raise(self._raised)
         return records
 
     def _read(self, buffer: PartitionBuffer[K, V], records: list[Record[K, V]], records_max: int) -> None:
@@ -328,17 +331,26 @@ class Fetcher(Generic[K, V]):
         if (freed and self._full) or before >= enough > buffer.size:
             self._changed = True
 
-    def _fail(self, buffer: PartitionBuffer[K, V], failure: KafkaError, records: list[Record[K, V]]) -> None:
-        """Raise the error of a partition, or put it in front so that the next call raises it."""
-        buffer.queued = True
+    def _is_next_error(self, buffer: PartitionBuffer[K, V], records: list[Record[K, V]]) -> bool:
+        """Raise the error of a partition, unless records come first. Return whether the next call raises it."""
         if records:
+            buffer.queued = True
             self._queue.appendleft(buffer)
-            return
+            return True
+        if buffer is not self._raised:
+            self._raise(buffer)
+        self._enqueue(buffer)
+        return False
+
+    def _raise(self, buffer: PartitionBuffer[K, V]) -> NoReturn:
+        """Raise the error of a partition. The next call raises it again only without records of other partitions."""
+        failure = buffer.failure
+        assert failure is not None
         if buffer.error is failure:
-            buffer.error = None
-            buffer.queued = False
+            buffer.error = None  # the partition is fetched again
         else:
-            self._queue.append(buffer)
+            self._enqueue(buffer)
+        self._raised = buffer
         raise failure.with_traceback(None)
 
     def jobs(self) -> list[FetchedRecords[K, V]]:

@@ -86,7 +86,8 @@ class PartitionBuffer(Generic[K, V]):
     @property
     def readable(self) -> bool:
         """Whether `take` has something to do."""
-        return self.state.readable and (bool(self._fetched) or self.error is not None) and (self.waiting is None)
+        unread = bool(self._fetched) or self.error is not None
+        return unread and self.state.readable and self.valid and self.waiting is None
 
     def append(self, fetched: FetchedRecords[K, V], memory: ResponseMemory) -> None:
         """Add the records of a response."""

@@ -236,6 +236,23 @@ def test_large_compressed_batches_wait_for_decompression(codec):
         fetched.decompress()
 
 
+def test_detached_records_do_not_use_the_response():
+    response = bytearray(batch(0, b"a", b"b") + batch(2, b"c") + batch(3, random.Random(1).randbytes(1000), codec=4))
+    fetched = opened(memoryview(response), offload_bytes=500)
+    size = fetched.size
+    records: list[Record[bytes, bytes]] = []
+    fetched.take(records, 1)
+    fetched.detach()
+    response[:] = bytes(len(response))
+    response.clear()  # nothing exports it any more
+    records += taken(fetched)
+    fetched.detach()
+    fetched.decompress()
+    records += taken(fetched)
+    assert [record.offset for record in records] == [0, 1, 2, 3] and records[1].value == b"b"
+    assert fetched.size == size and fetched.error is None
+
+
 def test_the_decompressed_size_is_bounded():
     fetched = opened(batch(0, b"a") + batch(1, bytes(100_000), codec=compression.LZ4), decompressed_max=50_000)
     assert offsets(fetched) == [0]
