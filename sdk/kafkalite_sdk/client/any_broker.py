@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 
-from kafkalite.callbacks import call_each
+from kafkalite.callbacks import call_all, call_each
 from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.schema import Request
@@ -79,9 +79,13 @@ class AnyBroker:
         """Send what waits, if a broker is connected; else connect. Called when a channel or the time has changed."""
         self._alarm.cancel()
         now = self._loop.time()
-        self._fail_late(now)
+        call_all(partial(self._fail_late, now), partial(self._send_waiting, now), partial(self._wait, now))
+
+    def _send_waiting(self, now: float) -> None:
         while self._waiting and (channel := self._least_loaded()) is not None:
             self._send(channel, self._waiting.popleft(), now)
+
+    def _wait(self, now: float) -> None:
         if self._waiting:
             self._alarm.set(min(self._connect(now), *(call.deadline for call in self._waiting), inf))
             self._fail_unreachable()

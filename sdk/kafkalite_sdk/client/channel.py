@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 
-from kafkalite.callbacks import call_each
+from kafkalite.callbacks import call_all, call_each
 from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from kafkalite.net.client.connection import ClientConnection
 from kafkalite.net.client.core import Answer, Fail
@@ -165,10 +165,10 @@ class Channel:
         if error is None:
             self._connection, self.last_error = task.result(), None
             self._responses = self._connection.responses
-            self._send_queue()
+            end = self._send_queue
         else:
-            self._failed(_as_kafka_error(self.name, error))
-        self._changed(self)
+            end = partial(self._failed, _as_kafka_error(self.name, error))
+        call_all(end, lambda: self._changed(self))
 
     def _failed(self, error: KafkaError) -> None:
         self.last_error = error

@@ -155,8 +155,8 @@ class Channels:
         self._idle_alarm.cancel()
         channels = [*self._ending, *self._channels.values()]
         self._channels.clear()
-        call_each(lambda channel: channel.begin_close(error), channels)
         try:
+            call_each(lambda channel: channel.begin_close(error), channels)
             async with asyncio.timeout(timeout_s):
                 for channel in channels:
                     await channel.wait_closed()

@@ -16,7 +16,7 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
-from kafkalite.callbacks import call_each
+from kafkalite.callbacks import call_all
 from kafkalite.errors import ClientUseError, KafkaConnectionError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import Node
 from kafkalite.net.client.connection import completing
@@ -148,9 +148,12 @@ class ClusterClient:
         running, self._running = self._running, None
         assert running is not None
         running.alarm.cancel()
-        running.any_broker.close(self._closed_by)
-        running.coordinators.close(self._closed_by)
-        await running.channels.close(self._closed_by, timeout_s)
+        try:
+            call_all(
+                lambda: running.any_broker.close(self._closed_by), lambda: running.coordinators.close(self._closed_by)
+            )
+        finally:
+            await running.channels.close(self._closed_by, timeout_s)
 
     # requests
 
@@ -189,7 +192,7 @@ class ClusterClient:
             return
         submission.deadline = self.loop.time() + (self.settings.request_timeout_s if timeout_s is None else timeout_s)
         if node not in running.channels.addresses and node in self.view.brokers:  # a leader that KIP-951 has reported
-            running.channels.set_brokers(self.view.brokers.values())
+            self._use_brokers()
         try:
             target = running.channels.get(node, channel)
         except KafkaConnectionError as error:
@@ -311,9 +314,9 @@ class ClusterClient:
 
     def _channel_changed(self, channel: Channel) -> None:
         if self._running is not None:
-            self._running.any_broker.advance()
             if channel.last_error is not None:
                 self.refresh_metadata()
+            self._running.any_broker.advance()
 
     # metadata
 
@@ -382,9 +385,11 @@ class ClusterClient:
         self._failing_since = inf
         self._schedule.answered(call, changes, self.loop.time())
         self._set_alarm()
+        call_all(self._use_brokers, *(partial(function, changes) for function in self.on_metadata))
+
+    def _use_brokers(self) -> None:
         if self._running is not None:
             self._running.channels.set_brokers(self.view.brokers.values())
-        call_each(lambda function: function(changes), list(self.on_metadata))
 
     def _metadata_failed(self, call: MetadataCall, error: KafkaError) -> None:
         if self._running is None:
@@ -453,4 +458,4 @@ class ClusterClient:
         """Make a coordinator addressable that metadata has not named yet."""
         if self._running is not None and node.broker_id not in self.view.brokers:
             self.view.brokers[node.broker_id] = node
-            self._running.channels.set_brokers(self.view.brokers.values())
+            self._use_brokers()

@@ -423,3 +423,44 @@ async def test_tasks_exist_only_while_the_client_connects(world: Story) -> None:
         assert set(created) == {"Channel._open"}
     finally:
         loop.set_task_factory(real)
+
+
+@story(nodes=2)
+async def test_callbacks_that_fail_do_not_keep_others_from_their_ends(world: Story) -> None:
+    world.expect_failures()
+
+    def failing(_result: object) -> None:
+        raise ZeroDivisionError
+
+    async with world.client("node1:9092") as client:
+        ends = Ends()
+        expected = 0
+
+        async def submit_pairs() -> None:
+            nonlocal expected
+            for both in ((failing, failing), (ends.end, ends.end)):
+                client.submit(2, NOTHING, *both)
+                client.submit_any(NOTHING, *both, timeout_s=1.0)
+                client.find_coordinator("g", 0, *both, timeout_s=1.0)
+            expected += 3
+            await ends.reached(expected)
+
+        await submit_pairs()
+        client.forget_coordinator("g")
+        for node in (1, 2):
+            world.network.refuse(f"node{node}", 9092)
+            world.broker.nodes[node].disconnect()
+        await pass_time(0.01)
+        await submit_pairs()
+        assert sum(isinstance(each, Exception) for each in ends.ends) == 3
+        for node in (1, 2):
+            world.network.accept(f"node{node}", 9092)
+        await pass_time(3.0)
+        world.broker.nodes[1].freeze()
+        world.broker.nodes[2].freeze()
+        for both in ((failing, failing), (ends.end, ends.end)):
+            client.submit(2, NOTHING, *both)
+            client.submit_any(NOTHING, *both)
+            client.find_coordinator("h", 0, *both)
+        assert isinstance(await outcome(client.close(timeout_s=1.0)), ZeroDivisionError)
+        assert len(ends.ends) == 9

@@ -15,6 +15,7 @@ from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
 
 async def main(directory, close):
+    asyncio.get_running_loop().slow_callback_duration = 60.0  # the machine may be busy
     async with Broker(directory) as broker:
         client = ClusterClient(ClientSettings(parse_bootstrap(broker.address)))
         await client.start()
