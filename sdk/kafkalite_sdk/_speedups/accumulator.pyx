@@ -442,15 +442,19 @@ cdef class RecordAccumulator:
 
     def complete(self, ProducerBatch batch not None, int64_t base_offset, int64_t log_append_time_ms=-1):
         """Acknowledge a batch and release its memory; see accumulator.pyi."""
+        cdef ProducerBatch root = batch.root()
         self.release(batch)
         batch.acknowledge(base_offset, log_append_time_ms)
-        self.forget(batch)
+        if root.done:
+            self.incomplete.pop(root, None)
 
     def fail(self, ProducerBatch batch not None, error):
         """Fail a batch and release its memory; see accumulator.pyi."""
+        cdef ProducerBatch root = batch.root()
         self.release(batch)
         batch.fail(error)
-        self.forget(batch)
+        if root.done:
+            self.incomplete.pop(root, None)
 
     cdef int release(self, ProducerBatch batch) except -1:
         cdef TopicQueue queue = self.topics.get(batch.topic)
@@ -459,14 +463,6 @@ cdef class RecordAccumulator:
         self.buffered -= batch.builder.size - EMPTY_BATCH
         if queue is not None:
             queue.buffered -= batch.builder.size - EMPTY_BATCH
-        return 0
-
-    cdef int forget(self, ProducerBatch batch) except -1:
-        """Forget a completed batch, and the one of which it was the last part."""
-        while batch.whole is not None:
-            batch = batch.whole
-        if batch.done:
-            self.incomplete.pop(batch, None)
         return 0
 
     def oldest_incomplete(self):

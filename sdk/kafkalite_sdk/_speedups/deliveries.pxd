@@ -27,6 +27,7 @@ cdef class ProducerBatch:
 
     cdef int add(self, FutureRecordMetadata future, int64_t timestamp_ms, key, value, headers) except -1
     cdef int adopt(self, FutureRecordMetadata future, int64_t timestamp_ms) except -1
+    cdef ProducerBatch root(self)
     cdef int divide(self, list parts) except -1
     cdef int complete(self) except -1
 

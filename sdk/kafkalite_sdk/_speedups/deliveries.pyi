@@ -45,7 +45,7 @@ class ProducerBatch:
         records_count: number of records.
         observed: number of records whose future was awaited, read, cancelled or given a callback.
         done: the batch was acknowledged or has failed.
-        error: why it failed, else None.
+        error: why it failed, else None; users get copies, see `error_copy`.
         base_offset: offset of the first record; -1 = not known.
         base_sequence: sequence of the first record; -1 = none assigned. Set by the sender.
         in_doubt: the batch was sent, and the broker may have appended it. Set by the sender.
@@ -103,6 +103,9 @@ class ProducerBatch:
             log_append_time_ms: timestamp of all records; -1 = each record has its own.
         """
 
+    def error_copy(self) -> BaseException | None:
+        """Return a copy of the error without traceback, else None."""
+
     def fail(self, error: BaseException) -> None:
         """Fail the futures with `error`. Raises InvalidStateError if the batch is done."""
 
@@ -123,7 +126,10 @@ class FutureRecordMetadata:
     def result(self) -> RecordMetadata:
         """Return the metadata. Raises: what the record failed with, CancelledError, InvalidStateError."""
     def exception(self) -> BaseException | None:
-        """Return what the record failed with, else None. Raises: CancelledError, InvalidStateError."""
+        """Return a copy of the error with which the record failed, else None.
+
+        Raises: CancelledError, InvalidStateError.
+        """
     def cancel(self, msg: Any | None = None) -> bool: ...
     def add_done_callback(
         self, callback: Callable[[FutureRecordMetadata], object], *, context: Context | None = None

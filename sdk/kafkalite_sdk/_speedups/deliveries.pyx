@@ -10,7 +10,8 @@ Invariants:
 4. `cancel` ends the future only; its record is still sent.
 
 The garbage collector does not track futures: with 200,000 open records that doubled the time of `send`. A cycle
-through a callback ends when the batch is completed, and every batch is completed once.
+through a callback ends when the batch is completed, and every batch is completed once. Users get copies of the error
+of a batch: the traceback of an error that is raised refers to frames, and these to futures.
 """
 
 cimport cython
@@ -19,6 +20,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from asyncio import CancelledError, InvalidStateError
 from contextvars import copy_context
+from copy import copy
 
 from kafkalite._speedups.records.batch_builder cimport Builder
 
@@ -88,6 +90,17 @@ cdef class ProducerBatch:
         self.error = error
         self.complete()
 
+    cdef ProducerBatch root(self):
+        """The batch of which this one is a part, or itself."""
+        cdef ProducerBatch batch = self
+        while batch.whole is not None:
+            batch = batch.whole
+        return batch
+
+    def error_copy(self):
+        """A copy of the error; see deliveries.pyi."""
+        return None if self.error is None else copied(self.error)
+
     cdef int divide(self, list parts) except -1:
         """Let the outcome of each record be that of its part; the batch is done when all parts are."""
         cdef ProducerBatch part
@@ -99,7 +112,7 @@ cdef class ProducerBatch:
         self.parts_open = len(parts)
         for part in parts:
             part.whole = self
-        root = top_of(self)
+        root = self.root()
         for future in root.awaited or ():
             leaf = root
             index = (<FutureRecordMetadata> future).index
@@ -111,14 +124,16 @@ cdef class ProducerBatch:
         return 0
 
     cdef int complete(self) except -1:
+        cdef ProducerBatch whole
         if self.done:
             raise InvalidStateError("a batch is completed once")
         self.done = True
         self.builder = None
-        if self.whole is not None:
-            self.whole.parts_open -= 1
-            if not self.whole.parts_open:
-                self.whole.complete()
+        whole, self.whole = self.whole, None  # a part that is done is found from its whole only
+        if whole is not None:
+            whole.parts_open -= 1
+            if not whole.parts_open:
+                whole.complete()
         awaited, self.awaited = self.awaited, None
         if awaited is not None:
             for future in awaited:
@@ -126,11 +141,14 @@ cdef class ProducerBatch:
         return 0
 
 
-cdef ProducerBatch top_of(ProducerBatch batch):
-    """The batch of which this one is a part, or itself."""
-    while batch.whole is not None:
-        batch = batch.whole
-    return batch
+cdef object copied(error):
+    """A copy of an error without traceback; an error that cannot be copied is returned as it is."""
+    try:
+        found = copy(error)
+    except Exception:
+        return error
+    found.__cause__ = error.__cause__
+    return found
 
 
 cdef ProducerBatch part_of(ProducerBatch batch, int32_t *index):
@@ -193,7 +211,7 @@ cdef class FutureRecordMetadata:
         cdef RecordMetadata metadata
         error = self.exception()
         if error is not None:
-            raise error.with_traceback(None)
+            raise error
         while batch.parts is not None:
             batch = part_of(batch, &index)
         metadata = RecordMetadata.__new__(RecordMetadata)
@@ -216,7 +234,7 @@ cdef class FutureRecordMetadata:
         self.observe()
         while batch.parts is not None:
             batch = part_of(batch, &index)
-        return batch.error
+        return None if batch.error is None else copied(batch.error)
 
     def cancel(self, msg=None):
         if self.is_cancelled or self.batch.done:

@@ -42,17 +42,15 @@ class Failures:
         """
         unseen = [batch for batch in self._batches if batch.observed < batch.records_count]
         self._batches.clear()
-        if not unseen or unseen[0].error is None:
+        error = unseen[0].error_copy() if unseen else None
+        if error is None:
             return None
-        error = unseen[0].error
         count = sum(batch.records_count - batch.observed for batch in unseen)
-        text = f"raised for {count} record(s) whose awaitables were not awaited"
-        if text not in getattr(error, "__notes__", ()):
-            error.add_note(text)
-        return error.with_traceback(None)
+        error.add_note(f"raised for {count} record(s) whose awaitables were not awaited")
+        return error
 
 
 def _described(batch: ProducerBatch) -> FailedRecords:
-    assert batch.error is not None
-    unobserved = batch.records_count - batch.observed
-    return FailedRecords(batch.topic, batch.partition, batch.records_count, unobserved, batch.error)
+    error = batch.error_copy()
+    assert error is not None, "the batch has failed"
+    return FailedRecords(batch.topic, batch.partition, batch.records_count, batch.records_count - batch.observed, error)

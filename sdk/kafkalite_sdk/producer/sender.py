@@ -162,6 +162,8 @@ class Sender:
             partition.waits_in = self._waiting.setdefault(partition.leader, {})
             partition.waits_in[partition] = None
             self._wake_at = min(self._wake_at, queue.full[0].created_s + self._settings.delivery_timeout_s)
+            if partition.failures:
+                self._wake_at = min(self._wake_at, partition.retry_at)
 
     def _fill(self, call: ProduceCall, waiting: dict[PartitionSender, None], now: float) -> ProduceCall:
         """Add a batch of each waiting partition, as many as fit. A partition that waits for a response is removed."""

@@ -430,3 +430,42 @@ def append(cluster, call, partition):
     index = partition.queue.partition
     (data,) = [each.records for each in call.topics["t"] if each.index == index]
     return cluster.append(("t", index), data)
+
+
+async def test_a_batch_behind_an_expired_one_waits_for_the_back_off_and_no_longer():
+    producer = Producer(delivery_timeout_s=5.0, retry_backoff_s=10.0, retry_backoff_max_s=10.0)
+    producer.send()
+    (call,) = producer.requests()
+    producer.sender.lost(call, KafkaConnectionError("gone"), producer.now)
+    retry_at = 10.0 * 0.8
+    producer.now = 5.0
+    producer.sender.expire(producer.now)
+    assert producer.sender.wake_at(producer.now) == math.inf
+    producer.send()
+    assert producer.requests() == []
+    assert retry_at <= producer.sender.wake_at(producer.now) < 10.0
+
+
+async def test_the_unsent_batches_of_a_topic_fail_together():
+    producer = Producer(partitions=2)
+    futures = [producer.send(2, partition) for partition in (0, 1)]
+    (call,) = producer.requests()
+    producer.answer(call, Code.NOT_LEADER_OR_FOLLOWER, 0)
+    producer.sender.fail_topic("t", ValueError("gone"), first_partition=1)
+    assert [future.done() for future in futures[0]] == [False, False]
+    assert futures[1][0].result().offset == 0 and isinstance(futures[1][1].exception(), ValueError)
+
+
+async def test_a_batch_is_sent_when_a_thread_has_compressed_it():
+    producer = Producer(codec=3)
+    (future,) = producer.send()
+    (queue,) = producer.buffer.partitions_of("t")
+    (batch,) = queue.full
+    batch.compressing = True
+    assert producer.requests() == []
+    batch.builder.compress(3)
+    producer.sender.compressed(batch)
+    (call,) = producer.requests()
+    assert Batch(call.topics["t"][0].records).codec == 3
+    producer.answer(call)
+    assert future.result().offset == 0
