@@ -163,6 +163,11 @@ class ScriptedCall:
     def cluster(self) -> ScriptedCluster:
         return self.broker.cluster
 
+    def applies_to(self, topic: str, partition: int) -> bool:
+        """Whether the request has its effect on a partition; a scripted error may be for others only."""
+        others = None if self.rule is None else self.rule.partitions
+        return self.apply or (others is not None and (topic, partition) not in others)
+
     def frame(self, response: Response) -> bytes:
         """The frame of a response, with its size field."""
         cls, version = type(response), self.version
@@ -396,6 +401,10 @@ class ScriptedBroker:
         )  # fmt: skip
         self._rules.append(rule)
         return rule
+
+    def end_rules(self) -> None:
+        """Serve all further requests as if nothing was scripted."""
+        self._rules.clear()
 
     def handle(self, request: type[Request], handler: Callable[[ScriptedCall], Response | None]) -> None:
         """Serve a request class by a function of the test; None = it calls `call.answer` later."""

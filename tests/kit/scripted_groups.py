@@ -228,7 +228,7 @@ def offset_commit(call: ScriptedCall) -> Response:
         for part in topic.partitions:
             unknown = name is None or call.cluster.partition(name, part.partition_index) is None
             outcome = code or (KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else 0)
-            if not outcome and call.apply and name is not None:
+            if not outcome and name is not None and call.applies_to(name, part.partition_index):
                 kept = part.committed_offset, part.committed_leader_epoch, part.committed_metadata
                 call.cluster.offsets[group.name, name, part.partition_index] = kept
             parts.append(Topic.OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=outcome))

@@ -147,7 +147,7 @@ def produce(call: ScriptedCall) -> Response | None:
                 )
             elif partition is not None:
                 outcome.log_start_offset = partition.log_start
-                if call.apply:
+                if call.applies_to(name or "", part.index):
                     outcome.error_code, outcome.base_offset = _appended(partition, bytes(part.records))
             outcomes.append(outcome)
         responses.append(

@@ -6,7 +6,7 @@ Pure: no I/O, no clock. A newer epoch of an id needs no request: the producer in
 
 from math import inf
 
-from kafkalite.errors import KafkaError, error_for
+from kafkalite.errors import DecodeError, KafkaError, error_for
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, ProducerId
@@ -65,14 +65,14 @@ class Identity:
         return ProducerId(response.producer_id, response.producer_epoch)
 
     def failed(self, error: KafkaError, now: float) -> None:
-        """The request has no response. Raises `error` if it is not retriable.
+        """The request has no response. Raises `error` if it is neither retriable nor a response that does not parse.
 
         Arguments:
             error: why.
             now: in seconds of the loop's clock.
         """
         self._open = False
-        if not error.retriable:
+        if not error.retriable and not isinstance(error, DecodeError):
             raise error
         self._failures += 1
         self.retry_at = now + self._backoff.delay_s(self._failures)

@@ -170,14 +170,14 @@ class PartitionSender:
             self._returned = []
             self._proven = NO_LEADER
 
-    def expired(self, created_until_s: float) -> list[ProducerBatch]:
-        """Take the unsent batches that were created until then; the caller fails them.
+    def expired(self, now: float, timeout_s: float) -> list[ProducerBatch]:
+        """Take the unsent batches that have waited for `timeout_s` seconds; the caller fails them.
 
         A batch in doubt leaves a gap only if the broker has not appended it; a new epoch follows in either case.
         """
         expired = []
         full = self.queue.full
-        while not self.in_flight and full and full[0].created_s <= created_until_s:
+        while not self.in_flight and full and full[0].created_s + timeout_s <= now:
             batch = full.popleft()
             if self._idempotent and batch.base_sequence >= 0:
                 self._begin_gap(certain=not batch.in_doubt)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from math import inf
 
-from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
+from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite_sdk._speedups.accumulator import PartitionQueue, RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
@@ -236,7 +236,7 @@ class Sender:
         """
         for (name, number), partition in self._partitions.items():
             if name == topic and number >= first_partition:
-                for batch in partition.expired(inf):
+                for batch in partition.expired(inf, 0.0):
                     self._fail(batch, error)
 
     def sent(self, call: ProduceCall) -> None:
@@ -273,12 +273,13 @@ class Sender:
 
         Arguments:
             call: the request.
-            error: why; one that is not retriable fails the batches.
+            error: why; one that is not retriable fails the batches. A response that does not parse is a lost one: the
+                broker may have appended the batches.
             now: in seconds of the loop's clock.
         """
         self._close(call)
         for partition, batch in call.batches:
-            if error.retriable:
+            if error.retriable or isinstance(error, DecodeError):
                 self.needs_metadata.add(batch.topic)
                 batch.in_doubt = True
                 self._retry(partition, batch, now)
@@ -342,9 +343,9 @@ class Sender:
 
     def expire(self, now: float) -> None:
         """Fail the unsent batches whose delivery timeout has passed; `now` in seconds of the loop's clock."""
-        until = now - self._settings.delivery_timeout_s
+        timeout_s = self._settings.delivery_timeout_s
         for partition in list(chain.from_iterable(self._waiting.values())):
-            for batch in partition.expired(until):
+            for batch in partition.expired(now, timeout_s):
                 queue = partition.queue
                 text = f"{queue.topic}-{queue.partition}: not acknowledged in {self._settings.delivery_timeout_s} s"
                 self._fail(batch, KafkaTimeoutError(text))

@@ -5,7 +5,7 @@ A run prints its seed; `KAFKALITE_SEED=n` repeats the run alone.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -13,10 +13,14 @@ from typing import TypeVar
 
 from kafkalite_sdk.client.environment import Environment
 
+from kafkalite._speedups.records.batches import batches
 from kafkalite.net.client import ClientConnection
+from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import HOST, PORT, SimulatedBroker
-from kafkalite.testing.virtual_loop import VirtualLoop, pass_time, run_virtually
+from kafkalite.testing.virtual_loop import pass_time, run_virtually
+from tests.kit.server import Client, fetch_request, fetched
+from tests.story.sdk.virtual import check_nothing_left
 
 T = TypeVar("T")
 
@@ -31,6 +35,7 @@ class World:
     """A broker that fails, and its network.
 
     Attributes:
+        bootstrap: the bootstrap servers of clients.
         random: source of all decisions of the simulation, apart from those of network and broker.
         flushed: batches are flushed before they are acknowledged, so a power failure is one of the faults.
         counts: number of each fault.
@@ -38,6 +43,7 @@ class World:
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.seed = seed
+        self.bootstrap = BOOTSTRAP
         self.random = Random(seed)
         self.loop = asyncio.get_running_loop()
         self.network = MemoryNetwork(
@@ -67,6 +73,45 @@ class World:
         """A connection of the simulation itself."""
         return ClientConnection(HOST, PORT, timeout_s=30.0, dial=self.network.dial)
 
+    def count(self, event: str) -> None:
+        """Count an event of the simulation."""
+        self.counts[event] = self.counts.get(event, 0) + 1
+
+    async def create_topics(self, **partitions: int) -> None:
+        """Create topics with these numbers of partitions."""
+        async with self.connection() as connection:
+            client = Client(self.broker.running, connection)
+            for name, count in partitions.items():
+                (created,) = await client.create(name, partitions=count)
+                assert created.error_code == 0, created
+
+    async def grow(self, topic: str, count: int) -> None:
+        """Give a topic more partitions."""
+        entry = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        async with self.connection() as connection:
+            await connection.call(CreatePartitionsRequest(topics=[entry], timeout_ms=1000))
+
+    async def logs(self, topics: Iterable[str]) -> dict[tuple[str, int], list[tuple[int, bytes | None]]]:
+        """Offset and value of every record of the topics, by partition; the broker runs and the network works."""
+        found: dict[tuple[str, int], list[tuple[int, bytes | None]]] = {}
+        async with self.connection() as connection:
+            for topic in topics:
+                for partition in range(len(self.broker.running.image.topics[topic].partitions)):
+                    log = found[topic, partition] = []
+                    while new := await self._read(connection, topic, partition, log[-1][0] + 1 if log else 0):
+                        log += new
+        return found
+
+    @staticmethod
+    async def _read(
+        connection: ClientConnection, topic: str, partition: int, offset: int
+    ) -> list[tuple[int, bytes | None]]:
+        response = await connection.call(fetch_request(topic, (partition, offset), max_bytes=1 << 26), version_max=12)
+        part = fetched(response)[topic, partition]
+        assert part.error_code == 0, part
+        records = [record for found in batches(part.records) for record in found]
+        return [(record.offset, record.value) for record in records if record.offset >= offset]
+
     async def inject_faults(self, until: float) -> None:
         """Let faults happen until a time of the loop; at its end broker and network work."""
         mean_s = self.random.choice((1.0, 4.0, 4.0, 15.0))
@@ -79,8 +124,7 @@ class World:
         while (pause_s := self.random.expovariate(1 / mean_s)) < until - self.loop.time():
             await pass_time(pause_s)
             fault = self.random.choice(kinds)
-            name = fault.__name__.strip("_")
-            self.counts[name] = self.counts.get(name, 0) + 1
+            self.count(fault.__name__.strip("_"))
             await fault()
         await pass_time(max(0.0, until - self.loop.time()))
         await self.broker.start()
@@ -120,17 +164,24 @@ async def world(directory: Path, seed: int) -> AsyncIterator[World]:
     yield found
     await found.broker.stop()
     await pass_time(1.0)  # the ends of the last connections arrive
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    assert not left, f"tasks are left: {left}"
-    assert isinstance(found.loop, VirtualLoop)
-    assert not found.loop.pending_timers, f"timers are left: {found.loop.pending_timers}"
+    check_nothing_left()
     assert not found.network.servers
 
 
-def seeds(first: int, count: int) -> range:
-    """The seeds of a test: `count` from `first` on, or the one of KAFKALITE_SEED."""
+def seeds(count: int) -> range:
+    """The seeds of a test: `count` from KAFKALITE_FIRST_SEED (1) on, or the one of KAFKALITE_SEED."""
     given = os.environ.get("KAFKALITE_SEED")
+    first = int(os.environ.get("KAFKALITE_FIRST_SEED", "1"))
     return range(int(given), int(given) + 1) if given else range(first, first + count)
+
+
+def total(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """The sums of the counts of several runs."""
+    sums: dict[str, int] = {}
+    for each in counts:
+        for name, count in each.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 def run(directory: Path, seed: int, scenario: Callable[[World], Awaitable[T]]) -> T:
