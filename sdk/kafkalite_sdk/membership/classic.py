@@ -7,7 +7,9 @@ of the member are. Invariants:
    has a generation.
 2. An eager member owns nothing while JoinGroup is open.
 3. A member whose generation or member id is rejected loses its partitions before it joins again.
-4. A static cooperative member that missed a generation loses its partitions: another member may have owned them. Java's
+4. A leader that returns as a static member verifies the assignment that the group keeps. Java's leader does not:
+   partitions created in between have no owner until the next rebalance.
+5. A static cooperative member that missed a generation loses its partitions: another member may have owned them. Java's
    consumer keeps them.
 Sources: AbstractCoordinator.java and ConsumerCoordinator.java of Apache Kafka 4.3; rdkafka_cgrp.c of librdkafka.
 """
@@ -16,6 +18,7 @@ from collections.abc import Callable
 from math import inf
 
 from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, error_for
+from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -26,7 +29,14 @@ from kafkalite_sdk.membership.classic_leader import GroupLeader
 from kafkalite_sdk.membership.consumer_protocol import decode_assignment, encode_subscription
 from kafkalite_sdk.membership.core import MemberCore
 from kafkalite_sdk.membership.protocol import GroupProtocol, Reconsider
-from kafkalite_sdk.membership.settings import CLASSIC, NO_PARTITIONS, AssignmentChange, GroupCall, MemberIdentity
+from kafkalite_sdk.membership.settings import (
+    CLASSIC,
+    NO_PARTITIONS,
+    AssignmentChange,
+    GroupCall,
+    MemberIdentity,
+    Partitions,
+)
 from kafkalite_sdk.membership.topics import metadata_of_topics
 
 __all__ = ["ClassicMember"]
@@ -70,23 +80,25 @@ class ClassicMember(GroupProtocol):
         self._leader: GroupLeader | None = None
 
     def step(self, now: float) -> None:
+        if self._must_join() and now >= self.retries.at:
+            self._prepare_join(now)
         if self._heartbeat is None and now >= self._heartbeat_at and self.state in HAS_GENERATION:
             self._send_heartbeat()
-        if self._rejoin and self.state in CAN_JOIN and self.core.change is None and now >= self.retries.at:
-            self._prepare_join(now)
 
     def wake_at(self) -> float:
         heartbeat_at = self._heartbeat_at if self._heartbeat is None and self.state in HAS_GENERATION else inf
-        can_join = self._rejoin and self.state in CAN_JOIN and self.core.change is None
-        return min(heartbeat_at, self.retries.at if can_join else inf)
+        return min(heartbeat_at, self.retries.at if self._must_join() else inf)
+
+    def _must_join(self) -> bool:
+        """Whether the member joins as soon as it may; a pattern is resolved before."""
+        ready = self.core.change is None and self.core.wanted_topics is not None
+        return self._rejoin and self.state in CAN_JOIN and ready
 
     # join
 
     def _prepare_join(self, now: float) -> None:
         """Release the partitions that the member may not keep during the rebalance, then join."""
-        topics = self.core.wanted_topics
-        if topics is None:
-            return  # until the pattern is resolved
+        topics = self.core.wanted_topics or frozenset()
         owned = self.core.assignment
         revoked = frozenset(each for each in owned if not self.cooperative or each.topic not in topics)
         self.state = REVOKING
@@ -139,7 +151,7 @@ class ClassicMember(GroupProtocol):
         if settings.instance_id is not None and 0 <= self._generation < response.generation_id - 1:
             self._missed_generation = bool(self.core.assignment)
         self._member_id, self._generation = response.member_id, response.generation_id
-        self.core.identity = MemberIdentity(settings.group_id, self._generation, self._member_id, settings.instance_id)
+        self._set_identity()
         self._heartbeat_at = now + settings.heartbeat_interval_s
         self._leader = None
         if response.leader != response.member_id:
@@ -206,6 +218,21 @@ class ClassicMember(GroupProtocol):
         ]
         self._sync(leader.name, parts)
 
+    def _check_kept_assignment(self, leader: GroupLeader) -> None:
+        """Join again if the assignment that the group keeps lacks partitions: they were created before this process has
+        become the leader.
+        """
+
+        def received(response: DescribeGroupsResponse, now: float) -> None:
+            (group,) = response.groups
+            if group.error_code or not leader.covers(member.member_assignment for member in group.members):
+                self._request_join("the assignment lacks partitions")
+
+        def failed(error: KafkaError, now: float) -> None:
+            self._request_join("the assignment may lack partitions")
+
+        self.core.send(DescribeGroupsRequest(groups=[self.core.settings.group_id]), received, failed)
+
     def watched_topics(self) -> frozenset[str]:
         return self._leader.topics if self._leader is not None else frozenset()
 
@@ -243,18 +270,34 @@ class ClassicMember(GroupProtocol):
         assigned = frozenset(each for each in partitions if each.topic in self._joined_topics)
         self._last = assigned, self._generation
         self.state = ASSIGNING
-        owned = self.core.assignment
-        if self._missed_generation:
+        if self.core.assignment - assigned:
+            self._request_join("revoked partitions")  # the leader assigns them when their owner has released them
+        if not self._missed_generation:
+            self._apply(assigned, now)
+            return
+
+        def lost(now: float) -> None:
             self._missed_generation = False
-            change = AssignmentChange(lost=owned, assigned=assigned)
-        else:
-            change = AssignmentChange(revoked=owned - assigned, assigned=assigned - owned)
-        if change.revoked:
-            self._request_join("revoked partitions")
+            self._set_identity()
+            self._apply(assigned, now)
+
+        self.core.lose_all(now, lost)
+
+    def _apply(self, assigned: Partitions, now: float) -> None:
+        owned = self.core.assignment
+        change = AssignmentChange(revoked=owned - assigned, assigned=assigned - owned)
         self.core.begin_change(change, self._applied, now)
+
+    def _set_identity(self) -> None:
+        """Commit with the current generation; not while the member has partitions of a generation before the last."""
+        settings = self.core.settings
+        member = MemberIdentity(settings.group_id, self._generation, self._member_id, settings.instance_id)
+        self.core.identity = None if self._missed_generation else member
 
     def _applied(self, now: float) -> None:
         self.state = STABLE
+        if self._leader is not None and self._leader.skips:
+            self._check_kept_assignment(self._leader)
         if self.core.wanted_topics not in (None, self._joined_topics):
             self._request_join("the subscription has changed")
 

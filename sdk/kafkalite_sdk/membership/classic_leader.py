@@ -5,11 +5,12 @@ assignment in the version of its subscription. A malformed subscription counts a
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.messages.join_group import JoinGroupResponse
 from kafkalite_sdk.membership.assignors import ClassicAssignor, MemberSubscription, without_transfers
-from kafkalite_sdk.membership.consumer_protocol import decode_subscription, encode_assignment
+from kafkalite_sdk.membership.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from kafkalite_sdk.membership.topics import GroupTopics
 
 __all__ = ["GroupLeader"]
@@ -25,12 +26,13 @@ class GroupLeader:
     Attributes:
         name: of the assignor.
         topics: that the members read.
+        skips: the group keeps its assignment: the leader is a static member that has restarted (KIP-814).
     """
 
     def __init__(self, assignor: ClassicAssignor, joined: JoinGroupResponse) -> None:
         self.name = assignor.name
         self._assignor = assignor
-        self._skip = joined.skip_assignment
+        self.skips = joined.skip_assignment
         self._members = {
             member.member_id: _subscription(assignor.name, member.metadata, member.group_instance_id)
             for member in joined.members
@@ -44,7 +46,7 @@ class GroupLeader:
         Raises: ValueError if the assignor returns an impossible assignment, and what a user-defined assignor raises.
         """
         self._assigned = topics.counts(self.topics)
-        if self._skip:
+        if self.skips:
             return {}
         assigned = self._assignor.assign(self._members, self._assigned)
         if self._assignor.cooperative:
@@ -59,6 +61,15 @@ class GroupLeader:
             member_id: encode_assignment(assigned.get(member_id, ()), member.version)
             for member_id, member in self._members.items()
         }
+
+    def covers(self, assignments: Iterable[bytes]) -> bool:
+        """Whether the assignments of the members, which an earlier leader may have computed, contain all partitions."""
+        try:
+            assigned = {partition for data in assignments for partition in decode_assignment(data)[0]}
+        except DecodeError:
+            return False
+        wanted = {(topic, number) for topic, count in (self._assigned or {}).items() for number in range(count)}
+        return wanted <= assigned
 
     def is_outdated(self, topics: GroupTopics) -> bool:
         """Whether topics were created, deleted or have grown since the assignment."""

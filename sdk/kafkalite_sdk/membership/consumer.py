@@ -47,7 +47,6 @@ class ConsumerMember(GroupProtocol):
     """A member of a consumer group."""
 
     name = CONSUMER
-    resolves_patterns = False
 
     def __init__(self, core: MemberCore, reconsider: Reconsider) -> None:
         super().__init__(core, reconsider)
@@ -72,7 +71,8 @@ class ConsumerMember(GroupProtocol):
             self._send_heartbeat()
 
     def wake_at(self) -> float:
-        lookup_at = self._lookup_retries.at if self._lookup is None and self._unknown_ids() else inf
+        looks_up = self._lookup is None and self.core.change is None and self._unknown_ids()
+        lookup_at = self._lookup_retries.at if looks_up else inf
         heartbeat_at = max(self._due_at(), self.retries.at) if self._heartbeat is None else inf
         return min(lookup_at, heartbeat_at)
 

@@ -239,9 +239,9 @@ class Membership:
         if now >= self._poll_deadline and not self._stale and core.error is None:
             self._poll_missed(now)
         if core.subscription and not self._stale and core.error is None:
-            self._refresh_pattern(now)
             if not core.needs_coordinator:
                 self._step(now)
+            self._refresh_pattern(now)
         if not core.needs_coordinator:
             calls, core.outgoing = core.outgoing, []
             return calls
@@ -261,7 +261,7 @@ class Membership:
         times = [self._poll_deadline, self._pattern_at if self._resolves_pattern() else inf]
         if not core.needs_coordinator:
             worker = self._protocol or self._choice
-            times.append(worker.wake_at() if worker is not None else now)
+            times.append(worker.wake_at() if worker is not None else now if core.change is None else inf)
         return min(times)
 
     def answered(self, call: GroupCall, response: Response, now: float) -> None:

@@ -42,7 +42,7 @@ class GroupProtocol(ABC):
     """
 
     name: ClassVar[str]
-    resolves_patterns: ClassVar[bool]
+    resolves_patterns = False
 
     def __init__(self, core: MemberCore, reconsider: Reconsider) -> None:
         self.core = core

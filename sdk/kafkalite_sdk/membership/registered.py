@@ -44,7 +44,6 @@ class RegisteredMember(GroupProtocol):
     """A member of a registered group."""
 
     name = REGISTERED
-    resolves_patterns = False
 
     def __init__(self, core: MemberCore, reconsider: Reconsider) -> None:
         super().__init__(core, reconsider)
@@ -58,23 +57,23 @@ class RegisteredMember(GroupProtocol):
         self._heartbeat_at = inf
 
     def step(self, now: float) -> None:
-        if self._heartbeat is None and now >= self._heartbeat_at and self.state in IN_GENERATION:
-            self._send_heartbeat()
         if self._must_register() and now >= self.retries.at:
             self._release(now)
+        if self._heartbeat is None and now >= self._heartbeat_at and self.state in IN_GENERATION:
+            self._send_heartbeat()
 
     def wake_at(self) -> float:
         heartbeat_at = self._heartbeat_at if self._heartbeat is None and self.state in IN_GENERATION else inf
         return min(heartbeat_at, self.retries.at if self._must_register() else inf)
 
     def _must_register(self) -> bool:
-        return self._register and self.state in (UNREGISTERED, STABLE) and self.core.change is None
+        """Whether the member registers as soon as it may; a pattern that the client resolves is resolved before."""
+        known = self.core.wanted_topics is not None or self._broker_pattern() is not None
+        return self._register and self.state in (UNREGISTERED, STABLE) and self.core.change is None and known
 
     # registration
 
     def _release(self, now: float) -> None:
-        if self.core.wanted_topics is None and self._broker_pattern() is None:
-            return  # until the pattern is resolved
         self.state = RELEASING
         change = AssignmentChange(revoked=self.core.assignment, keep_fetched=True)
         self.core.begin_change(change, self._released, now)
@@ -93,10 +92,10 @@ class RegisteredMember(GroupProtocol):
     def _broker_pattern(self) -> str | None:
         """The pattern that the broker resolves, None = there is none, or the client resolves it."""
         subscription = self.core.subscription
-        return subscription.pattern if subscription.excluded is None and not subscription.topics else None
+        return subscription.pattern if subscription.excluded is None and not self.resolves_patterns else None
 
     def _create_group(self) -> None:
-        """Define the group by the pattern. A group with members keeps its definition."""
+        """Define the group by the pattern. A group with members keeps its definition: then the client resolves it."""
         self.state = DEFINING
         pattern = self._broker_pattern()
         request = CreateGroupRequest(
@@ -108,7 +107,9 @@ class RegisteredMember(GroupProtocol):
 
         def created(response: CreateGroupResponse, now: float) -> None:
             self.state = UNREGISTERED
-            if response.error_code in (Code.NONE, Code.NON_EMPTY_GROUP):
+            if response.error_code == Code.NON_EMPTY_GROUP:
+                self.resolves_patterns = True
+            elif not response.error_code:
                 self._defined = pattern
             else:
                 self._rejected(response.error_code, now)

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkalite._speedups.codec.codec import decode, encode
 from kafkalite.callbacks import Completion
+from kafkalite.coordinators.group.regex_resolver import matches
 from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest
@@ -72,8 +73,10 @@ class GroupServer:
         protocols: `group.coordinator.rebalance.protocols`.
 
     Attributes:
-        versions: newest served version by request; a missing request is not served.
+        versions: newest served version by request.
         received: class name and version of each request.
+        unavailable: error code of every request for a group, 0 = none.
+        order: number of the last response of the machine.
     """
 
     def __init__(
@@ -86,6 +89,8 @@ class GroupServer:
         self.shard, self.topics, self.dice = shard, topics, dice
         self.versions = {each: each.versions[1] for each in (*HANDLERS, *ANSWERED_HERE)}
         self.received: list[tuple[str, int]] = []
+        self.unavailable = 0
+        self.order = -1
         self._waiting: dict[Token, Completion[Any]] = {}
         self.context = SimpleNamespace(
             random=SimpleNamespace(uuid=lambda: dice.randbytes(16)),
@@ -114,6 +119,7 @@ class GroupServer:
     def deliver(self) -> None:
         """Deliver the responses of commands that have ended."""
         for token in [token for token in self._waiting if token in self.shard.answers]:
+            self.order = self.shard.order[token]
             self._waiting.pop(token).answer(self.shard.answers[token])
 
     def restart(self) -> None:
@@ -121,7 +127,17 @@ class GroupServer:
         self.shard.restart()
         self._waiting.clear()
 
+    def resolve_patterns(self) -> None:
+        """Resolve the patterns of groups, as the runtime does."""
+        questions, self.shard.questions = self.shard.questions, []
+        for question in questions:
+            found = matches(question.patterns, list(self.topics.topics))
+            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, self.shard.now))
+
     def _submit(self, group: str, command: Callable[..., Any], completion: Completion[Any]) -> None:
+        if self.unavailable:
+            completion.fail(self.unavailable)
+            return
         token = self.shard.ask(command)
         self._waiting[token] = completion
         self.deliver()
@@ -150,10 +166,11 @@ class GroupServer:
                 ]
                 return ListGroupsResponse(groups=listed)
             case MetadataRequest():
-                return self._metadata(request)
+                return self.metadata(request)
         raise NotImplementedError(type(request).__name__)
 
-    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """The topics that exist, of those that a request names."""
         wanted = request.topics
         existing = self.topics.topics.values()
         if wanted is not None:

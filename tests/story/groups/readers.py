@@ -60,8 +60,8 @@ class World:
         assert found.offset == self.committed.get(topic_partition, -1), "a committed offset is lost or wrong"
         return max(found.offset, 0)
 
-    def take(self, sender: "Reader", sent: Sent) -> None:
-        """A commit arrives."""
+    def take(self, sender: "Reader", sent: Sent) -> list[int]:
+        """A commit arrives; returns its error codes."""
         topic_partitions = sorted(sent.positions)
         asked = [
             PartitionCommit(t, p, sent.positions[t, p].offset, topic_id=self.topics.topics[t].topic_id)
@@ -74,6 +74,7 @@ class World:
         for topic_partition, error in zip(topic_partitions, done.errors if not done.error else (), strict=False):
             if error == Error.NONE:
                 self._check(sender, topic_partition, sent.positions[topic_partition])
+        return [done.error] if done.error else list(done.errors)
 
     def _check(self, sender: "Reader", topic_partition: TopicPartition, position: Position) -> None:
         assert self.receivers[topic_partition][1] is sender, f"{topic_partition} has another owner since"

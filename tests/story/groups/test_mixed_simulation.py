@@ -253,7 +253,7 @@ class Simulation:
         """Of all consumers that read a partition one may commit."""
         owned: set[tuple[str, int]] = set()
         for reader in self.readers + self.zombies[-5:]:
-            if not reader.positions:
+            if not reader.positions or reader.owns_in < 0:
                 continue
             group = self.shard.machine.registry.get("g")
             if group is None:
