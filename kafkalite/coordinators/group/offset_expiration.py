@@ -19,7 +19,7 @@ from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.shard import GroupShard
 
 OFFSETS_AT_ONCE = 1_000  # of all shards in one loop iteration
-GROUPS_AT_ONCE = 200  # registered groups that one command notifies of changed topics
+GROUPS_AT_ONCE = 200  # groups that one command notifies of changed topics
 
 
 class OffsetExpiration:
@@ -84,11 +84,11 @@ class OffsetExpiration:
         machine = self._runtime.machine(shard)
         if machine is None:  # a loading shard reads the current topics later
             return
-        machine.consumers.topics_changed(changed)
-        names = iter(machine.registered.topic_readers.concerned(changed))
-        while share := list(islice(names, GROUPS_AT_ONCE)):
-            self._runtime.submit(shard, partial(notify_of_topics, changed, share))
-            yield
+        for group_type in machine.registry.types.values():
+            names = iter(group_type.topics_changed(changed))
+            while share := list(islice(names, GROUPS_AT_ONCE)):
+                self._runtime.submit(shard, partial(check_topics, group_type.name, changed, share))
+                yield
 
     def _notified(self, outcome: Outcome) -> None:
         self._notifying = False
@@ -115,8 +115,8 @@ class OffsetExpiration:
             self._clock.call_at(self._clock.monotonic(), go_on)
 
 
-def notify_of_topics(
-    changed: Collection[str], groups: Collection[str], machine: GroupShard, _token: Token, now: Now
+def check_topics(
+    group_type: str, changed: Collection[str], groups: Collection[str], machine: GroupShard, _token: Token, now: Now
 ) -> Effects:
-    """A command: those of these registered groups that read one of the topics may start a rebalance."""
-    return machine.registered.topics_changed(changed, now, among=groups)
+    """A command: those of these groups that read one of the topics may start a rebalance."""
+    return machine.registry.types[group_type].check_topics(changed, groups, now)

@@ -212,6 +212,20 @@ class GroupType(Protocol):
         """`ResolvePatterns` failed; a later request asks again."""
         return
 
+    def topics_changed(self, names: Collection[str]) -> Collection[str]:
+        """Topics were created, deleted or extended; returns the groups for which `check_topics` must be called."""
+        return ()
+
+    def check_topics(self, names: Collection[str], groups: Collection[str], now: Now) -> Effects:
+        """Groups check whether their assignment covers the changed topics.
+
+        Arguments:
+            names: of the topics.
+            groups: those that `topics_changed` has returned, or some of them.
+            now: the time.
+        """
+        return Effects()
+
     def groups_of_topic(self, topic: str) -> Collection[str]:
         """The groups that must forget a deleted topic."""
         return ()

@@ -27,6 +27,7 @@ from kafkalite.state.groups.consumer.requests import (
     ConsumerGroupHeartbeat,
     HeartbeatResult,
 )
+from kafkalite.state.groups.conversion import downgraded, upgraded
 from kafkalite.state.groups.group import Group, GroupType
 from kafkalite.state.groups.records import CLASSIC, CONSUMER, REGISTERED, ConsumerGroupMetadata
 from kafkalite.state.groups.registered.groups import RegisteredGroups
@@ -51,7 +52,7 @@ class GroupRegistry:
         self._classic = classic
         self._consumers = consumers
         self._registered = registered
-        consumers.to_classic = self._to_classic
+        consumers.reconciler.to_classic = self._to_classic
 
     # look up
 
@@ -91,13 +92,14 @@ class GroupRegistry:
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
         """SyncGroup."""
-        consumers = request.group in self._consumers.groups
-        return (self._consumers if consumers else self._classic).sync(request, token, now)
+        if request.group in self._consumers.groups:
+            return self._consumers.classic.sync(request, token, now)
+        return self._classic.sync(request, token, now)
 
     def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
         """Heartbeat."""
         if request.group in self._consumers.groups:
-            return self._consumers.classic_heartbeat(request, token, now)
+            return self._consumers.classic.heartbeat(request, token, now)
         return self._classic.heartbeat(request, token, now)
 
     def fast_heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
@@ -186,7 +188,7 @@ class GroupRegistry:
     def _join_consumers(self, request: Join, token: Token, now: Now) -> Effects:
         if error := self._classic.validate_join(request):
             return answered(token, Joined(error, request.member_id))
-        effects = self._consumers.join(request, token, now)
+        effects = self._consumers.classic.join(request, token, now)
         if not effects.answers:  # the member replaced the last one of the consumer protocol: the group is classic now
             member_id = request.member_id or fresh_member_id(request)
             effects.extend(self._classic.join(request._replace(member_id=member_id), token, now))
@@ -196,16 +198,19 @@ class GroupRegistry:
         """The records that convert a classic group to a consumer group; without members only its generation is kept."""
         group = self._classic.groups.get(name)
         if group is not None and group.members:
-            return self._consumers.founding(group)
+            reconciler = self._consumers.reconciler
+            return upgraded(group, reconciler.settings_of(name), reconciler.topics, reconciler.embedded)
         return [ConsumerGroupMetadata(name, group.last_generation + 1)] if group is not None else []
 
     def _to_classic(self, before: ConsumerGroup, after: ConsumerGroup, now: Now) -> Effects | None:
         """Convert a consumer group that loses its last member of the consumer protocol and keeps others."""
         if before.all_classic or not after.members or not after.all_classic:
             return None
-        policy = self._consumers.settings_of(before.group_id).migration
+        reconciler = self._consumers.reconciler
+        policy = reconciler.settings_of(before.group_id).migration
         fits = len(after.members) <= self._classic.settings.members_max
-        members = self._consumers.as_classic(after) if policy.downgrades and fits else None
+        converts = policy.downgrades and fits
+        members = downgraded(after, reconciler.topics, reconciler.embedded) if converts else None
         if members is None:
             return None
         effects = Effects(records=before.tombstones())

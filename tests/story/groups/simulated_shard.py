@@ -1,10 +1,11 @@
 """A shard for tests: it appends, applies, answers and sets timers like the runtime, in virtual time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.state.effects import CancelTimer, Effects, Now, ResolvePatterns, TimerName, Token
+from kafkalite.state.groups.group import GroupType
 from kafkalite.state.groups.offsets.manager import Commit
 from kafkalite.state.groups.records import OffsetsCommitted, commits_of
 from kafkalite.state.groups.shard import GroupShard
@@ -20,6 +21,11 @@ def delete_topic(machine: GroupShard, topic: str) -> Effects:
     for group in machine.readers(topic):
         effects.extend(machine.topics_deleted(group, [topic]))
     return effects
+
+
+def check_changed_topics(groups: GroupType, topics: Collection[str], now: Now) -> Effects:
+    """Notify the groups of one type of changed topics, as housekeeping does."""
+    return groups.check_topics(topics, groups.topics_changed(topics), now)
 
 
 class Machine(Protocol):

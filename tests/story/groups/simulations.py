@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.state.groups.consumer.core import TOPICS_AT_ONCE
+from kafkalite.state.groups.consumer.reconciler import TOPICS_AT_ONCE
 from tests.kit.weighted_choice import Operations, draw
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or os.environ.get("KAFKALITE_FIRST_SEED") or 1)

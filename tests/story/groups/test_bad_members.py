@@ -30,7 +30,7 @@ from kafkalite.state.groups.shard import GroupShard
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos, assert_all_is_answered
 from tests.story.groups.heartbeats import consumer_heartbeat
-from tests.story.groups.simulated_shard import committing
+from tests.story.groups.simulated_shard import check_changed_topics, committing
 
 HISTORIES = 25
 REBALANCE_MAX_MS = 20_000
@@ -231,7 +231,7 @@ class Members(Chaos):
         self.topics.change(name, self.pick((0, 3, 4, 5)))
         machine, now = self.shard.machine, self.shard.now
         machine.consumers.topics_changed((name,))
-        self.shard.do(machine.registered.topics_changed((name,), now))
+        self.shard.do(check_changed_topics(machine.registered, (name,), now))
 
     def wait(self) -> None:
         self.shard.advance(self.dice.choice([1, 100, 3_000, 3_000, 12_000]), self._learn)

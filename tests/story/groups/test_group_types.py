@@ -26,7 +26,7 @@ from tests.kit.consumer_groups import FakeTopics
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos
 from tests.story.groups.heartbeats import consumer_heartbeat
-from tests.story.groups.simulated_shard import committing
+from tests.story.groups.simulated_shard import check_changed_topics, committing
 from tests.story.groups.simulations import ONE, simulate_all
 from tests.story.groups.test_registered_simulation import durable
 
@@ -152,7 +152,7 @@ class Crowd(Chaos):
         known = self.topics.topics["a"]
         self.topics.topics["a"] = known._replace(partitions=self.dice.randrange(1, 5))
         self.shard.machine.consumers.topics_changed(["a"])
-        self.shard.do(self.shard.machine.registered.topics_changed(["a"], self.shard.now))
+        self.shard.do(check_changed_topics(self.shard.machine.registered, ["a"], self.shard.now))
 
     def resolve(self) -> None:
         questions, self.shard.questions = self.shard.questions, []

@@ -35,7 +35,7 @@ from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
-from tests.story.groups.simulated_shard import Shard, delete_topic
+from tests.story.groups.simulated_shard import Shard, check_changed_topics, delete_topic
 from tests.story.groups.simulations import Taken, assert_finds, replace_action, run_operations, simulate_all
 
 MINUTES = 5  # of virtual time in a simulation with a seeded bug
@@ -213,7 +213,7 @@ class History:
         else:
             self.topics.grow(name, known.partitions + 1)
         machine = self.shard.machine
-        self.shard.do(machine.registered.topics_changed([name], self.shard.now))
+        self.shard.do(check_changed_topics(machine.registered, [name], self.shard.now))
         if known is not None and name not in self.topics.topics:
             self.shard.do(delete_topic(machine, name))
             for key in [key for key in self.committed if key[1][0] == name]:

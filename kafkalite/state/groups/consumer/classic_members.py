@@ -35,10 +35,10 @@ from kafkalite.state.groups.consumer.classic_responses import (
     keep_alive,
     protocol_of,
 )
-from kafkalite.state.groups.consumer.classic_table import RESPONSES, member_state
-from kafkalite.state.groups.consumer.core import JOIN, REBALANCE, SYNC, ConsumerGroupsCore, MemberReport
+from kafkalite.state.groups.consumer.classic_table import serve
 from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import ConsumerGroup
+from kafkalite.state.groups.consumer.reconciler import JOIN, REBALANCE, SYNC, MemberReport, Reconciler
 from kafkalite.state.groups.consumer.requests import CommandRejected, MigrationPolicy
 from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
@@ -46,8 +46,15 @@ from kafkalite.state.groups.consumer_protocol import Subscription
 from kafkalite.state.groups.records import CONSUMER, ClassicMemberMetadata, ConsumerGroupMemberMetadata
 
 
-class ClassicProtocolMembers(ConsumerGroupsCore):
-    """Serves the requests of classic-protocol members of a consumer group that exists."""
+class ClassicProtocolMembers:
+    """Serves the requests of classic-protocol members of a consumer group that exists.
+
+    Arguments:
+        reconciler: the steps that commands share.
+    """
+
+    def __init__(self, reconciler: Reconciler) -> None:
+        self._reconciler = reconciler
 
     def join(self, request: Join, token: Token, now: Now) -> Effects:
         """Join or rejoin; the result is a `Joined`.
@@ -68,7 +75,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
         """Return the assignment; the result is a `Synced`."""
-        group, member_id = self.groups[request.group], request.member_id
+        group, member_id = self._reconciler.groups[request.group], request.member_id
         error = _refusal(group, member_id, request.group_instance_id, request.generation)
         if not error:
             spoken = (None, protocol_of(group.members[member_id])[0])
@@ -77,29 +84,28 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         if error:
             return answered(token, Synced(error))
         effects = Effects()
-        self._serve(
-            ClassicRequest(self, effects, token, group, group.members[member_id], ClassicMemberRequest.SYNC, now)
-        )
+        sync, member = ClassicMemberRequest.SYNC, group.members[member_id]
+        serve(ClassicRequest(self._reconciler, effects, token, group, member, sync, now))
         return effects
 
-    def classic_heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
+    def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
         """Extend the session of a member; the result is an `ErrorOnly`. Every heartbeat also checks the topics."""
-        group, effects = self.groups[request.group], Effects()
+        group, effects = self._reconciler.groups[request.group], Effects()
         error = _refusal(group, request.member_id, request.group_instance_id, request.generation)
         if error:
             return answered(token, ErrorOnly(error))
-        draft, watch = Draft(group), self._watches.get(request.group) or RegexWatch()
-        self._refresh(draft, SubscribedTopics(draft.group, self.topics), watch, now)
-        self._watch(effects, draft.group, watch, now)
+        draft, watch = Draft(group), self._reconciler.watches.get(request.group) or RegexWatch()
+        self._reconciler.refresh(draft, SubscribedTopics(draft.group, self._reconciler.topics), watch, now)
+        self._reconciler.watch(effects, draft.group, watch, now)
         effects.records += draft.records
-        member = group.members[request.member_id]
-        keep_alive(self, effects, member, now)
-        self._serve(ClassicRequest(self, effects, token, draft.group, member, ClassicMemberRequest.HEARTBEAT, now))
+        heartbeat, member = ClassicMemberRequest.HEARTBEAT, group.members[request.member_id]
+        keep_alive(self._reconciler, effects, member, now)
+        serve(ClassicRequest(self._reconciler, effects, token, draft.group, member, heartbeat, now))
         return effects
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Remove members that leave, or that are named by their instance ids; the result is a `Left`."""
-        group, effects = self.groups[request.group], Effects()
+        group, effects = self._reconciler.groups[request.group], Effects()
         gone: dict[str, None] = {}
         left = []
         for leaver in request.members:
@@ -108,46 +114,43 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
                 gone[_member_of(group, leaver)] = None
             left.append(LeftMember(leaver.member_id, leaver.group_instance_id, error))
         if gone:
-            self._remove(effects, group, list(gone), now)
+            self._reconciler.remove(effects, group, list(gone), now)
         effects.answer(token, Left(members=tuple(left)))
         return effects
-
-    def _serve(self, served: ClassicRequest) -> None:
-        RESPONSES[member_state(served.group, served.member.member_id), served.request](served)
 
     # joining
 
     def _join(self, effects: Effects, request: Join, now: Now) -> Joined | None:
-        before = self.groups[request.group]
-        subscription = self._judge(before, request)
+        before = self._reconciler.groups[request.group]
+        subscription = self._validated(before, request)
         if not request.member_id and request.group_instance_id is None and request.member_id_required:
             return Joined(KafkaErrorCode.MEMBER_ID_REQUIRED, fresh_member_id(request))
         draft, member_id = Draft(before), request.member_id or fresh_member_id(request)
         replaced = _admit(draft, request, member_id, subscription)
         known = membership.metadata_of(draft.group, member_id)
         after = _described(known, request, subscription)
-        if not self.memory.accepts(memory_of_member(after) - memory_of_member(known)):
+        if not self._reconciler.memory.accepts(memory_of_member(after) - memory_of_member(known)):
             raise CommandRejected(
                 KafkaErrorCode.GROUP_MAX_SIZE_REACHED, "Group members use all memory that is reserved for them."
             )
         new_names, new_pattern = membership.note(draft, after)
         owned = self._owned(subscription)
         report = MemberReport(member_id, request.session_timeout_ms, owned, new_names, new_pattern, replaced)
-        self._advance(effects, draft, report, now)
-        if self._finish(effects, before, draft, now):
+        self._reconciler.advance(effects, draft, report, now)
+        if self._reconciler.finish(effects, before, draft, now):
             return None
-        self._cancel_classic(effects, request.group, member_id)
+        self.cancel_timers(effects, request.group, member_id)
         effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
         effects.set_timer((CONSUMER, SYNC, request.group, member_id), now.ms + after.rebalance_timeout_ms)
         epoch = draft.group.current(member_id).member_epoch
         return Joined(0, member_id, epoch, CONSUMER_PROTOCOL, protocol_of(after)[0])
 
-    def _judge(self, group: ConsumerGroup, request: Join) -> Subscription:
+    def _validated(self, group: ConsumerGroup, request: Join) -> Subscription:
         """What the member subscribes to, where it may join."""
-        settings, instance = self._settings(group.group_id), request.group_instance_id
+        settings, instance = self._reconciler.settings_of(group.group_id), request.group_instance_id
         holder = group.static_members.get(instance) if instance is not None else None
         known = holder is not None or request.member_id in group.members
-        subscriptions = [self.embedded.subscription(metadata) for _, metadata in request.protocols]
+        subscriptions = [self._reconciler.embedded.subscription(metadata) for _, metadata in request.protocols]
         understood = request.protocol_type == CONSUMER_PROTOCOL and None not in subscriptions
         if settings.migration is MigrationPolicy.DISABLED:
             raise CommandRejected(
@@ -165,22 +168,22 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
     def _owned(self, subscription: Subscription) -> Assignment:
         owned: dict[bytes, set[int]] = {}
         for name, partition in subscription.owned:
-            topic = self.topics.by_name(name)
+            topic = self._reconciler.topics.by_name(name)
             if topic is not None:
                 owned.setdefault(topic.topic_id, set()).add(partition)
         return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
-    def _cancel_classic(self, effects: Effects, group_id: str, member_id: str) -> None:
+    def cancel_timers(self, effects: Effects, group_id: str, member_id: str) -> None:
         """It has joined, or speaks the consumer protocol from now on."""
-        self.rejoining.discard((group_id, member_id))
+        self._reconciler.rejoining.discard((group_id, member_id))
         for kind in (JOIN, SYNC):
             effects.cancel_timer((CONSUMER, kind, group_id, member_id))
 
-    def _watch_converted(self, effects: Effects, group: ConsumerGroup, now: Now) -> None:
+    def keep_alive_all(self, effects: Effects, group: ConsumerGroup, now: Now) -> None:
         """The members of a classic group have their whole sessions from its conversion on."""
         for member in group.members.values():
             if member.classic is not None:
-                keep_alive(self, effects, member, now)
+                keep_alive(self._reconciler, effects, member, now)
 
 
 def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscription) -> str | None:

@@ -44,6 +44,11 @@ RESPONSES: dict[tuple[ClassicMemberState, ClassicMemberRequest], Callable[[Class
 }
 
 
+def serve(request: ClassicRequest) -> None:
+    """Respond to a request by the table."""
+    RESPONSES[member_state(request.group, request.member.member_id), request.request](request)
+
+
 def member_state(group: ConsumerGroup, member_id: str) -> ClassicMemberState:
     """The state of a member. It revokes partitions first, even if there is also a new target assignment."""
     current = group.current(member_id)

@@ -64,7 +64,7 @@ class ConsumerGroupContext(Protocol):
 
     topics: TopicLookup
 
-    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+    def settings_of(self, group_id: str, /) -> ConsumerGroupSettings:
         """The settings of a group."""
 
     def topics_read(self, group_id: str) -> Container[str]:

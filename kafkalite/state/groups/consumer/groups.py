@@ -8,19 +8,28 @@ assignment after the heartbeat that makes it due (KIP-1263).
 Source: GroupMetadataManager.consumerGroupHeartbeat of Apache Kafka 4.3.
 """
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token
-from kafkalite.state.groups.classic.group import ClassicGroup as ClassicGroup
-from kafkalite.state.groups.classic.members import ClassicMember as ClassicMember
+from kafkalite.state.groups.classic.requests import Leave
 from kafkalite.state.groups.consumer import membership
 from kafkalite.state.groups.consumer.classic_member_memory import growth_by, memory_of_group
 from kafkalite.state.groups.consumer.classic_members import ClassicProtocolMembers
-from kafkalite.state.groups.consumer.core import JOIN, REBALANCE, SESSION, SYNC, TARGET, TARGET_CALLED, MemberReport
 from kafkalite.state.groups.consumer.description import describe
 from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import ConsumerGroup
+from kafkalite.state.groups.consumer.reconciler import (
+    JOIN,
+    REBALANCE,
+    SESSION,
+    SYNC,
+    TARGET,
+    TARGET_CALLED,
+    TOPICS_AT_ONCE,
+    MemberReport,
+    Reconciler,
+)
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import (
     STATIC_LEAVE_EPOCH,
@@ -29,10 +38,11 @@ from kafkalite.state.groups.consumer.requests import (
     ConsumerGroupSettings,
     GroupDescription,
     HeartbeatResult,
+    TopicLookup,
     check_heartbeat,
 )
 from kafkalite.state.groups.consumer.subscribed_regex import NEVER, RegexWatch, take_over
-from kafkalite.state.groups.conversion import downgraded, upgraded
+from kafkalite.state.groups.consumer_protocol import UNREADABLE, ConsumerProtocol
 from kafkalite.state.groups.group import GroupType
 from kafkalite.state.groups.records import (
     CONSUMER,
@@ -49,11 +59,16 @@ from kafkalite.state.groups.records import (
 from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
 
 
-class ConsumerGroups(ClassicProtocolMembers, GroupType):
-    """All consumer groups of a shard."""
+class ConsumerGroups(GroupType):
+    """All consumer groups of a shard.
+
+    Arguments: those of `Reconciler`.
+
+    Attributes:
+        classic: serves their members of the classic protocol.
+    """
 
     name = CONSUMER
-    groups: dict[str, ConsumerGroup]
     record_types = (
         ConsumerGroupMetadata,
         ConsumerGroupPartitionMetadata,
@@ -64,6 +79,20 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         ConsumerGroupRegularExpression,
         ConsumerGroupTombstone,
     )
+
+    def __init__(
+        self,
+        topics: TopicLookup,
+        settings: Callable[[str], ConsumerGroupSettings],
+        embedded: ConsumerProtocol = UNREADABLE,
+        topics_at_once: int = TOPICS_AT_ONCE,
+    ) -> None:
+        self.reconciler = Reconciler(topics, settings, embedded, topics_at_once)
+        self.classic = ClassicProtocolMembers(self.reconciler)
+        self.groups = self.reconciler.groups
+        self._settings = settings
+        self._sessions = self.reconciler.sessions
+        self._watches = self.reconciler.watches
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeat, token: Token, now: Now, founding: Sequence[object] = ()
@@ -113,13 +142,9 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         session.over_ms = now_ms + session.timeout_ms  # the timer of the same timeout fires early enough
         return settings.heartbeat_interval_ms
 
-    def founding(self, group: ClassicGroup) -> list[object]:
-        """The records that convert a classic group. Raises: CommandRejected, GROUP_ID_NOT_FOUND."""
-        return upgraded(group, self._settings(group.name), self.topics, self.embedded)
-
-    def as_classic(self, group: ConsumerGroup) -> list[ClassicMember] | None:
-        """The members of the classic group to which a group is converted; None if they have no common protocol."""
-        return downgraded(group, self.topics, self.embedded)
+    def leave(self, request: Leave, token: Token, now: Now) -> Effects:
+        """Members of the classic protocol leave, or an administrator removes static members; the result is a `Left`."""
+        return self.classic.leave(request, token, now)
 
     def _beat(
         self,
@@ -141,11 +166,11 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         before = draft.group.current(member_id)
         new_names, new_pattern = membership.describe_itself(draft, request)
         report = MemberReport(member_id, settings.session_timeout_ms, request.owned, new_names, new_pattern, replaced)
-        self._advance(effects, draft, report, now)
+        self.reconciler.advance(effects, draft, report, now)
         if was_classic:
-            self._cancel_classic(effects, group_id, member_id)
+            self.classic.cancel_timers(effects, group_id, member_id)
         if founding:
-            self._watch_converted(effects, draft.group, now)
+            self.classic.keep_alive_all(effects, draft.group, now)
         effects.records += draft.records
         current = draft.group.current(member_id)
         includes_assignment = request.member_epoch == 0 or request.is_full or current.assigned != before.assigned
@@ -161,7 +186,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         group = self.groups.get(request.group)
         if group is None and request.member_epoch != 0:
             raise CommandRejected(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group} not found.")
-        return group or ConsumerGroup(request.group, self)
+        return group or ConsumerGroup(request.group, self.reconciler)
 
     def _leave(self, effects: Effects, request: ConsumerGroupHeartbeat, now: Now) -> HeartbeatResult:
         before = self._group(request)
@@ -172,14 +197,14 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
             effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
             effects.records += draft.records
         else:
-            self._remove(effects, before, [member_id], now)
+            self.reconciler.remove(effects, before, [member_id], now)
         return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, request.member_epoch)
 
     def expired(self, name: TimerName, now: Now) -> Effects:
         """A timer of this machine has fired."""
         _, kind, group_id, member_id = name
         if kind == TARGET:
-            return self._make_scheduled_target(group_id, now)
+            return self.reconciler.make_scheduled_target(group_id, now)
         effects = Effects()
         if kind == TARGET_CALLED:
             effects.set_timer((CONSUMER, TARGET, group_id, ""), now.ms)
@@ -187,13 +212,13 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
             self._sessions.pop((group_id, member_id), None)
-            self.rejoining.discard((group_id, member_id))
+            self.reconciler.rejoining.discard((group_id, member_id))
             return effects
         session = self._sessions.get((group_id, member_id))
         if kind == SESSION and session is not None and not session.timer_fired(name, effects, now):
             return effects
         if kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
-            self._remove(effects, group, [member_id], now)
+            self.reconciler.remove(effects, group, [member_id], now)
         return effects
 
     def starts_rebalance(self, record: object) -> bool:
@@ -207,7 +232,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
             session_ms = self._settings(group_id).session_timeout_ms
             for member_id, member in group.members.items():
                 own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
-                self.keep_session(effects, (group_id, member_id), own_ms, now)
+                self.reconciler.keep_session(effects, (group_id, member_id), own_ms, now)
                 if _is_revoking(group, member_id):
                     effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
                 if len(effects.timers) >= SESSIONS_AT_ONCE:
@@ -215,17 +240,14 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
                     effects = Effects()
         yield effects
 
-    def topics_changed(self, names: Collection[str]) -> None:
+    def topics_changed(self, names: Collection[str]) -> Collection[str]:
         """Topics were created, deleted or extended: groups that read them check them with the next heartbeat."""
-        self._topics_version += 1
-        for group_id in self._readers.of_any(frozenset(names)):
+        self.reconciler.topics_version += 1
+        for group_id in self.reconciler.readers.of_any(frozenset(names)):
             watch = self._watches.get(group_id)
             if watch is not None:
                 watch.topics_seen = False
-
-    def topics_read(self, group_id: str) -> Container[str]:
-        """The topics that members of a group read."""
-        return self._readers.topics_of(group_id)
+        return ()
 
     def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], now: Now) -> Effects:
         """The result of `ResolvePatterns`: topic names by pattern."""
@@ -236,7 +258,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         watch = self._watches.setdefault(group_id, RegexWatch())
         watch.resolving, watch.resolved_at_ms = False, now.ms
         draft = Draft(group)
-        take_over(draft, found, self.topics, now)
+        take_over(draft, found, self.reconciler.topics, now)
         effects.records += draft.records
         return effects
 
@@ -258,17 +280,17 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
             assert record.group_type == CONSUMER, "the shard passes each group type its own records"
             deleted = self.groups.pop(group_id, None)
             if deleted is not None:
-                self._readers.forget(deleted)
-                self.memory.charge(-memory_of_group(deleted))
+                self.reconciler.readers.forget(deleted)
+                self.reconciler.memory.charge(-memory_of_group(deleted))
             self._watches.pop(group_id, None)
             return
         group = self.groups.get(group_id)
         if group is None:
             if isinstance(record, ConsumerGroupTombstone):
                 return
-            group = self.groups[group_id] = ConsumerGroup(group_id, self)
-        self.memory.charge(growth_by(group, record))
-        group.apply(self._readers.follow(group, record))
+            group = self.groups[group_id] = ConsumerGroup(group_id, self.reconciler)
+        self.reconciler.memory.charge(growth_by(group, record))
+        group.apply(self.reconciler.readers.follow(group, record))
 
 
 def _is_revoking(group: ConsumerGroup, member_id: str) -> bool:

@@ -7,7 +7,7 @@ Pure. Invariants:
 3. When an ephemeral group is deleted, its offsets are deleted.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
@@ -170,17 +170,21 @@ class RegisteredGroups(GroupType):
             return self._with_offsets(group, commands.session_expired(group, name[3], now))
         return self._with_offsets(group, commands.rebalance_timeout_expired(group, now))
 
-    def topics_changed(self, names: Collection[str], now: Now, among: Iterable[str] | None = None) -> Effects:
-        """Topics were created or deleted, or have more partitions: the groups that read them check their assignment.
+    def topics_changed(self, names: Collection[str]) -> list[str]:
+        """Topics were created or deleted, or have more partitions; returns the groups that may read one of them."""
+        return self.topic_readers.concerned(names)
+
+    def check_topics(self, names: Collection[str], groups: Collection[str], now: Now) -> Effects:
+        """The groups that read changed topics check their assignment.
 
         Arguments:
             names: of the topics.
+            groups: those that `topics_changed` has returned, or some of them.
             now: the time.
-            among: groups that `topic_readers` has returned, None = all of them.
         """
         effects = Effects()
         changed = frozenset(names)
-        for name in self.topic_readers.concerned(changed) if among is None else among:
+        for name in groups:
             group = self.groups.get(name)
             if group is not None and (group.definition.pattern is not None or group.reads_any(changed)):
                 effects.extend(commands.topics_changed(group, now))

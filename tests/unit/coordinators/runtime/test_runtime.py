@@ -269,7 +269,7 @@ def test_topics_deleted_during_a_notification_are_processed_together(rig: Rig[Gr
     machine = rig.runtime.machine(0)
     assert machine is not None
     changes: list[Collection[str]] = []
-    machine.consumers.topics_changed = changes.append  # type: ignore[method-assign]
+    machine.consumers.topics_changed = lambda names: changes.append(names) or ()  # type: ignore[method-assign]
     for name in ("a", "b", "c"):
         upkeep.topic_gone(name)
     rig.clock.advance(1_000)

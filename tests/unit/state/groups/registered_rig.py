@@ -20,7 +20,7 @@ from kafkalite.state.groups.registered.requests import (
 )
 from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
-from tests.story.groups.simulated_shard import Shard
+from tests.story.groups.simulated_shard import Shard, check_changed_topics
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -110,7 +110,7 @@ class Rig:
         return int(error)
 
     def change_topics(self, *names: str) -> None:
-        self.shard.do(self.shard.machine.registered.topics_changed(names, self.shard.now))
+        self.shard.do(check_changed_topics(self.shard.machine.registered, names, self.shard.now))
 
     def resolve(self, *names: str) -> None:
         """Resolve all patterns: these topics match."""

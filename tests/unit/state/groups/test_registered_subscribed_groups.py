@@ -8,6 +8,7 @@ import pytest
 
 from kafkalite.state.groups.registered.groups import RegisteredGroups
 from tests.kit.work import calls_in
+from tests.story.groups.simulated_shard import check_changed_topics
 from tests.unit.state.groups.registered_rig import SESSION_MS, Rig
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
@@ -117,6 +118,6 @@ def test_topic_change_visits_only_reading_groups(claims: list[tuple[str, int]]) 
             rig.ask("one", "a", group=f"other{at}")
         rig.ask("one", *([] if claims else ["b"]), claims=claims, group="g")
         machine = rig.shard.machine.registered
-        return calls_in(lambda: machine.topics_changed(["b", "new"], rig.shard.now))
+        return calls_in(lambda: check_changed_topics(machine, ["b", "new"], rig.shard.now))
 
     assert work(1_000) == work(10)

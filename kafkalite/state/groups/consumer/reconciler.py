@@ -1,11 +1,12 @@
-"""The common part of the consumer groups of a shard: groups, sessions, seen topics, and the reconciliation of a member.
+"""The steps that commands of consumer groups share: they extend sessions, compute targets, and reconcile a member.
 
 Commands work on a `Draft`; durable state changes when its records are applied. Sessions are in memory
 (`groups/sessions`): a timer that fires checks whether a heartbeat has extended the session, so that the
 heartbeat of a stable member sets no timer and writes nothing.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Container, Sequence, Set
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -59,72 +60,81 @@ class MemberReport(NamedTuple):
     replaced: str | None = None
 
 
-class ConsumerGroupsCore:
-    """The consumer groups of a shard, and the reconciliation of their members.
+@dataclass(eq=False)
+class Reconciler:
+    """The steps of commands, and what a shard knows of its consumer groups beside their records.
 
     Arguments:
         topics: the current topics; `topics_changed` is called when they change.
-        settings: returns the settings of a group by its id.
+        settings_of: returns the settings of a group by its id.
         embedded: decodes subscriptions of members of the classic protocol.
         topics_at_once: heartbeats compute the target assignment of groups that read at most this number of topics.
 
     Attributes:
+        groups: by name.
+        sessions: by group and member.
+        rejoining: classic members that have received REBALANCE_IN_PROGRESS.
+        watches: what the groups have seen of their topics.
+        topics_version: grows with each change of topics.
+        readers: the groups that read each topic.
         memory: counts the memory of members of the classic protocol; set to that of the shard before the first record.
         to_classic: converts a group whose last member of the consumer protocol has left; set by the registry.
     """
 
-    def __init__(
-        self,
-        topics: TopicLookup,
-        settings: Callable[[str], ConsumerGroupSettings],
-        embedded: ConsumerProtocol = UNREADABLE,
-        topics_at_once: int = TOPICS_AT_ONCE,
-    ) -> None:
-        self.groups: dict[str, ConsumerGroup] = {}
-        self.to_classic: ToClassic | None = None
-        self.topics = topics
-        self._settings = settings
-        self.embedded = embedded
-        self._topics_at_once = topics_at_once
-        self._sessions: dict[tuple[str, str], MemberSession] = {}
-        self.rejoining: set[tuple[str, str]] = set()  # classic members that have received REBALANCE_IN_PROGRESS
-        self._watches: dict[str, RegexWatch] = {}
-        self._readers = SubscribedGroups()
-        self._topics_version = 0  # grows with each change of topics
-        self.memory = ShardMemory()
+    topics: TopicLookup
+    settings_of: Callable[[str], ConsumerGroupSettings]
+    embedded: ConsumerProtocol = UNREADABLE
+    topics_at_once: int = TOPICS_AT_ONCE
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    to_classic: ToClassic | None = None
+    sessions: dict[tuple[str, str], MemberSession] = field(default_factory=dict)
+    rejoining: set[tuple[str, str]] = field(default_factory=set)
+    watches: dict[str, RegexWatch] = field(default_factory=dict)
+    readers: SubscribedGroups = field(default_factory=SubscribedGroups)
+    topics_version: int = 0
+    memory: ShardMemory = field(default_factory=ShardMemory)
 
-    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """The settings of a group."""
-        return self._settings(group_id)
+    def topics_read(self, group_id: str) -> Container[str]:
+        """The topics that members of a group read."""
+        return self.readers.topics_of(group_id)
 
-    def _advance(self, effects: Effects, draft: Draft, report: MemberReport, now: Now) -> None:
+    def advance(self, effects: Effects, draft: Draft, report: MemberReport, now: Now) -> None:
         """Bump the group epoch and compute a target if due, then move this member one step towards its target."""
         group_id, member_id = draft.group.group_id, report.member_id
-        watch = self._watches.get(group_id) or RegexWatch()
+        watch = self.watches.get(group_id) or RegexWatch()
         unresolved = draft.group.members[member_id].subscribed_topic_regex not in {"", *draft.group.patterns}
         # a pattern that is still to be resolved starts an epoch when it is: one assignment instead of two
         bump = draft.group.epoch == INITIAL_EPOCH or report.new_names or (report.new_pattern and not unresolved)
         topics = SubscribedTopics(draft.group, self.topics)
-        self._refresh(draft, topics, watch, now, bump=bump)
+        self.refresh(draft, topics, watch, now, bump=bump)
         self._reconcile(effects, draft, topics, report, now)
         if report.replaced is not None:
-            self._forget(effects, group_id, report.replaced)
+            self.forget(effects, group_id, report.replaced)
         self.keep_session(effects, (group_id, member_id), report.session_ms, now)
-        self._watch(effects, draft.group, watch, now)
+        self.watch(effects, draft.group, watch, now)
 
-    def _refresh(
+    def refresh(
         self, draft: Draft, topics: SubscribedTopics, watch: RegexWatch, now: Now, *, bump: bool = False
     ) -> None:
+        """Begin a group epoch if the topics have changed, and compute the target if it is due.
+
+        Arguments:
+            draft: receives the records.
+            topics: of the group.
+            watch: what the group has seen of its topics.
+            now: the time.
+            bump: begin an epoch in any case.
+        """
         if bump or not watch.topics_seen:
             refresh_epoch(draft, topics, bump=bump)
-        settings = self._settings(draft.group.group_id)
+        settings = self.settings_of(draft.group.group_id)
         due = is_due(draft.group, settings, now) and not watch.target_scheduled
-        if due and len(topics.found) <= self._topics_at_once:
+        if due and len(topics.found) <= self.topics_at_once:
             make_target(draft, topics, settings, now)
 
-    def _make_scheduled_target(self, group_id: str, now: Now) -> Effects:
+    def make_scheduled_target(self, group_id: str, now: Now) -> Effects:
         """The timer of a target assignment fired. Members receive it with their next heartbeats."""
-        group, watch, settings = self.groups.get(group_id), self._watches.get(group_id), self._settings(group_id)
+        group, watch, settings = self.groups.get(group_id), self.watches.get(group_id), self.settings_of(group_id)
         if watch is not None:
             watch.target_scheduled = False
         if group is None or not group.members or not is_due(group, settings, now):
@@ -171,54 +181,55 @@ class ConsumerGroupsCore:
         """
         target, member = group.targets.get(report.member_id, {}), group.members[report.member_id]
         unchanged = group.epoch == group.assignment_epoch and not report.new_names and not report.new_pattern
-        if len(target) > self._topics_at_once and unchanged and not member.subscribed_topic_regex:
+        if len(target) > self.topics_at_once and unchanged and not member.subscribed_topic_regex:
             return target.keys()
         return topics.ids_of(report.member_id)
 
-    def _remove(self, effects: Effects, before: ConsumerGroup, member_ids: Sequence[str], now: Now) -> None:
+    def remove(self, effects: Effects, before: ConsumerGroup, member_ids: Sequence[str], now: Now) -> None:
         """Remove members from a group."""
         draft = Draft(before)
         membership.remove(draft, member_ids, self.topics)
-        if not self._finish(effects, before, draft, now):
+        if not self.finish(effects, before, draft, now):
             for member_id in member_ids:
-                self._forget(effects, before.group_id, member_id)
+                self.forget(effects, before.group_id, member_id)
 
-    def _finish(self, effects: Effects, before: ConsumerGroup, draft: Draft, now: Now) -> bool:
+    def finish(self, effects: Effects, before: ConsumerGroup, draft: Draft, now: Now) -> bool:
         """Add the records of a command, or those of a conversion to a classic group; returns whether it converts."""
         converted = self.to_classic(before, draft.group, now) if self.to_classic is not None else None
         if converted is None:
             effects.records += draft.records
             return False
         for member_id in before.members.keys() | draft.group.members.keys():
-            self._forget(effects, before.group_id, member_id)
+            self.forget(effects, before.group_id, member_id)
         effects.extend(converted)
         return True
 
-    def _watch(self, effects: Effects, group: ConsumerGroup, watch: RegexWatch, now: Now) -> None:
+    def watch(self, effects: Effects, group: ConsumerGroup, watch: RegexWatch, now: Now) -> None:
         """The last step of a command, after which it cannot be rejected: the topics count as seen, patterns are
         resolved, and a target assignment that is still due is scheduled.
         """
-        self._watches[group.group_id] = watch
+        self.watches[group.group_id] = watch
         watch.topics_seen = True
-        settings = self._settings(group.group_id)
+        settings = self.settings_of(group.group_id)
         if is_due(group, settings, now) and not watch.target_scheduled:
             watch.target_scheduled = True
             effects.set_timer((CONSUMER, TARGET_CALLED, group.group_id, ""), now.ms)
-        patterns = want_resolved(group, watch, settings, self._topics_version, now)
+        patterns = want_resolved(group, watch, settings, self.topics_version, now)
         if patterns:
-            watch.resolving, watch.patterns_version = True, self._topics_version
+            watch.resolving, watch.patterns_version = True, self.topics_version
             effects.questions.append(ResolvePatterns(group.group_id, patterns))
 
     def keep_session(self, effects: Effects, name: tuple[str, str], timeout_ms: int, now: Now) -> None:
         """Extend the session of a member; `name` is its group and member id."""
-        session = self._sessions.get(name)
+        session = self.sessions.get(name)
         if session is None:
-            session = self._sessions[name] = MemberSession(timeout_ms)
+            session = self.sessions[name] = MemberSession(timeout_ms)
         session.timeout_ms = timeout_ms
         session.extend((CONSUMER, SESSION, *name), effects, now)
 
-    def _forget(self, effects: Effects, group_id: str, member_id: str) -> None:
-        self._sessions.pop((group_id, member_id), None)
+    def forget(self, effects: Effects, group_id: str, member_id: str) -> None:
+        """End the session and the timers of a member."""
+        self.sessions.pop((group_id, member_id), None)
         self.rejoining.discard((group_id, member_id))
         for kind in (SESSION, REBALANCE, JOIN, SYNC):
             effects.cancel_timer((CONSUMER, kind, group_id, member_id))
