@@ -68,9 +68,12 @@ class PartitionRead:
 
 def read(
     partition: Partition,
-    attempt: ReadAttempt,
+    offset: int,
+    max_bytes: int,
     *,
     committed_only: bool,
+    min_one: bool = True,
+    read_ahead: PageCacheMiss | None = None,
     current_leader_epoch: int = NO_EPOCH,
     last_fetched_epoch: int = NO_EPOCH,
 ) -> PartitionRead:
@@ -78,8 +81,11 @@ def read(
 
     Arguments:
         partition: the partition to read.
-        attempt: the offset and bounds; its `end_offset` is set here.
+        offset: the first offset wanted.
+        max_bytes: bound on the bytes of the batches; a negative one counts as 0.
         committed_only: isolation level read_committed.
+        min_one: whether the first batch is returned even if it is larger than `max_bytes` (KIP-74).
+        read_ahead: the miss of the previous read, after a job has read its bytes.
         current_leader_epoch: the leader epoch that the client knows, -1 if it sent none (KIP-320).
         last_fetched_epoch: the epoch of the last batch that the client has, -1 if it sent none (KIP-595).
     """
@@ -91,17 +97,18 @@ def read(
     found.last_stable_offset = partition.last_stable_offset
     found.log_start_offset = partition.log_start_offset
     if last_fetched_epoch >= 0:
-        diverging = diverging_epoch(partition, attempt.offset, last_fetched_epoch)
+        diverging = diverging_epoch(partition, offset, last_fetched_epoch)
         if isinstance(diverging, KafkaErrorCode):
             found.error = diverging
             return found
         if diverging is not None:
             found.diverging = diverging
             return found
-    attempt.end_offset = found.last_stable_offset if committed_only else found.high_watermark
-    if attempt.offset == attempt.end_offset:  # so are most reads of consumers that have no lag
+    end_offset = found.last_stable_offset if committed_only else found.high_watermark
+    if offset == end_offset:  # so are most reads of consumers that have no lag
         found.aborted = [] if committed_only else None
         return found
+    attempt = ReadAttempt(offset, max_bytes, end_offset, min_one=min_one, read_ahead=read_ahead)
     records = read_log(partition, attempt)
     if committed_only and isinstance(records, list):
         aborted = read_aborted(partition, records, attempt)

@@ -15,7 +15,7 @@ from typing import Any
 from kafkalite._speedups.codec.codec import RequestHeader, read_request_header
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
 from kafkalite._speedups.net.framing import Reply
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, outcome_of
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.schema import Response
@@ -76,28 +76,30 @@ class Dispatcher:
         if row is None:
             self._refuse(reply, "key", f"request key {header.api_key} is not served")
         elif row.loaded or not row.of_groups:
-            self._loaded[row.api_key] = row.load()
-            self.request(reply, frame)
+            self._row_loaded(row, reply, frame, outcome_of(row.load, ()))
         else:
             copy = memoryview(bytearray(frame))
             header.release()
             reply.pause()
-            job = self._context.slicer.run(row.load_in_steps(), partial(self._row_loaded, row, reply, copy))
+            job = self._context.slicer.run(row.load_in_steps(), partial(self._row_loaded_in_steps, row, reply, copy))
             if not job.ended:
                 reply.in_progress = True
                 reply.on_gone = job.cancel
 
-    def _row_loaded(self, row: Row, reply: Reply, frame: memoryview, outcome: Outcome) -> None:
+    def _row_loaded_in_steps(self, row: Row, reply: Reply, frame: memoryview, outcome: Outcome) -> None:
         reply.on_gone = None
         reply.in_progress = False
         reply.resume(False)
+        self._row_loaded(row, reply, frame, outcome)
+        self._context.replicas.write_pending()  # no loop iteration writes what it appends
+
+    def _row_loaded(self, row: Row, reply: Reply, frame: memoryview, outcome: Outcome) -> None:
         if outcome.error is not None:
             self._log(logging.ERROR, f"import {row.name}", "%s cannot be served", row.name, exc_info=outcome.error)
             reply.close("internal error")
             return
         self._loaded[row.api_key] = row
         self.request(reply, frame)
-        self._context.replicas.write_pending()  # no pass writes what it appends
 
     def _not_decoded(self, reply: Reply, row: Row, header: RequestHeader, error: DecodeError) -> None:
         if error.kind in LIMITS and len(header.body) > ELEMENTS_AT_ONCE:
@@ -129,7 +131,7 @@ class Dispatcher:
         else:
             call.large = outcome.result()
             self._handle(call, row, call.large)
-            self._context.replicas.write_pending()  # no pass writes what it appends
+            self._context.replicas.write_pending()  # no loop iteration writes what it appends
 
     def _handle(self, call: Call[Any], row: Row, request: Any) -> None:
         header = call.header

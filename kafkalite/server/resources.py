@@ -8,8 +8,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import Executor
 from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.read_ahead import ReadAhead
@@ -52,15 +55,9 @@ class BrokerResources:
         self._failed = failed
         self.disk = ports.disk or (TemporaryDisk() if in_memory else Disk())
         self.random = ports.random
-        self.clock = ports.clock(loop, self.callback_failed)
-        self.log = RateLimitedLog(LOGGER, self.clock)
-        self.slicer = Slicer(self.clock, self.callback_failed)
-        self.offload = ports.offload(loop, raised=self.callback_failed)
-        jobs = ports.offload(loop, BATCHES_MAX * len(directories), self.callback_failed, name="kafkalite-sync")
-        self.syncer = ports.syncer(self.disk, directories, loop, jobs, self.callback_failed)
-        # Thousands of partitions take seconds to create or delete.
-        self.creations = ports.offload(loop, len(directories), self.callback_failed, name="kafkalite-create")
-        self.removals = ports.offload(loop, 1, self.callback_failed, name="kafkalite-remove", prepare=be_nice)
+        with ExitStack() as opened:
+            self._open_executors(config, opened)
+            self._opened = opened.pop_all()
         self.replicas = Replicas()
         self.logs = LogManager(
             self.disk, directories, self.clock, self.offload, self.random,
@@ -70,11 +67,28 @@ class BrokerResources:
         self.read_ahead = ReadAhead(self.offload, holds=self.logs.holds)
         self.journal = os.path.join(directories[0], JOURNAL)
         self.coordination: EmbeddedCoordination | None = None
-        self._cleaner_jobs = (
-            ports.offload(loop, config.log_cleaner_threads, self.callback_failed)
-            if config.log_cleaner_enable and config.log_cleaner_threads > 0
-            else None
-        )
+
+    def _open_executors(self, config: BrokerConfig, opened: ExitStack) -> None:
+        directories = config.log_dirs
+        self.clock = self.ports.clock(self.loop, self.callback_failed)
+        opened.callback(self.clock.close)
+        self.log = RateLimitedLog(LOGGER, self.clock)
+        self.slicer = Slicer(self.clock, self.callback_failed)
+        opened.callback(self.slicer.close)
+        self.offload = self._executor(opened)
+        # Thousands of partitions take seconds to create or delete.
+        self.removals = self._executor(opened, 1, name="kafkalite-remove", prepare=be_nice)
+        self.creations = self._executor(opened, len(directories), name="kafkalite-create")
+        jobs = self._executor(opened, BATCHES_MAX * len(directories), name="kafkalite-sync")
+        self.syncer = self.ports.syncer(self.disk, directories, self.loop, jobs, self.callback_failed)
+        opened.callback(self.syncer.close)
+        threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
+        self._cleaner_jobs = self._executor(opened, threads) if threads > 0 else None
+
+    def _executor(self, opened: ExitStack, threads: int = 4, **options: Any) -> Executor:
+        executor = self.ports.offload(self.loop, threads, self.callback_failed, **options)
+        opened.callback(executor.close)
+        return executor
 
     def open_coordination(self, check: Callable[[Tree], object]) -> EmbeddedCoordination:
         """Open the coordination service; `open_embedded` describes `check` and the errors."""
@@ -135,12 +149,7 @@ class BrokerResources:
     def close(self) -> None:
         """End all jobs and timers, close the coordination service and unlock the log directories."""
         self._close_cleaner()
-        self.syncer.close()
-        self.creations.close()
-        self.removals.close()
-        self.offload.close()
-        self.slicer.close()
-        self.clock.close()
+        self._opened.close()
         if self.coordination is not None:
             self.coordination.close()
         self.logs.unlock()

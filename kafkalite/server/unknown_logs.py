@@ -99,7 +99,7 @@ class UnknownLogs:
             topic_id = checkpoints.read_topic_id(self._logs.disk, refused.directory)
         except (checkpoints.BadCheckpoint, OSError):
             topic_id = None
-        if topic_id is None and isinstance(self._replicas.partition(key[0], b"", key[1], by_id=False), int):
+        if topic_id is None and isinstance(self._replicas.partition(key[0], b"", key[1], by_id=False), KafkaErrorCode):
             LOGGER.error("%s: not served, the files are unchanged: %s", refused.directory, refused.reason)
             self.left_alone.add(key)  # a topic of this name may be created later
         if topic_id is None or self._is_hosted(key, topic_id):
@@ -112,7 +112,7 @@ class UnknownLogs:
             self._set_stray(key, refused.root, None)
 
     def _is_hosted(self, key: TopicPartition, topic_id: bytes) -> bool:
-        return not isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), int)
+        return not isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), KafkaErrorCode)
 
     def _is_recorded(self, key: TopicPartition, root: str) -> bool:
         """Return whether this log directory is recorded for the partition of this name: then the id in the files is

@@ -315,8 +315,8 @@ cdef class LogCore:
         """Read whole batches from the one with the wanted offset on, as regions of files.
 
         Arguments:
-            attempt: what is wanted. Its `end_offset` is lowered to the log end. If it does not wait for the disk,
-                bytes that were not written lately are returned in pieces of at most READ_AHEAD_BYTES.
+            attempt: what is wanted. If it does not wait for the disk, bytes that were not written lately are returned
+                in pieces of at most READ_AHEAD_BYTES.
 
         Result: a list of regions (empty: no batch there yet); OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE if the header of the
         batch with this offset is damaged (the batches after it can be read); PageCacheMiss. Raises OSError.
@@ -327,7 +327,8 @@ cdef class LogCore:
         cdef object result
         if not self.log_start_offset <= attempt.offset <= self.log_end_offset:
             return KafkaErrorCode.OFFSET_OUT_OF_RANGE
-        attempt.end_offset = min(attempt.end_offset, self.log_end_offset)
+        if attempt.end_offset > self.log_end_offset:
+            attempt = attempt.until(self.log_end_offset)
         if attempt.offset >= attempt.end_offset:
             return []
         index = self.index_of(attempt.offset)

@@ -41,11 +41,12 @@ cdef class PageCacheMiss:
 cdef class ReadAttempt:
     cdef readonly int64_t offset
     cdef readonly int64_t max_bytes
-    cdef public int64_t end_offset
+    cdef readonly int64_t end_offset
     cdef readonly bint min_one
     cdef readonly bint wait
-    cdef public PageCacheMiss read_ahead
+    cdef readonly PageCacheMiss read_ahead
 
+    cdef ReadAttempt until(self, int64_t end_offset)
     cpdef PageCacheMiss miss_of_unloaded(self, object segment, int64_t offset, int64_t size)
     cdef PageCacheMiss miss_at(self, object segment, File file, int64_t segment_size, int64_t position, int64_t size)
     cdef PageCacheMiss read_ahead_of(self, object segment)

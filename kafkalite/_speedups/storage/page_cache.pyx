@@ -76,6 +76,12 @@ cdef class ReadAttempt:
         self.wait = wait
         self.read_ahead = read_ahead
 
+    cdef ReadAttempt until(self, int64_t end_offset):
+        """The same attempt up to an earlier end offset."""
+        return ReadAttempt(
+            self.offset, self.max_bytes, end_offset, min_one=self.min_one, wait=self.wait, read_ahead=self.read_ahead
+        )
+
     cpdef PageCacheMiss miss_of_unloaded(self, object segment, int64_t offset, int64_t size):
         """The miss of a reader that found the segment unloaded; None if this reader loads it itself.
 

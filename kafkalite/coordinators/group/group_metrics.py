@@ -16,6 +16,7 @@ from kafkalite.clock import Clock
 from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.counts import GroupCounts
 from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.records import CLASSIC
@@ -151,6 +152,6 @@ class GroupMetrics:
     def _lags(self, machine: GroupShard, name: str) -> Iterator[PartitionLag]:
         for found in machine.offsets.fetch(name, None, require_stable=False):
             partition = self._host.replicas.partition(found.topic, UNASSIGNED_ID, found.partition, by_id=False)
-            if not isinstance(partition, int):
+            if not isinstance(partition, KafkaErrorCode):
                 log_end = partition.high_watermark
                 yield PartitionLag(found.topic, found.partition, found.offset, log_end, max(0, log_end - found.offset))

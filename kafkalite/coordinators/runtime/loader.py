@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite.clock import Clock, Offload, Outcome, Timer
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.partition_reads import read
@@ -181,8 +180,8 @@ class CoordinatorLoader:
             self._go_on(self._apply_pending(), partial(self._finish, 0))
             return
         size = self._host.config.offsets_load_buffer_size
-        attempt = ReadAttempt(self._offset, size, read_ahead=None if read_ahead is None else read_ahead.value)
-        found = read(self._partition, attempt, committed_only=False)
+        done = None if read_ahead is None else read_ahead.value
+        found = read(self._partition, self._offset, size, committed_only=False, read_ahead=done)
         if found.error:
             self._finish(found.error)
         elif found.miss is not None:

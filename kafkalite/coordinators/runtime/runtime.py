@@ -139,7 +139,7 @@ class CoordinatorRuntime(Generic[M]):
     def create_shards(self) -> None:
         """Create a shard for each partition of the topic that has none; called at start and when the topic changes."""
         topic = self._host.replicas.find(self._topic.name, b"", by_id=False)
-        if isinstance(topic, int) or self._closed:
+        if isinstance(topic, KafkaErrorCode) or self._closed:
             return
         for partition in topic.partitions[len(self._shards) :]:
             writer = PartitionWriter(self._host, partition, self._codec, self._loads)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from itertools import groupby
 
-from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
+from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.partition_reads import PartitionRead, ends_early, read
@@ -209,14 +209,14 @@ class PendingFetch:
             return PartitionRead(partition)
         if part.high_watermark_sent == part.fetch_offset and self._context.is_quiet(part, partition):
             return QUIET
-        attempt = ReadAttempt(part.fetch_offset, min(part.max_bytes, bytes_left), min_one=min_one)
         done = self._read_ahead.get(part) if self._read_ahead else None
-        if done is not None:
-            attempt.read_ahead = done.value
         found = read(
             partition,
-            attempt,
+            part.fetch_offset,
+            min(part.max_bytes, bytes_left),
             committed_only=self._committed_only,
+            min_one=min_one,
+            read_ahead=None if done is None else done.value,
             current_leader_epoch=part.current_leader_epoch,
             last_fetched_epoch=part.last_fetched_epoch,
         )

@@ -31,12 +31,10 @@ def search(segments: Iterable[Segment], log_start_offset: int, timestamp_ms: int
     for segment in segments:
         from_offset = max(log_start_offset, segment.base_offset)
         while segment.max_timestamp >= timestamp_ms:
-            attempt = ReadAttempt(from_offset, wait=wait)
-            location = yield from retried(attempt, partial(segment.find_time, timestamp_ms, attempt))
+            location = yield from retried(partial(segment.find_time, timestamp_ms), from_offset, wait)
             if location is None:
                 break
-            attempt = ReadAttempt(from_offset, wait=wait)
-            batch = Batch((yield from retried(attempt, partial(segment.read_batch, location, attempt))))
+            batch = Batch((yield from retried(partial(segment.read_batch, location), from_offset, wait)))
             found = yield batch
             if found is not None:
                 return cast(Found, found)
@@ -56,13 +54,19 @@ def looked_up(steps: TimeSearch, timestamp_ms: int, log_start_offset: int) -> Fo
 
 
 def retried(
-    attempt: ReadAttempt, read: Callable[[], Value | PageCacheMiss]
+    read: Callable[[ReadAttempt], Value | PageCacheMiss], offset: int, wait: bool
 ) -> Generator[PageCacheMiss, Found | PageCacheMiss | None, Value]:
-    """Read until there is no page-cache miss: yields each miss, and is sent it after its bytes were read ahead."""
-    result = read()
+    """Read until there is no page-cache miss: yields each miss, and is sent it after its bytes were read ahead.
+
+    Arguments:
+        read: makes one attempt.
+        offset: from which it reads.
+        wait: whether it may wait for the disk.
+    """
+    result = read(ReadAttempt(offset, wait=wait))
     while isinstance(result, PageCacheMiss):
-        attempt.read_ahead = cast(PageCacheMiss, (yield result))
-        result = read()
+        read_ahead = cast(PageCacheMiss, (yield result))
+        result = read(ReadAttempt(offset, wait=wait, read_ahead=read_ahead))
     return result
 
 

@@ -17,6 +17,7 @@ from kafkalite.state.effects import Effects
 from kafkalite.state.groups.consumer import reconciliation
 from kafkalite.state.groups.consumer.group import ConsumerGroupState
 from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
+from kafkalite.state.groups.consumer.reconciler import Reconciler
 from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.group import TopicIdPartition
@@ -256,7 +257,7 @@ def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_scheduled_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timer that makes a target assignment does nothing."""
-    monkeypatch.setattr(ConsumerGroups, "_make_scheduled_target", lambda *_: Effects())
+    monkeypatch.setattr(Reconciler, "make_scheduled_target", lambda *_: Effects())
 
 
 @pytest.mark.parametrize("bug", [skip_revocation, ignore_owners, lose_timers_at_load, lose_scheduled_targets])

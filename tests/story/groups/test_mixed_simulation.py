@@ -22,10 +22,11 @@ from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.classic.table import TRANSITIONS as CLASSIC_ROWS
 from kafkalite.state.groups.consumer import (
-    classic_members,
-    core,
+    classic_table,
+    reconciler,
     reconciliation,
 )
+from kafkalite.state.groups.consumer.classic_members import ClassicProtocolMembers
 from kafkalite.state.groups.consumer.classic_table import RESPONSES
 from kafkalite.state.groups.consumer.commit_validation import ConsumerCommitValidation
 from kafkalite.state.groups.consumer.group import ConsumerGroup
@@ -312,7 +313,7 @@ def test_random_operations_keep_invariants_and_take_every_transition(
     simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mixed = Taken(RESPONSES)
-    monkeypatch.setattr(classic_members, "RESPONSES", mixed)
+    monkeypatch.setattr(classic_table, "RESPONSES", mixed)
     classic = Taken(CLASSIC_ROWS)
     monkeypatch.setattr(groups, "TRANSITIONS", classic)
     simulate_all(lambda seed, minutes: simulate(seed, minutes, "mixed"), simulations, minutes)
@@ -348,7 +349,7 @@ def ignore_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
 def ignore_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The current owners of partitions are ignored."""
     reconcile = reconciliation.reconcile
-    monkeypatch.setattr(core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
+    monkeypatch.setattr(reconciler, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
 
 
 def assign_same_partitions_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +371,7 @@ def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def skip_session_timers_of_converted_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that were converted from a classic group have no session timer."""
-    monkeypatch.setattr(ConsumerGroups, "_watch_converted", lambda *_: None)
+    monkeypatch.setattr(ClassicProtocolMembers, "keep_alive_all", lambda *_: None)
 
 
 @pytest.mark.parametrize(

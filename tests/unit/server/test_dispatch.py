@@ -10,7 +10,7 @@ import pytest
 from kafkalite._speedups.codec.codec import encode_request
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite.server.api import ROWS
+from kafkalite.server.api import ROWS, Row
 from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
@@ -39,8 +39,17 @@ class FakeReply:
 def serve(request: Any, version: int) -> tuple[list[Any], str]:
     """(requests that reached the handler, why the connection was closed)."""
     served: list[Any] = []
-    row = copy(next(row for row in ROWS if row.api_key == request.api_key).load())
+    row = copy(row_of(request).load())
     row.handler = lambda _call, request: served.append(request)
+    return served, dispatch(row, request, version)
+
+
+def row_of(request: Any) -> Row:
+    return next(row for row in ROWS if row.api_key == request.api_key)
+
+
+def dispatch(row: Row, request: Any, version: int) -> str:
+    """Dispatch a request; returns why the connection was closed."""
     clock = SimpleNamespace(monotonic=lambda: 0.0)
     log = RateLimitedLog(logging.getLogger("kafkalite.test"), cast(Any, clock))
     reply = FakeReply()
@@ -50,7 +59,15 @@ def serve(request: Any, version: int) -> tuple[list[Any], str]:
         replicas=SimpleNamespace(write_pending=lambda: None),
     )
     Dispatcher(cast(Any, broker), (row,), log).request(cast(Any, reply), frame)
-    return served, reply.reason
+    return reply.reason
+
+
+def test_failed_import_of_a_handler_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    request = MetadataRequest(topics=[])
+    row = copy(row_of(request))
+    row.module, row.loaded = "missing", False
+    assert dispatch(row, request, 4) == "internal error"
+    assert "Metadata cannot be served" in caplog.text
 
 
 def test_fetch_of_many_topics_with_one_partition_is_served() -> None:

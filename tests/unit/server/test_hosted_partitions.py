@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition import Partition
@@ -169,7 +168,7 @@ def test_read_error_is_an_error_of_the_partition(rig: Rig, caplog: pytest.LogCap
     rig.append(batch(b"a"))
     rig.run_until_idle()
     rig.disk.fail("read", errno.EIO, repeat=True)
-    found = read(rig.partition, ReadAttempt(0, 1000), committed_only=False)
+    found = read(rig.partition, 0, 1000, committed_only=False)
     assert found.error == STORAGE and "cannot read at offset 0" in caplog.text
 
 

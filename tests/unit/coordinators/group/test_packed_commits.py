@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite.cluster.partition_reads import read
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
@@ -38,7 +37,7 @@ def rewind(group: str, offset: int) -> Command[GroupShard]:
 
 def written(rig: Rig[GroupShard]) -> list[list[OffsetCommitted]]:
     """What is in the log, batch by batch."""
-    found = read(rig.partition, ReadAttempt(0, 1 << 20), committed_only=False)
+    found = read(rig.partition, 0, 1 << 20, committed_only=False)
     log = b"".join(region.read() for region in found.regions)
     decoded = [[GroupRecordSerde().decode(each.key or b"", each.value) for each in batch] for batch in batches(log)]
     return [[each for each in batch if isinstance(each, OffsetCommitted)] for batch in decoded]
