@@ -21,6 +21,12 @@ from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState, Positions
 from kafkalite_sdk.consumer.reset_policy import LATEST, ResetPolicy
 
 UNSUPPORTED_VERSION = KafkaErrorCode.UNSUPPORTED_VERSION
+Need = tuple[int, ResetPolicy | None, bool]
+
+
+def _need(state: PartitionState) -> Need:
+    """What a partition waits for: it changes with each seek."""
+    return state.position, state.reset, state.validating
 
 
 class OffsetResolver:
@@ -50,7 +56,7 @@ class OffsetResolver:
         self._committed = committed
         self._moved = moved
         self._waiting: set[PartitionState] = set()
-        self._errors: dict[PartitionState, KafkaError] = {}
+        self._errors: dict[PartitionState, tuple[KafkaError, Need]] = {}
         self._seen = -1
 
     def advance(self, wall_ms: int) -> None:
@@ -60,7 +66,7 @@ class OffsetResolver:
         self._seen = self._positions.changes
         uncommitted = []
         for state in self._positions.states.values():
-            if state in self._waiting or state in self._errors:
+            if state in self._waiting or self._has_error(state):
                 continue
             if state.needs_committed:
                 uncommitted.append(state)
@@ -74,14 +80,23 @@ class OffsetResolver:
     def take_error(self) -> KafkaError | None:
         """Return an error of a partition; its next `advance` tries again. None = there is none."""
         while self._errors:
-            state, error = self._errors.popitem()
+            state, (error, need) = self._errors.popitem()
             self._seen = -1
-            waits = state.needs_committed or state.reset is not None or state.validating
-            if isinstance(error, NoOffsetForPartitionError) and not state.needs_committed:
-                continue  # the application has sought since
-            if waits and self._current(state):
+            if need == _need(state) and self._current(state):
                 return error
         return None
+
+    def _fail(self, state: PartitionState, error: KafkaError) -> None:
+        self._errors[state] = error, _need(state)
+
+    def _has_error(self, state: PartitionState) -> bool:
+        """Whether an error of a partition is not raised yet; one before a seek does not count any more."""
+        if state not in self._errors:
+            return False
+        if self._errors[state][1] == _need(state):
+            return True
+        del self._errors[state]
+        return False
 
     def metadata_changed(self) -> None:
         """Compare the positions with the leader epochs that Metadata has reported."""
@@ -113,7 +128,7 @@ class OffsetResolver:
             if not self._ended(state) or not state.needs_committed:
                 continue
             if isinstance(outcome, KafkaError):
-                self._errors[state] = outcome
+                self._fail(state, outcome)
             elif (offset := outcome[state.topic_partition]) is not None:
                 self._positions.seek(state, offset.offset, offset.leader_epoch)
             else:
@@ -123,9 +138,10 @@ class OffsetResolver:
         if self._positions.policy is not None:
             self._positions.begin_reset(state, self._positions.policy)
         else:
-            self._errors[state] = NoOffsetForPartitionError(
+            text = (
                 f"{state.topic_partition} has no committed offset and auto_offset_reset is 'none'; seek, or commit one"
             )
+            self._fail(state, NoOffsetForPartitionError(text))
 
     def _find_reset(self, state: PartitionState, policy: ResetPolicy, wall_ms: int) -> None:
         self._waiting.add(state)
@@ -136,7 +152,7 @@ class OffsetResolver:
         if not self._ended(state) or state.reset is not policy:
             return
         if isinstance(outcome, KafkaError):
-            self._errors[state] = outcome
+            self._fail(state, outcome)
         elif outcome.offset < 0:
             self._positions.begin_reset(state, LATEST)  # no record is that late
         else:
@@ -160,7 +176,7 @@ class OffsetResolver:
             if outcome.code == UNSUPPORTED_VERSION:
                 self._positions.validated(state, current)
             else:
-                self._errors[state] = outcome
+                self._fail(state, outcome)
         elif outcome.end_offset >= position:
             self._positions.validated(state, current)
         else:
@@ -169,10 +185,11 @@ class OffsetResolver:
     def _truncated(self, state: PartitionState, end: EpochEnd, current: int) -> None:
         self._moved([state.topic_partition])
         if self._positions.policy is None:
-            self._errors[state] = LogTruncationError(
+            text = (
                 f"{state.topic_partition} was truncated: position {state.position} of leader epoch"
                 f" {state.leader_epoch}, end of that epoch {end.end_offset}; seek to continue"
             )
+            self._fail(state, LogTruncationError(text))
         elif end.end_offset < 0:
             self._positions.begin_reset(state, self._positions.policy)
         else:

@@ -117,6 +117,16 @@ def test_seek_ends_an_error_that_was_not_raised_yet():
     assert client.resolver.take_error() is None
 
 
+def test_reset_by_the_application_ends_an_error_that_was_not_raised_yet():
+    client = Client(None)
+    (a,) = client.assign(A)
+    client.answer_committed(a=(-1, -1))
+    client.positions.begin_reset(a, EARLIEST)
+    client.resolver.advance(1000)
+    assert client.answer_offsets(a=3) == [-2] and a.position == 3
+    assert client.resolver.take_error() is None
+
+
 def test_error_of_the_coordinator_is_raised_once_per_attempt():
     client = Client()
     client.assign(A)
