@@ -42,6 +42,7 @@ class AssignmentChanges:
         self._driver = driver
         self._group = group
         self._auto_commit = auto_commit
+        self._begun: AssignmentChange | None = None
         self._steps: deque[Callable[[], Awaitable[None]]] = deque()
         self._error: Exception | None = None
 
@@ -53,7 +54,8 @@ class AssignmentChanges:
     async def carry_out(self) -> None:
         """Carry out the changes that the membership has decided. Raises what a listener raised."""
         while (change := self._group.membership.change) is not None:
-            if not self._steps:
+            if self._begun is not change:
+                self._begun = change
                 self._begin(change)
             while self._steps:
                 await self._steps.popleft()()

@@ -37,7 +37,7 @@ class AutoCommit:
     def polled(self, now: float) -> None:
         """The application polls: commit if the interval has passed. `now` in seconds of the loop's clock."""
         if now >= self.next_at:
-            self.next_at = now + self._interval_s
+            self.next_at = self._driver.attention_at = now + self._interval_s
             self._commit(self._changed(None), now)
 
     def _changed(self, partitions: Container[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:

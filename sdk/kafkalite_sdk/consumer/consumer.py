@@ -433,6 +433,7 @@ class Consumer(Generic[K, V]):
         self._check_error()
 
     def _check_error(self) -> None:
+        self._driver.check_not_closed()
         if self._driver.group is not None:
             self._driver.group.raise_error()
 

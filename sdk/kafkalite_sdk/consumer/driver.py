@@ -157,7 +157,7 @@ class Driver(Generic[K, V]):
             self.attention = self.group.needs_poll
         self.iterated = False
         self.attention |= self.attention_at <= now
-        return self.attention_at if self.iteration.records and not self.attention else inf
+        return inf if self.attention else self.attention_at
 
     def _usable(self, now: float, node: int) -> bool:
         blocked_until = self.client.blocked_until(node)

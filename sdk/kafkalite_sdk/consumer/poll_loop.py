@@ -47,6 +47,7 @@ class PollLoop(Generic[K, V]):
             timeout_s: longest time to wait for records; infinity = until there are some.
             records_max: the most records to return.
         """
+        self._driver.client.check_owner()
         if self.busy:
             raise ClientUseError(
                 "this Consumer is polled by another task, or poll was called in a listener; use one consumer per task"
@@ -96,9 +97,18 @@ class PollLoop(Generic[K, V]):
         return records
 
     async def next(self) -> Record[K, V]:
-        """Return the next record of `async for`, and keep those behind it in `driver.iteration`."""
+        """Return the next record of `async for`, and keep those behind it in `driver.iteration`.
+
+        Raises: StopAsyncIteration when the consumer is closed while this waits.
+        """
         driver = self._driver
-        records = await self.poll(inf, driver.settings.records_max)
+        driver.client.check_owner()
+        try:
+            records = await self.poll(inf, driver.settings.records_max)
+        except ClientUseError:
+            if driver.closed:
+                raise StopAsyncIteration from None
+            raise
         records.reverse()
         driver.iteration.records += records
         return driver.iteration.records.pop()

@@ -132,7 +132,8 @@ class Subscriptions:
             commit: whether automatic commits commit what the last poll has returned.
         """
         driver = self._driver
-        if driver.closed:
+        if not driver.started:
+            await driver.close(0.0)
             return
         driver.client.check_owner()
         deadline = driver.now() + timeout_s

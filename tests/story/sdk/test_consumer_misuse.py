@@ -1,0 +1,158 @@
+"""Misuse of a consumer raises at once and says what to do."""
+
+import asyncio
+import threading
+
+import pytest
+
+from kafkalite.errors import ClientUseError
+from tests.story.sdk.client_rig import Story, outcome, story
+from tests.story.sdk.consumer_rig import A, append, consuming, new_consumer, values
+
+
+@story()
+async def test_two_tasks_do_not_poll_at_once(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with consuming(world, A) as consumer:
+        first = asyncio.ensure_future(consumer.poll(30.0))
+        await asyncio.sleep(1.0)
+        with pytest.raises(ClientUseError, match="polled by another task"):
+            await consumer.poll(1.0)
+        with pytest.raises(ClientUseError, match="polled by another task"):
+            await anext(consumer)
+        append(world, A, b"a")
+        assert [each.value for each in await first] == [b"a"]
+        append(world, A, b"b")
+        assert await values(consumer, 1) == [b"b"]
+
+
+@story()
+async def test_consumer_is_used_between_start_and_close(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    consumer = new_consumer(world, group="g")
+    for use in (consumer.poll, consumer.commit, consumer.committed, consumer.assignment, consumer.health):
+        with pytest.raises(ClientUseError, match='use "async with" or await its start'):
+            await use()
+    async with consumer:
+        consumer.assign([A])
+    for use in (consumer.poll, consumer.commit, consumer.committed, consumer.assignment, consumer.health):
+        with pytest.raises(ClientUseError, match="was closed; create another one"):
+            await use()
+    for call in (lambda: consumer.subscribe("orders"), lambda: consumer.assign([A])):
+        with pytest.raises(ClientUseError, match="was closed; create another one"):
+            call()
+    await consumer.close()
+
+
+@story()
+async def test_consumer_that_is_never_started_is_closed_without_effect(world: Story) -> None:
+    consumer = new_consumer(world)
+    await consumer.close()
+    with pytest.raises(ClientUseError, match="was closed"):
+        await consumer.start()
+
+
+@story()
+async def test_waiting_calls_end_when_the_consumer_is_closed(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    consumer = new_consumer(world)
+    await consumer.start()
+    consumer.assign([A])
+
+    async def iterate() -> list[object]:
+        return [record async for record in consumer]
+
+    waiting = [asyncio.ensure_future(each) for each in (iterate(), consumer.end_offsets([A._replace(topic="unknown")]))]
+    await asyncio.sleep(1.0)
+    await consumer.close()
+    iterated, asked = [await outcome(each) for each in waiting]
+    assert iterated == [] and isinstance(asked, ClientUseError)
+
+
+@story()
+async def test_other_threads_and_loops_are_rejected(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with consuming(world, A) as consumer:
+        errors = []
+
+        def use() -> None:
+            errors.append(asyncio.run(outcome(consumer.poll(1.0))))
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+        assert isinstance(errors[0], ClientUseError) and "another thread" in str(errors[0])
+
+
+@story()
+async def test_groups_are_needed_for_subscriptions_and_commits(world: Story) -> None:
+    async with new_consumer(world) as consumer:
+        for use in (lambda: consumer.subscribe("orders"), lambda: consumer.add_topic("orders")):
+            with pytest.raises(ClientUseError, match='group="name", or use assign'):
+                use()
+        for call in (consumer.commit(), consumer.committed([A]), consumer.rewind({A: 0})):
+            with pytest.raises(ClientUseError, match='has no group; create it with group="name"'):
+                await call
+
+
+@story()
+async def test_assign_and_subscribe_exclude_each_other(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with consuming(world, A, group="g") as consumer:
+        with pytest.raises(ClientUseError, match="call unsubscribe"):
+            consumer.subscribe("orders")
+        await consumer.unsubscribe()
+        consumer.subscribe("orders")
+        with pytest.raises(ClientUseError, match="call unsubscribe"):
+            consumer.assign([A])
+
+
+@story()
+async def test_partitions_that_are_not_assigned_are_named(world: Story) -> None:
+    async with new_consumer(world, group="g") as consumer:
+        for use in (
+            lambda: consumer.seek(A, 0),
+            lambda: consumer.seek_to_end(A),
+            lambda: consumer.pause(A),
+            lambda: consumer.resume(A),
+        ):
+            with pytest.raises(ClientUseError, match="orders-0 is not assigned to this Consumer"):
+                use()
+        for call in (consumer.position(A), consumer.commit(A)):
+            with pytest.raises(ClientUseError, match="orders-0 is not assigned to this Consumer"):
+                await call
+
+
+@story()
+async def test_negative_offsets_and_times_are_rejected(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with consuming(world, A, group="g") as consumer:
+        with pytest.raises(ValueError, match="offset -1 of orders-0 is negative"):
+            consumer.seek(A, -1)
+        with pytest.raises(ValueError, match="offset -5 of orders-0 is negative"):
+            await consumer.commit({A: -5})
+        with pytest.raises(ValueError, match="expected milliseconds since 1970"):
+            consumer.seek_to_time(-1)
+        with pytest.raises(ValueError, match="expected milliseconds since 1970"):
+            await consumer.offsets_for_times({A: -2})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"grup": "g"}, TypeError, "no argument 'grup'; did you mean 'group'"),
+        ({"auto_offset_reset": "first"}, ValueError, "expected 'earliest', 'latest'"),
+        ({"isolation_level": "committed"}, ValueError, "expected one of read_uncommitted, read_committed"),
+        ({"max_poll_records": 0}, ValueError, "max_poll_records is 0, expected a number above 0"),
+        ({"session_timeout_ms": "10s", "group": "g"}, ValueError, "session_timeout_ms is '10s'"),
+        ({"group_instance_id": "i"}, ValueError, "group_instance_id needs a group"),
+        ({"group": "g", "group_protocol": "new"}, ValueError, "use one of auto, classic, consumer, registered"),
+        ({"group": ""}, ValueError, "group_id is empty"),
+        ({"group": "g", "partition_assignment_strategy": ["best"]}, ValueError, "best"),
+    ],
+)
+def test_arguments_are_validated(options, error, text) -> None:
+    from kafkalite_sdk import Consumer
+
+    with pytest.raises(error, match=text):
+        Consumer("localhost:9092", **options)
