@@ -20,7 +20,7 @@ import aiohappyeyeballs
 
 from kafkalite._version import VERSION
 from kafkalite.callbacks import call_all
-from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
+from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.net.client.core import FRAME_BYTES_MAX, Answer, ClientCore, Fail
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.schema import Request
@@ -160,6 +160,9 @@ class ClientConnection:
             if isinstance(error, KafkaConnectionError):
                 raise
             raise KafkaConnectionError(f"cannot connect to {name}: {reason_of(error)}; is a broker there?") from error
+        except DecodeError as error:
+            await self._discard()
+            raise KafkaConnectionError(f"cannot connect to {name}: {error}; is it a broker's port?") from error
         except BaseException:
             await self._discard()
             raise

@@ -270,7 +270,8 @@ class ClientCore:
         try:
             response = _decode(pending, frame)
         except DecodeError as error:
-            self._fail(pending, error)
+            detail = f"{self.name}, response of {pending.name} v{pending.version}: {error.detail}"
+            self._fail(pending, DecodeError(error.kind, detail, error.position, error.field))
             return
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:

@@ -155,7 +155,10 @@ async def test_timed_out_request_ends_its_connection_and_the_next_one_opens_anot
 async def test_false_responses_fail_and_the_next_connection_works(world: Story) -> None:
     async with world.client() as client:
         world.broker.on(HeartbeatRequest, frame=truncated)
-        assert isinstance(await outcome(client.call(1, heartbeat())), DecodeError)
+        undecodable = await outcome(client.call(1, heartbeat()))
+        assert isinstance(undecodable, DecodeError) and "node1:9092, response of HeartbeatRequest v4: " in str(
+            undecodable
+        )
         world.broker.on(HeartbeatRequest, frame=wrong_correlation_id)
         error = await outcome(client.call(1, heartbeat()))
         assert isinstance(error, KafkaConnectionError) and "correlation id" in str(error)

@@ -9,7 +9,7 @@ from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.testing.virtual_loop import pass_time
-from tests.kit.scripted_frames import foreign
+from tests.kit.scripted_frames import foreign, truncated
 from tests.story.sdk.client_rig import Ends, Story, outcome, story
 
 
@@ -80,6 +80,16 @@ async def test_start_names_a_port_that_is_not_a_broker(world: Story) -> None:
     world.broker.on(ApiVersionsRequest, times=None, frame=foreign)
     with pytest.raises(KafkaConnectionError, match="is it a broker's port, without TLS"):
         await world.new_client().start()
+
+
+@story(nodes=2)
+async def test_broker_whose_versions_cannot_be_decoded_is_named_and_another_is_used(world: Story) -> None:
+    world.broker.on(ApiVersionsRequest, times=None, frame=truncated, node=1)
+    with pytest.raises(KafkaConnectionError, match=r"cannot connect to node1:9092: .*ApiVersionsRequest v4"):
+        await world.new_client("node1:9092").start()
+    for _ in range(4):
+        async with world.client() as client:
+            assert sorted(client.view.brokers) == [1, 2]
 
 
 @story()
