@@ -94,7 +94,8 @@ class ClusterView:
 
     def update(self, response: MetadataResponse) -> MetadataChanges:
         """Apply a Metadata response. Its brokers replace all known ones; topics that it does not name are kept."""
-        self.brokers = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+        nodes = (Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers)
+        self.brokers = {node.broker_id: node for node in nodes if node.broker_id >= 0}
         self.controller_id = response.controller_id
         self.cluster_id = response.cluster_id
         changes = MetadataChanges([], [], False, {})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkalite.callbacks import call_each
-from kafkalite.errors import KafkaError, KafkaTimeoutError, error_for
+from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.model import Node
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -106,8 +106,10 @@ class Coordinators:
 
     def _answered(self, key: Key, response: FindCoordinatorResponse) -> None:
         each = response.coordinators[0] if response.coordinators else response
-        if each.error_code:
-            self._attempt_failed(key, error_for(each.error_code, f"{NAMES[key[1]]} {key[0]}: {each.error_message}"))
+        code = each.error_code or (0 if each.host else KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if code:
+            reason = each.error_message or error_class(code).code.message
+            self._attempt_failed(key, error_for(code, f"{NAMES[key[1]]} {key[0]}: {reason}"))
             return
         self._found(Node(each.node_id, each.host, each.port))
         self._known[key] = each.node_id

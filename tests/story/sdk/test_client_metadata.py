@@ -6,7 +6,7 @@ from kafkalite_sdk.client.cluster_view import NO_LEADER, PartitionView
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
 from kafkalite.model import Node
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.client_rig import Ends, Story, metadata_when, story
 
@@ -284,6 +284,30 @@ def test_coordinator_is_looked_up_until_the_broker_has_one(version: int) -> None
             assert "group g" in str(denied)
 
     run()
+
+
+@story()
+async def test_response_without_a_coordinator_is_retried(world: Story) -> None:
+    world.broker.on(FindCoordinatorRequest, edit=lambda response: response.coordinators.clear())
+    async with world.client() as client:
+        ends = Ends()
+        client.find_coordinator("g", 0, ends.end, ends.end)
+        assert await ends.reached(1) == [1] and len(world.broker.requests(FindCoordinatorRequest)) == 2
+
+
+@story()
+async def test_brokers_with_impossible_ids_are_ignored(world: Story) -> None:
+    async with world.client() as client:
+
+        def impossible(response: MetadataResponse) -> None:
+            response.brokers.append(MetadataResponse.MetadataResponseBroker(node_id=-1, host="nowhere", port=1))
+
+        world.broker.on(MetadataRequest, edit=impossible, times=None)
+        client.refresh_metadata()
+        await pass_time(1.0)
+        assert list(client.view.brokers) == [1] and len(asked(world)) == 2
+        world.broker.nodes[1].disconnect()
+        await client.call_any(MetadataRequest(topics=[]))
 
 
 @story()
