@@ -47,8 +47,12 @@ class GroupTopics:
         return sorted(topic for topic in topics if self.partitions(topic) is None)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic, None = unknown."""
-        return self.view.name_of(topic_id) or self._ids.get(topic_id)
+        """The name of a topic, None = unknown. The id of a deleted topic keeps its name."""
+        name = self.view.name_of(topic_id)
+        if name is None:
+            return self._ids.get(topic_id)
+        self._ids[topic_id] = name
+        return name
 
     def apply(self, response: MetadataResponse, asked: Iterable[str] = (), *, of_all: bool = False) -> None:
         """Apply a response to a request of the machine.

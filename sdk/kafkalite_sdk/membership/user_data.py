@@ -67,7 +67,7 @@ def _partitions(topics: bytes) -> frozenset[TopicPartition] | None:
         read = read_assignment(assignment)
     except DecodeError:
         return None
-    if write(read, 0) != assignment:
+    if read.user_data is not None or write(read, 0) != assignment:
         return None
     return frozenset(
         TopicPartition(each.topic, number) for each in read.assigned_partitions for number in each.partitions
