@@ -31,7 +31,7 @@ ALLOWED = {
     "_round": "the same",
 }
 ALLOWED_PARTS = re.compile(
-    r"recovery_?points?|RECOVERY_?POINTS?|RecoveryPoints?|entry_?points?|end_?points?|code_?points?|round_?robin|RoundRobin|ROUND_?ROBIN"
+    r"recovery_?points?|RECOVERY_?POINTS?|RecoveryPoints?|entry_?points?|EntryPoints?|end_?points?|code_?points?|round_?robin|RoundRobin|ROUND_?ROBIN"
     r"|round_?trips?|data_?points?|checkpoints?|timers?_round|turn_?over|floating_point|mount_?points|START_POINT|in_place|point_to"
 )
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
