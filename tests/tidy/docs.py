@@ -1,6 +1,7 @@
 """Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, the programs
 of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin), and those of docs/
-that run by themselves, beside a broker; the other ```python blocks there show signatures.
+that run by themselves, beside a broker; the other ```python blocks there show signatures. Those of docs/sdk.md run
+inside an async function with a producer and a consumer.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
 the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then. A
@@ -16,6 +17,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +37,19 @@ _BLOCK = re.compile(r"^( *)```(sh|python)\n(.*?)^ *```", re.MULTILINE | re.DOTAL
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 _PROGRAM = "python shown.py"
 _RUNS = "asyncio.run("
+_AROUND_SNIPPET = """import asyncio
+
+from kafkalite_sdk import Consumer, Producer
+
+
+async def main():
+    settings = {{"group": "billing", "auto_offset_reset": "earliest"}}
+    async with Producer("localhost:9092") as producer, Consumer("localhost:9092", **settings) as consumer:
+        await asyncio.gather(*(producer.send("orders", b"order") for _ in range(10)))
+{snippet}
+
+asyncio.run(main())
+"""
 _BESIDE = ("kafkalite serve --data data", "kafkalite topic create orders")
 # By name, as the checkout need not be installed; the settings of this checkout's own tests do not reach it.
 _TESTS = "python -m pytest -q -p no:cacheprovider -p no:kafkalite -p kafkalite.testing.plugin -p no:asyncio shown.py"
@@ -61,6 +76,9 @@ def blocks(root: Path) -> list[Block]:
                 found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
             elif _RUNS in block[3]:
                 found.append(Block(*shown, (*_BESIDE, _PROGRAM), block[3]))
+            elif path.name == "sdk.md":
+                snippet = _AROUND_SNIPPET.format(snippet=textwrap.indent(block[3], " " * 8))
+                found.append(Block(*shown, (*_BESIDE, _PROGRAM), snippet))
     return found
 
 
@@ -100,12 +118,12 @@ class Shell:
         # `make run` builds nothing here: the tests run on what is built already.
         make = shutil.which("make") or "make"
         _script(tools / "make", f'[ "$1" = run ] || exec {make} -C {shlex.quote(str(root))} "$@"\nexec kafkalite serve')
-        self.environ = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(root)}
+        self.environ = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": f"{root}:{root}/sdk"}
 
     def run(self, block: Block) -> None:
         if block.program:
             host, port = self.address.split(":")
-            program = block.program.replace('"localhost", 9092', f'"{host}", {port}')
+            program = block.program.replace('"localhost", 9092', f'"{host}", {port}').replace(ADDRESS, self.address)
             (self.scratch / "shown.py").write_text(program)
         lines = [command.replace(ADDRESS, self.address) for command in block.commands]
         if any(line.endswith("&") for line in lines):
