@@ -203,6 +203,13 @@ class ApacheKafkaZooKeeper(ApacheKafka):
             zookeeper=self._zookeeper.address,
         )
 
+    def kill(self) -> None:
+        """SIGKILL; return when its session has expired: Apache Kafka does not start before."""
+        super().kill()
+        zookeeper = self._zookeeper
+        assert zookeeper is not None
+        wait_until(lambda: "/brokers/ids/" not in zookeeper.dump(), "the end of the broker's session")
+
     def close(self) -> None:
         super().close()
         if self._zookeeper is not None:

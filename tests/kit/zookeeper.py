@@ -22,6 +22,13 @@ class ZooKeeper:
     address: str
     process: subprocess.Popen[bytes]
 
+    def dump(self) -> str:
+        """Sessions and their ephemeral nodes, as the server prints them."""
+        host, port = self.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=10.0) as connection:
+            connection.sendall(b"dump")
+            return connection.makefile("rb").read().decode()
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -41,7 +48,7 @@ def start_zookeeper(directory: Path, port: int = 0) -> ZooKeeper:
     config = directory / "zoo.cfg"
     config.write_text(
         f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress={jvm.HOST}\n"
-        f"tickTime={TICK_MS}\nadmin.enableServer=false\n"
+        f"tickTime={TICK_MS}\nadmin.enableServer=false\n4lw.commands.whitelist=dump\n"
     )
     command = [*jvm.java_command(jvm.PREVIOUS, MAIN, heap="128m"), str(config)]
     with open(directory / "zookeeper.log", "ab") as log:

@@ -374,6 +374,8 @@ class _Driver(asyncio.BufferedProtocol):
         if self.transport is not None and self._writable:
             parts = self.core.take_outgoing(now)
             for part in _joined(parts):
+                if self.transport.is_closing():
+                    break  # a write has failed, and the end follows; asyncio would log further writes
                 self.transport.write(part)
         self._set_timer(now)
         if parts:

@@ -143,9 +143,13 @@ class CountedTransport:
         self.driver = connection._driver
         self.transport, self.driver.transport = self.driver.transport, self
         self.writes = []
+        self.closing = False  # as after a write that has failed
 
     def write(self, data):
         self.writes.append(bytes(data))
+
+    def is_closing(self):
+        return self.closing
 
     def close(self):
         self.transport.close()
@@ -182,6 +186,21 @@ async def test_no_request_overtakes_another_while_the_transport_is_full():
             assert written == [1]
             counted.transport.write(b"".join(counted.writes))
             assert [(await call).controller_id for call in calls] == [2, 3, 4, 5]
+
+
+@both_loops
+async def test_no_write_follows_a_failed_one():
+    async with Rig() as rig:
+        Speaker(rig)
+        async with ClientConnection(*rig.address) as connection:
+            counted = CountedTransport(connection)
+            counted.closing = True
+            call = connection.call(MetadataRequest(topics=[]))
+            await asyncio.sleep(0)
+            assert counted.writes == []
+            counted.transport.abort()
+            with pytest.raises(KafkaConnectionError):
+                await call
 
 
 @both_loops

@@ -1,0 +1,5 @@
+"""An application of the SDK: an HTTP service that produces an event per request, and poll loops of a group."""
+
+TOPIC = "flights"
+GROUP = "controllers"
+READY = "ready"

@@ -1,0 +1,38 @@
+"""A poll loop of a group: writes the row number and the CRC of each record to a file.
+
+`python -m tests.kit.application.loop ADDRESS FILE`; SIGTERM ends it. It prints the number of records of each poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import zlib
+
+import uvloop
+from kafkalite_sdk import Consumer
+
+from tests.kit.application import GROUP, READY, TOPIC
+from tests.kit.flights import row_of
+
+POLL_S = 0.5
+
+
+async def main(address: str, path: str) -> None:
+    ending = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    with open(path, "a", encoding="ascii") as sink:
+        async with Consumer(address, group=GROUP, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(TOPIC)
+            print(READY, flush=True)
+            while not ending.is_set():
+                records = await consumer.poll(POLL_S)
+                for record in records:
+                    sink.write(f"{row_of(record.value)} {zlib.crc32(record.value)}\n")
+                if records:
+                    print(len(records), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(*sys.argv[1:]))
