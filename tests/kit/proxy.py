@@ -132,8 +132,13 @@ class CuttingProxy:
     def _note(self, sequenced: list[Sequenced], version: int, frame: bytes) -> None:
         _, body = read_response_header(ProduceResponse, version, frame)
         answer = decode(ProduceResponse, version, body)
-        parts = [part for topic in answer.responses for part in topic.partition_responses]
-        for batch, part in zip(sequenced, parts, strict=True):
+        parts = {  # Apache Kafka's response has another order than the request
+            (topic.name or topic.topic_id, part.index): part
+            for topic in answer.responses
+            for part in topic.partition_responses
+        }
+        for batch in sequenced:
+            part = parts[batch[0], batch[1]]
             if part.error_code:
                 continue
             first = self._appended.get(batch)

@@ -26,7 +26,6 @@ from typing import Any
 
 from kafkalite_sdk import Consumer, Producer
 
-from tests.kit import jvm
 from tests.kit.brokers import AGAINST, KINDS, Broker
 from tests.kit.checker import History, Partition, check
 from tests.kit.group_checker import GroupHistory
@@ -156,9 +155,7 @@ async def suspensions(scenario: Scenario, count: int) -> None:
 async def cuts(scenario: Scenario, count: int) -> None:
     """Clients connect through a proxy, whose address the broker advertises."""
     broker = scenario.broker
-    broker_port = jvm.free_port()
-    async with CuttingProxy(broker_port, scenario.random, CUT_SHARE, port=broker.port) as proxy:
-        broker.settings |= {"listeners": f"PLAINTEXT://127.0.0.1:{broker_port}"}
+    async with CuttingProxy(broker.port, scenario.random, CUT_SHARE) as proxy:
         broker.settings |= {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
         await asyncio.to_thread(broker.start)
         async with scenario.running():
