@@ -107,7 +107,9 @@ class ScriptedPartition:
         """The batches from an offset on, at least one."""
         found = bytearray()
         for each in self.log:
-            if each.last_offset >= offset and (not found or len(found) + len(each.data) <= bytes_max):
+            if each.last_offset >= offset:
+                if found and len(found) + len(each.data) > bytes_max:
+                    break  # a smaller one behind it would leave a gap
                 found += each.data
         return bytes(found)
 

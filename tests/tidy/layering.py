@@ -49,14 +49,20 @@ CONFINED_LIBRARIES = {
 SDK_LIBRARIES = {
     "asyncio": (
         "kafkalite_sdk.client",
-        *(f"kafkalite_sdk.consumer.{module}" for module in ("consumer", "driver", "poll_loop", "queries")),
+        *(
+            f"kafkalite_sdk.consumer.{module}"
+            for module in ("consumer", "decompression", "driver", "poll_loop", "queries")
+        ),
         *(f"kafkalite_sdk.producer.{module}" for module in ("producer", "dispatcher", "waiters")),
         *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries")),
     ),
     "random": ("kafkalite_sdk.client.environment",),
     "time": ("kafkalite_sdk.consumer.driver",),
     "threading": ("kafkalite_sdk.client.ownership",),
-    "concurrent": ("kafkalite_sdk.producer.dispatcher",),  # codecs of large batches
+    "concurrent": (
+        "kafkalite_sdk.producer.dispatcher",
+        "kafkalite_sdk.consumer.decompression",
+    ),  # codecs of large batches
 }
 # In `client`, these are pure, too.
 SDK_PURE = tuple(

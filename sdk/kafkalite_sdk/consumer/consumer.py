@@ -15,6 +15,7 @@ from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
 from kafkalite_sdk.consumer.auto_commit import AutoCommit
+from kafkalite_sdk.consumer.decompression import OFFLOAD_BYTES
 from kafkalite_sdk.consumer.driver import Driver
 from kafkalite_sdk.consumer.fetcher import Fetcher
 from kafkalite_sdk.consumer.health import ConsumerHealth, health_of, lag_of
@@ -83,6 +84,7 @@ class Consumer(Generic[K, V]):
             value_deserializer=value_deserializer,
             read_committed=bool(settings.isolation_level),
             check_crcs=options.get("check_crcs", True),
+            offload_bytes=OFFLOAD_BYTES,
         )
         fetcher: Fetcher[K, V] = Fetcher(settings.fetch, decoder, positions, client.view)
         driver: Driver[K, V] = Driver(settings, client, positions, fetcher)

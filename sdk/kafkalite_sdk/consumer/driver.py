@@ -1,7 +1,7 @@
 """Runs the machines of a consumer on its event loop: sends their requests, reports the responses, waits.
 
 Invariants:
-1. There is no task and no thread. Waiting is one future and one timer.
+1. There is no task, and no thread but that of `Decompression`. Waiting is one future and one timer.
 2. Requests for records leave inside `poll` only. All others also leave between polls, by the timer or after a response:
    heartbeats, commits and their retries, lookups of offsets.
 3. A response is applied when it arrives; requests that follow from it leave in the next loop iteration.
@@ -20,6 +20,7 @@ from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk.client.alarm import Alarm
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import MetadataChanges
+from kafkalite_sdk.consumer.decompression import Decompression
 from kafkalite_sdk.consumer.fetcher import Fetcher
 from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.iteration import Iteration
@@ -52,6 +53,10 @@ class Machine(Protocol):
     def lost(self, call: Any, error: KafkaError, now: float) -> None: ...
 
 
+def ignore(_: object) -> None:
+    """Receive the outcome of a request whose outcome does not matter."""
+
+
 class Driver(Generic[K, V]):
     """The machines of one consumer, and its event loop.
 
@@ -82,6 +87,7 @@ class Driver(Generic[K, V]):
         self.positions = positions
         self.fetcher = fetcher
         self.iteration: Iteration[K, V] = Iteration()
+        self._decompression = Decompression(fetcher, self.changed)
         backoff_s = settings.client.retry_backoff_s
         self.offsets = OffsetLookups(client.view, backoff_s, settings.isolation_level)
         self._epochs = EpochLookups(client.view, backoff_s)
@@ -110,8 +116,16 @@ class Driver(Generic[K, V]):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+            self._decompression.close()
+            self._end_fetch_sessions()
         await self.client.close(timeout_s)
         self._wake()
+
+    def _end_fetch_sessions(self) -> None:
+        """Ask the brokers to forget the fetch sessions; the connections end without waiting for the responses."""
+        for call in self.fetcher.final_calls():
+            if self.client.connected(call.node):
+                self.client.submit(call.node, call.request, ignore, ignore)
 
     @property
     def started(self) -> bool:
@@ -179,6 +193,7 @@ class Driver(Generic[K, V]):
         return wake_at
 
     def _send_fetches(self, now: float, usable: partial[bool]) -> float:
+        self._decompression.start_jobs(self._loop)
         for call in list(self.fetcher.requests(now, usable)):
             self._send(self.fetcher, call.node, call)
         if self.fetcher.stale_topics:

@@ -1,0 +1,59 @@
+"""Decompresses large batches of a consumer in a thread: on the loop one of them would delay all other tasks.
+
+Invariants:
+1. The thread exists from the first large batch to the close.
+2. A batch in work belongs to the thread: `Fetcher.take` does not read it before `decompressed` is called on the loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kafkalite_sdk._speedups.fetched_records import FetchedRecords
+from kafkalite_sdk.consumer.fetcher import Fetcher
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor  # imported with the first large batch
+
+__all__ = ["OFFLOAD_BYTES", "Decompression"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+OFFLOAD_BYTES = 256 << 10
+"""Compressed size from which a batch is decompressed in the thread; a smaller one takes about a millisecond at most."""
+
+
+class Decompression(Generic[K, V]):
+    """The thread of one consumer.
+
+    Arguments:
+        fetcher: whose batches are decompressed.
+        changed: called on the loop when records have become readable.
+    """
+
+    def __init__(self, fetcher: Fetcher[K, V], changed: Callable[[], object]) -> None:
+        self._fetcher = fetcher
+        self._changed = changed
+        self._executor: ThreadPoolExecutor | None = None
+
+    def start_jobs(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start what the fetcher waits for."""
+        for job in self._fetcher.jobs():
+            if self._executor is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._executor = ThreadPoolExecutor(1, "kafkalite-decompress")
+            loop.run_in_executor(self._executor, job.decompress).add_done_callback(partial(self._ended, job))
+
+    def _ended(self, job: FetchedRecords[K, V], future: "asyncio.Future[None]") -> None:
+        if not future.cancelled():
+            future.result()
+            self._fetcher.decompressed(job)
+            self._changed()
+
+    def close(self) -> None:
+        """End the thread, after the batch that it works on."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
