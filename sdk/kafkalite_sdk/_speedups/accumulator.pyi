@@ -19,7 +19,10 @@ class PartitionQueue:
         open: the batch that takes records; None = the next record opens one.
         full: the batches before it, oldest first; the sender takes them, and puts them back to retry.
         leaderless: the partition has no leader.
+        sender: its PartitionSender; set by the sender.
     """
+
+    sender: object
 
     @property
     def topic(self) -> str: ...

@@ -75,6 +75,7 @@ cdef class PartitionQueue:
     cdef readonly ProducerBatch open
     cdef readonly object full
     cdef readonly bint leaderless
+    cdef public object sender
 
     def __cinit__(self, str topic not None, int32_t partition):
         self.topic = topic

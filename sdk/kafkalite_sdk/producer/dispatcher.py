@@ -84,6 +84,9 @@ class Dispatcher:
         self._waiters = Waiters(self._loop)
         self._alarm = Alarm(self._loop, self._schedule)
         self._executor: ThreadPoolExecutor | None = None
+        self._closes_after_s = max(0.0, settings.linger_s - TIMER_RESOLUTION_S)
+        self._timeout_ms = int(settings.request_timeout_s * 1000)
+        self._one_way = settings.acks == 0
         self._scheduled = False
         self._urgent = 0  # number of callers that wait for batches, so that none lingers
         self._requested: set[str] = set()  # topics of `unassigned` for which metadata was requested
@@ -118,28 +121,31 @@ class Dispatcher:
         self._scheduled = False
         if self._ended:
             return
-        now, settings, sender = self._loop.time(), self._settings, self._sender
-        linger_s = max(0.0, settings.linger_s - TIMER_RESOLUTION_S)
-        oldest = self.accumulator.close_batches(inf if self._urgent else now - linger_s)
-        self._compress_large()
-        topics_at = self._request_topics(now)
+        now, sender, accumulator = self._loop.time(), self._sender, self.accumulator
+        oldest = accumulator.close_batches(inf if self._urgent else now - self._closes_after_s)
+        at = inf if oldest is None else oldest + self._settings.linger_s
+        if accumulator.large:
+            self._compress_large()
+        if accumulator.unassigned:
+            at = min(at, self._request_topics(now))
         if sender.wake_at(now) <= now:
             sender.expire(now)
         for call in sender.requests(now):
             self._submit(call, now)
         if sender.needs_producer_id:
             self._identify(now)
+            at = min(at, self._identity_at(now))
         if sender.needs_metadata:
             self._refresh_metadata()
-        lingers_until = inf if oldest is None else oldest + settings.linger_s
-        self._alarm.set(min(lingers_until, topics_at, sender.wake_at(now), self._identity_at(now)))
-        self._waiters.check()
+        wake_at = sender.wake_at(now)
+        self._alarm.set(wake_at if wake_at < at else at)
+        if self._waiters:
+            self._waiters.check()
 
     def _submit(self, call: ProduceCall, now: float) -> None:
-        settings = self._settings
         request = ProduceRequest(
-            acks=settings.acks,
-            timeout_ms=int(settings.request_timeout_s * 1000),
+            acks=self._settings.acks,
+            timeout_ms=self._timeout_ms,
             topic_data=[
                 ProduceRequest.TopicProduceData(name=topic, partition_data=partitions)
                 for topic, partitions in call.topics.items()
@@ -150,8 +156,7 @@ class Dispatcher:
         if self._hooks is not None:
             self._loop.call_soon(self._hooks.request_sent, call.node, len(call.batches), call.size)
         answer, fail = partial(self._answered, call, now), partial(self._lost, call, now)
-        one_way = settings.acks == 0
-        self._client.submit(call.node, request, answer, fail, version_max=PRODUCE_VERSION_MAX, one_way=one_way)
+        self._client.submit(call.node, request, answer, fail, version_max=PRODUCE_VERSION_MAX, one_way=self._one_way)
 
     def _answered(self, call: ProduceCall, sent_at: float, response: ProduceResponse | None) -> None:
         now = self._loop.time()

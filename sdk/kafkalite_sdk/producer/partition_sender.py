@@ -92,7 +92,11 @@ class PartitionSender:
             return None
         if len(self.in_flight) >= (self._max_in_flight if self._proven == self.leader else 1):
             return None
-        if self._idempotent and not self._may_leave(full[0], current):
+        if (
+            self._idempotent
+            and (self.needs_epoch or self.producer_id.producer_id < 0)
+            and not self._may_leave(full[0], current)
+        ):
             return None
         batch = full.popleft()
         if self._idempotent and batch.base_sequence < 0:

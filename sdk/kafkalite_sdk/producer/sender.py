@@ -124,26 +124,25 @@ class Sender:
         Arguments:
             now: in seconds of the loop's clock.
         """
-        ready = self._accumulator.ready
+        ready, open_requests, max_in_flight = self._accumulator.ready, self._open_requests, self._settings.max_in_flight
         while ready:
-            self._admit(self._partition(ready.popleft()))
+            queue = ready.popleft()
+            partition = queue.sender
+            self._admit(partition if isinstance(partition, PartitionSender) else self._new_partition(queue))
         for node, waiting in list(self._waiting.items()):
             if node == NO_LEADER:
                 continue
-            while waiting and self._open_requests.get(node, 0) < self._settings.max_in_flight:
+            while waiting and (count := open_requests.get(node, 0)) < max_in_flight:
                 call = self._fill(ProduceCall(node), waiting, now)
                 if not call.batches:
                     break
-                self._open_requests[node] = self._open_requests.get(node, 0) + 1
+                open_requests[node] = count + 1
                 yield call
 
-    def _partition(self, queue: PartitionQueue) -> PartitionSender:
-        name = queue.topic, queue.partition
-        partition = self._partitions.get(name)
-        if partition is None:
-            settings = self._settings
-            partition = PartitionSender(queue, settings.max_in_flight, idempotent=settings.idempotent)
-            self._partitions[name] = partition
+    def _new_partition(self, queue: PartitionQueue) -> PartitionSender:
+        settings = self._settings
+        partition = PartitionSender(queue, settings.max_in_flight, idempotent=settings.idempotent)
+        self._partitions[queue.topic, queue.partition] = queue.sender = partition
         return partition
 
     def _admit(self, partition: PartitionSender) -> None:
@@ -154,16 +153,25 @@ class Sender:
                 self._fail(queue.full.popleft(), self._closed_by)
         elif queue.full:
             if partition.leader == NO_LEADER:
-                partition.leader = self._leader_of(queue.topic, queue.partition)
+                self._find_leader(partition)
+            waiting = self._waiting.get(partition.leader)
+            if waiting is None:
+                waiting = self._waiting[partition.leader] = {}
             if partition.waits_in is not None:
                 partition.waits_in.pop(partition, None)  # of its former leader
-            if partition.leader == NO_LEADER:
-                self.needs_metadata.add(queue.topic)
-            partition.waits_in = self._waiting.setdefault(partition.leader, {})
-            partition.waits_in[partition] = None
-            self._wake_at = min(self._wake_at, queue.full[0].created_s + self._settings.delivery_timeout_s)
-            if partition.failures:
-                self._wake_at = min(self._wake_at, partition.retry_at)
+            partition.waits_in = waiting
+            waiting[partition] = None
+            deadline = queue.full[0].created_s + self._settings.delivery_timeout_s
+            if deadline < self._wake_at:
+                self._wake_at = deadline
+            if partition.failures and partition.retry_at < self._wake_at:
+                self._wake_at = partition.retry_at
+
+    def _find_leader(self, partition: PartitionSender) -> None:
+        queue = partition.queue
+        partition.leader = self._leader_of(queue.topic, queue.partition)
+        if partition.leader == NO_LEADER:
+            self.needs_metadata.add(queue.topic)
 
     def _fill(self, call: ProduceCall, waiting: dict[PartitionSender, None], now: float) -> ProduceCall:
         """Add a batch of each waiting partition, as many as fit. A partition that waits for a response is removed."""
@@ -172,7 +180,8 @@ class Sender:
             if full and call.size and call.size + full[0].builder.size > self._settings.max_request_bytes:
                 continue
             batch = partition.take(self.producer_id, now) if full else None
-            self.needs_producer_id |= partition.needs_epoch and partition.producer_id == self.producer_id
+            if partition.needs_epoch and partition.producer_id == self.producer_id:
+                self.needs_producer_id = True
             if batch is not None:
                 self._add(call, partition, batch)
             if partition.in_flight or not full:
@@ -183,22 +192,20 @@ class Sender:
 
     def _add(self, call: ProduceCall, partition: PartitionSender, batch: ProducerBatch) -> None:
         """Add a batch to a request; one that cannot be compressed fails."""
+        identity = partition.producer_id
         try:
-            data = self._encode(partition.producer_id, batch)
+            data = batch.builder.build(
+                self._settings.codec,
+                self._settings.level,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=batch.base_sequence,
+            )
         except Exception as error:
             partition.rejected(batch)
             self._fail(batch, error)
         else:
             call.add(partition, batch, data)
-
-    def _encode(self, identity: ProducerId, batch: ProducerBatch) -> bytes:
-        return batch.builder.build(
-            self._settings.codec,
-            self._settings.level,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=batch.base_sequence,
-        )
 
     def compressed(self, batch: ProducerBatch) -> None:
         """A thread has compressed a batch; `requests` sends it."""
@@ -266,7 +273,8 @@ class Sender:
                 self._retry(partition, batch, now)
             else:
                 self._end(partition, batch, outcome, now, call.node)
-            self._admit(partition)
+            if partition.queue.full or self._closed_by is not None:
+                self._admit(partition)
 
     def lost(self, call: ProduceCall, error: KafkaError, now: float) -> None:
         """A request has no response: its connection ended, or it timed out.
@@ -371,7 +379,9 @@ class Sender:
         self._closed_by = error
         ready = self._accumulator.ready
         while ready:
-            self._partition(ready.popleft())
+            queue = ready.popleft()
+            if queue.sender is None:
+                self._new_partition(queue)
         for partition in self._partitions.values():
             self._admit(partition)
 

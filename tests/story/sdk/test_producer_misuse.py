@@ -1,0 +1,140 @@
+"""Misuse of a producer raises at once and says what to do; a real broker and real event loops."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+import uvloop
+from kafkalite_sdk.producer.producer import Producer
+
+from kafkalite.errors import ClientUseError, KafkaErrorCode, error_class
+from kafkalite.testing.thread import BrokerThread
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+TooLarge = error_class(KafkaErrorCode.MESSAGE_TOO_LARGE)
+
+
+@pytest.fixture(scope="module")
+def address():
+    with BrokerThread() as broker:
+        yield broker.address
+
+
+@pytest.fixture(params=LOOPS)
+def run(request):
+    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+        yield runner.run
+
+
+def error_of(call):
+    """The text of the ClientUseError that a call raises."""
+    with pytest.raises(ClientUseError) as raised:
+        call()
+    return str(raised.value)
+
+
+def calls_of(producer):
+    return [lambda: producer.send("orders", b"v"), producer.drain]
+
+
+def test_calls_before_the_start_name_the_start(run, address):
+    async def main():
+        producer = Producer(address)
+        for call in calls_of(producer):
+            assert "not started" in error_of(call)
+        with pytest.raises(ClientUseError, match="not started"):
+            await producer.flush()
+        with pytest.raises(ClientUseError, match="not started"):
+            producer.metrics()
+        await producer.close()
+
+    run(main())
+
+
+def test_two_starts_are_rejected(run, address):
+    async def main():
+        async with Producer(address) as producer:
+            with pytest.raises(ClientUseError, match="is started"):
+                await producer.start()
+            assert (await producer.send("orders", b"v")).offset >= 0
+
+    run(main())
+
+
+def test_another_thread_is_rejected(run, address):
+    async def main():
+        async with Producer(address) as producer:
+            await producer.send("orders", b"v")
+            texts = []
+            thread = threading.Thread(target=lambda: texts.extend(error_of(call) for call in calls_of(producer)))
+            thread.start()
+            thread.join()
+            assert len(texts) == 2 and all("another thread" in text for text in texts)
+            assert producer.metrics().buffered_bytes == 0
+
+    run(main())
+
+
+def test_another_event_loop_of_the_thread_is_rejected(run, address):
+    async def use(producer):
+        for call in calls_of(producer)[:1]:
+            assert "another event loop" in error_of(call)
+        with pytest.raises(ClientUseError, match="another event loop"):
+            await producer.flush()
+
+    producer = Producer(address)
+
+    async def start():
+        await producer.start()
+        await producer.send("orders", b"v")
+
+    run(start())
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(use(producer))
+    finally:
+        loop.close()
+    run(producer.close())
+
+
+def test_a_forked_process_is_rejected(address):
+    async def main():
+        async with Producer(address) as producer:
+            await producer.send("orders", b"v")
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    status = 0 if all("fork" in error_of(call) for call in calls_of(producer)) else 2
+                finally:
+                    os._exit(status)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert (await producer.send("orders", b"v")).offset >= 0
+
+    asyncio.run(main())
+
+
+def test_texts_without_a_serializer_and_large_records_raise_at_once(run, address):
+    async def main():
+        async with Producer(address, max_request_size=5000, batch_size=1000) as producer:
+            for arguments in (("orders", "text"), ("orders", b"v", "key"), (None, b"v")):
+                with pytest.raises(TypeError):
+                    producer.send(*arguments)
+            for _ in range(2):  # before and after the metadata
+                with pytest.raises(TooLarge, match="max_request_size"):
+                    producer.send("orders", bytes(5000))
+                await producer.send("orders", bytes(4000))
+            assert producer.metrics().buffered_bytes == 0
+
+    run(main())
+
+
+def test_transactions_say_that_they_are_not_supported(run, address):
+    async def main():
+        async with Producer(address) as producer:
+            assert "not supported yet" in error_of(producer.begin_transaction)
+
+    with pytest.raises(ValueError, match="transactional_id: transactions are not supported yet"):
+        Producer(address, transactional_id="t")
+    run(main())
