@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+CANCEL_S = 60.0  # of virtual time, then the tasks that are left are cancelled again
+
 
 class VirtualTimeError(Exception):
     """Code in virtual time waits for ever, or has failed outside of the coroutine that runs."""
@@ -97,7 +99,16 @@ def run_virtually(main: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]
             raise VirtualTimeError(f"{len(loop.failures)} callbacks have failed") from loop.failures[0]
         return result, loop.time()
     finally:
-        for task in asyncio.all_tasks(loop):
+        try:
+            loop.run_until_complete(_cancel_all())
+        finally:
+            loop.close()
+
+
+async def _cancel_all() -> None:
+    """Cancel the tasks that a failed run has left, and let them end; their exceptions follow from the cancellation."""
+    while left := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in left:
             task.cancel()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+        await asyncio.wait(left, timeout=CANCEL_S)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -111,6 +111,7 @@ class AssignmentChanges:
             states[each].revoking = False
         owned = [each for each, state in states.items() if not state.revoking]
         waiting = change.revoked if change.keep_fetched else ()
+        driver.released = frozenset(waiting)
         driver.assign([*owned, *waiting])
         driver.assign([*owned, *waiting, *change.assigned])
         driver.iteration.release([each for each in returned if not states[each].paused])
@@ -119,7 +120,7 @@ class AssignmentChanges:
 
     def _returned(self, change: AssignmentChange, taken: Assigned) -> Assigned:
         """Partitions that a former change has taken and that begin where they ended: their records are kept."""
-        consumed = self._driver.consumed()
+        consumed = self._driver.consumed(released=True)
         kept = (each for each, state in self._driver.positions.states.items() if state.revoking and each not in taken)
         return frozenset(
             each for each in kept if each in consumed and change.start_offsets.get(each) == consumed[each].offset

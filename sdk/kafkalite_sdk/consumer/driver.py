@@ -74,6 +74,7 @@ class Driver(Generic[K, V]):
         attention: the next record of `async for` must come from `poll`: it has more to do.
         attention_at: time at which that is so in any case, on the loop's clock.
         closed: `close` was called.
+        released: partitions that were revoked and whose records are kept until the next assignment.
     """
 
     closed = False
@@ -94,6 +95,7 @@ class Driver(Generic[K, V]):
         self.group = None if settings.group is None else GroupRequests(settings.group, client, self.now, self.changed)
         committed = None if self.group is None else self.group.committed
         self.resolver = OffsetResolver(positions, client.view, self.offsets, self._epochs, committed, self.drop_fetched)
+        self.released: frozenset[TopicPartition] = frozenset()
         self.iterated = False
         self.attention = False
         self.attention_at = inf
@@ -304,11 +306,17 @@ class Driver(Generic[K, V]):
                 del self._temporary_topics[topic]
         self.use_topics()
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """For each assigned partition the offset behind the last record that the application has received."""
+    def consumed(self, *, released: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+        """For each partition the offset behind the last record that the application has received.
+
+        Arguments:
+            released: partitions that were revoked and whose records are kept, too; they must not be committed.
+        """
         first = self.iteration.first()
         consumed = {}
         for each, state in self.positions.states.items():
+            if each in self.released and not released:
+                continue
             if (record := first.get(each)) is not None:
                 consumed[each] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
             elif state.position >= 0:

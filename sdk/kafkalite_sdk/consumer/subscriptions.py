@@ -135,6 +135,9 @@ class Subscriptions:
         if not driver.started:
             await driver.close(0.0)
             return
+        if not driver.started:
+            await driver.close(timeout_s)
+            return
         driver.client.check_owner()
         deadline = driver.now() + timeout_s
         if self._changes is not None:

@@ -77,6 +77,11 @@ class World:
         """Count an event of the simulation."""
         self.counts[event] = self.counts.get(event, 0) + 1
 
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of a topic id."""
+        topics = self.broker.running.image.topics.values()
+        return next(each.name for each in topics if each.topic_id == topic_id)
+
     async def create_topics(self, **partitions: int) -> None:
         """Create topics with these numbers of partitions."""
         async with self.connection() as connection:
