@@ -300,7 +300,7 @@ async def test_cancelled_poll_continues_the_change(world: Story) -> None:
     class Listener(RebalanceListener):
         async def on_partitions_assigned(self, partitions):
             calls.append(partitions)
-            await asyncio.sleep(100.0)
+            await pass_time(100.0)
 
     async with member(world) as consumer:
         consumer.subscribe("orders", listener=Listener())

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from kafkalite.errors import ClientUseError
+from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.client_rig import Story, outcome, story
 from tests.story.sdk.consumer_rig import A, append, consuming, new_consumer, values
 
@@ -15,7 +16,7 @@ async def test_two_tasks_do_not_poll_at_once(world: Story) -> None:
     world.broker.cluster.create_topic("orders")
     async with consuming(world, A) as consumer:
         first = asyncio.ensure_future(consumer.poll(30.0))
-        await asyncio.sleep(1.0)
+        await pass_time(1.0)
         with pytest.raises(ClientUseError, match="polled by another task"):
             await consumer.poll(1.0)
         with pytest.raises(ClientUseError, match="polled by another task"):
@@ -63,7 +64,7 @@ async def test_waiting_calls_end_when_the_consumer_is_closed(world: Story) -> No
         return [record async for record in consumer]
 
     waiting = [asyncio.ensure_future(each) for each in (iterate(), consumer.end_offsets([A._replace(topic="unknown")]))]
-    await asyncio.sleep(1.0)
+    await pass_time(1.0)
     await consumer.close()
     iterated, asked = [await outcome(each) for each in waiting]
     assert iterated == [] and isinstance(asked, ClientUseError)
