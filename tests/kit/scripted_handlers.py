@@ -198,10 +198,10 @@ class FetchWait:
         self._watch()
 
     def _watch(self) -> None:
-        for name, part in _asked(self._call):
-            partition = self._call.cluster.partition(name, part.partition)
-            if partition is not None:
-                partition.appended.append(self._appended)
+        asked = [self._call.cluster.partition(name, part.partition) for name, part in _asked(self._call)]
+        self._watched = [partition for partition in asked if partition is not None]
+        for partition in self._watched:
+            partition.appended.append(self._appended)
 
     def _appended(self) -> None:
         if self._done:
@@ -219,6 +219,9 @@ class FetchWait:
     def _complete(self, response: Response) -> None:
         self._done = True
         self._timer.cancel()
+        for partition in self._watched:
+            if self._appended in partition.appended:
+                partition.appended.remove(self._appended)
         self._call.answer(response)
 
 

@@ -214,12 +214,26 @@ class Driver(Generic[K, V]):
 
         self.client.submit(node, call.request, answered, lost, version_max=call.version_max)
 
-    def _metadata_changed(self, _: MetadataChanges) -> None:
+    def _metadata_changed(self, changes: MetadataChanges) -> None:
+        self._reset_recreated(changes.recreated)
         self.resolver.metadata_changed()
         self.fetcher.metadata_changed()
         if self.group is not None:
             self.group.metadata_changed()
         self.changed()
+
+    def _reset_recreated(self, topics: Collection[str]) -> None:
+        """Topics were deleted and created again: positions of the former logs mean nothing in the new ones.
+
+        Without a reset policy they stay, and the broker's response to the next fetch is an error of `poll`.
+        """
+        policy = self.positions.policy
+        if policy is None:
+            return
+        for each, state in self.positions.states.items():
+            if each.topic in topics and state.position >= 0:
+                self.drop_fetched([each])
+                self.positions.begin_reset(state, policy)
 
     # waiting
 

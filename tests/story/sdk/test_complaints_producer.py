@@ -1,6 +1,6 @@
-"""Complaints of users of other Python clients about producers, by their number in the list of 15: they do not apply.
+"""Complaints of users of other Python clients about producers, by their number in docs/testing.md: they do not apply.
 
-The list is in `docs/decisions/0005-client.md`. Time is virtual: each deadline is exact.
+Time is virtual: each deadline is exact.
 """
 
 import asyncio

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
 
@@ -85,9 +86,10 @@ async def scenario(world: World) -> Calls:
     return calls
 
 
-def test_each_request_has_one_outcome_in_time_and_close_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.torture
+def test_each_request_has_one_outcome_in_time_and_close_leaves_nothing(tmp_path: Path, simulations: int) -> None:
     answered = failed = 0
-    for seed in seeds(RUNS):
+    for seed in seeds(simulations, RUNS):
         calls = run(tmp_path, seed, scenario)
         late = [each for each in calls.after if each[0] > each[1] + SLACK_S]
         assert not late, f"(seconds, deadline): {late}"

@@ -14,6 +14,8 @@ from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger,
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
 from tests.story.sdk.world import SECONDS, World, run, seeds, total
 
+RUNS = 75
+
 PROTOCOLS = ("classic", "consumer", "registered", "auto")
 RECOVERY_S = 120.0
 TOPICS = ["one", "three"]
@@ -75,7 +77,7 @@ async def _until_handled(world: World, ledger: GroupLedger, logs: Any, consuming
 def test_every_record_is_handled_and_commits_cover_handled_records_of_own_partitions(
     tmp_path: Path, simulations: int
 ) -> None:
-    runs = seeds(simulations)
+    runs = seeds(simulations, RUNS)
     totals = total(run(tmp_path, seed, scenario) for seed in runs)
     print(totals)
     if len(runs) > len(PROTOCOLS):

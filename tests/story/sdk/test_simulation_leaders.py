@@ -12,6 +12,8 @@ from tests.story.sdk.scripted_world import ScriptedWorld, run_scripted
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
 from tests.story.sdk.world import SECONDS, seeds, total
 
+RUNS = 100
+
 
 async def scenario(world: ScriptedWorld, make: Any = Producer) -> dict[str, int]:
     world.cluster.create_topic("one", 1)
@@ -35,7 +37,7 @@ async def scenario(world: ScriptedWorld, make: Any = Producer) -> dict[str, int]
 
 @pytest.mark.torture
 def test_acknowledged_records_are_in_the_log_once_and_in_order(simulations: int) -> None:
-    runs = seeds(simulations)
+    runs = seeds(simulations, RUNS)
     totals = total(run_scripted(seed, scenario) for seed in runs)
     print(totals)
     assert totals["acknowledged"] > 100 * len(runs)

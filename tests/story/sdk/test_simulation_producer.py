@@ -12,6 +12,8 @@ from tests.story.sdk.log_checks import check_logs, check_outcomes
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
 from tests.story.sdk.world import SECONDS, World, run, seeds, total
 
+RUNS = 75
+
 
 async def scenario(world: World, make: Any = Producer) -> dict[str, int]:
     await world.create_topics(one=1, three=3)
@@ -37,7 +39,7 @@ async def scenario(world: World, make: Any = Producer) -> dict[str, int]:
 
 @pytest.mark.torture
 def test_acknowledged_records_are_in_the_log_once_and_in_order(tmp_path: Path, simulations: int) -> None:
-    runs = seeds(simulations)
+    runs = seeds(simulations, RUNS)
     totals = total(run(tmp_path, seed, scenario) for seed in runs)
     print(totals)
     assert totals["acknowledged"] > 100 * len(runs)

@@ -19,6 +19,7 @@ from kafkalite.protocol.messages.create_partitions import CreatePartitionsReques
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import HOST, PORT, SimulatedBroker
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
+from tests.fix_torture import SHORT
 from tests.kit.server import Client, fetch_request, fetched
 from tests.story.sdk.virtual import check_nothing_left
 
@@ -173,9 +174,15 @@ async def world(directory: Path, seed: int) -> AsyncIterator[World]:
     assert not found.network.servers
 
 
-def seeds(count: int) -> range:
-    """The seeds of a test: `count` from KAFKALITE_FIRST_SEED (1) on, or the one of KAFKALITE_SEED."""
+def seeds(simulations: int, in_test_run: int) -> range:
+    """The seeds of a test from KAFKALITE_FIRST_SEED (1) on, or the one of KAFKALITE_SEED.
+
+    Arguments:
+        simulations: the option `--simulations`.
+        in_test_run: number of runs where the option is not given.
+    """
     given = os.environ.get("KAFKALITE_SEED")
+    count = in_test_run if simulations == SHORT["simulations"] else simulations
     first = int(os.environ.get("KAFKALITE_FIRST_SEED", "1"))
     return range(int(given), int(given) + 1) if given else range(first, first + count)
 
