@@ -26,10 +26,12 @@ from tests.kit import jvm
 from tests.kit.brokers import ApacheKafka, Kafkalite
 from tests.kit.clients.confluent import QUIET, create_topics
 from tests.kit.clients.model import DEADLINE_S
+from tests.kit.clients.sdk import read_to_end
 from tests.kit.isolated import closed_later, dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 TOPIC = "orders"
+COMMITTED = "read_committed"
 SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
 SEGMENT_BYTES = 1 << 20
 TRANSACTIONS = 60
@@ -98,11 +100,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
         create_topics(kafka.address, TOPIC, configs={"segment.bytes": str(SEGMENT_BYTES)})
         committed = run_transactions(kafka.address, random.Random(SEED))
         assert committed_records(kafka.address, len(committed)) == sorted(committed)
+        assert committed_by_sdk(kafka.address) == sorted(committed)
+        assert len(read_to_end(kafka.address, TOPIC, "read_uncommitted")) > len(committed)
         assert kafka.stop() == kafka.clean_exit
     finally:
         if kafka.running():
             kafka.kill()
     return kafka.data, committed
+
+
+def committed_by_sdk(address: str) -> list[int]:
+    """The same by the SDK."""
+    return sorted(int((record.value or b"").removesuffix(VALUE)) for record in read_to_end(address, TOPIC, COMMITTED))
 
 
 @killable
@@ -167,6 +176,7 @@ def test_read_committed_returns_the_same_records_as_kafka(written: tuple[Path, l
     ours.start()
     try:
         assert committed_records(ours.address, len(committed)) == sorted(committed)
+        assert committed_by_sdk(ours.address) == sorted(committed)
         ours.kill()
         ours.start()
         assert committed_records(ours.address, len(committed)) == sorted(committed), "after a kill"
