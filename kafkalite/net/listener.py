@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("kafkalite.net")
 BACKLOG = 1024
 SYSTEMS_CHOICE = -1
-ACCEPTS_MAX = 64  # of one address per pass
+ACCEPTS_MAX = 64  # of one address per iteration
 REST_S = 1.0  # pause of accepting without descriptors, unless one is freed
 HALF_CLOSED_S = 30.0  # limit for sending responses after the peer has closed its side
 SWEEP_S_MAX = 30.0

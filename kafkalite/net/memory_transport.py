@@ -1,7 +1,7 @@
-"""Connections in memory, without sockets, for tests and simulations; the same framing and passes as on sockets.
+"""Connections in memory, without sockets, for tests and simulations; the same framing and iterations as on sockets.
 
-The client half has a queue of bytes in each direction. Nothing runs by itself: `send` begins a pass, `pump` runs the
-passes scheduled by completed replies.
+The client half has a queue of bytes in each direction. Nothing runs by itself: `send` begins an iteration, `pump` runs
+the iterations scheduled by completed replies.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafkalite._speedups.net.framing import Connection, Hub, Limits, Service
 
 
-def standing_still() -> int:
+def frozen_clock() -> int:
     """A clock for virtual time, which does not advance while code runs."""
     return 0
 
@@ -40,10 +40,10 @@ class MemoryConnection(Connection):
         self.advance(0)
         while not self.closed and (runs := self.outgoing()):
             run = runs[0] if isinstance(runs[0], bytes) else runs[0].read()
-            room = len(run) if self.window is None else max(0, self.window - len(self.sent))
-            self.sent += run[:room]
-            self.advance(min(room, len(run)))
-            if room < len(run):
+            space = len(run) if self.window is None else max(0, self.window - len(self.sent))
+            self.sent += run[:space]
+            self.advance(min(space, len(run)))
+            if space < len(run):
                 return
 
     def update_interest(self) -> None:
@@ -59,10 +59,8 @@ class MemoryConnection(Connection):
 class MemoryHub(Hub):
     """All connections of one service in memory."""
 
-    def __init__(
-        self, service: Service, limits: Limits | None = None, clock: Callable[[], int] = standing_still
-    ) -> None:
-        """`clock`: for time budgets, in ns; with a constant clock every pass completes all work."""
+    def __init__(self, service: Service, limits: Limits | None = None, clock: Callable[[], int] = frozen_clock) -> None:
+        """`clock`: for time budgets, in ns; with a constant clock every iteration completes all work."""
         super().__init__(service, limits, clock)
         self.wanted = False
 
@@ -70,7 +68,7 @@ class MemoryHub(Hub):
         self.wanted = True
 
     def pump(self) -> None:
-        """Run passes until none is scheduled."""
+        """Run iterations until none is scheduled."""
         while self.wanted:
             self.wanted = False
             self.run()
@@ -93,7 +91,7 @@ class Client:
         self.connection = connection
 
     def send(self, data: bytes) -> None:
-        """Deliver bytes and run a pass; a stalled connection processes the rest later."""
+        """Deliver bytes and run an iteration; a stalled connection processes the rest later."""
         self.connection.inbox += data
         self.hub.begin()
         self.connection.touch()

@@ -135,7 +135,7 @@ class TransportConnection(Connection):
 
 
 class TransportProtocol(asyncio.BufferedProtocol):
-    """The asyncio protocol; each call runs a pass."""
+    """The asyncio protocol; each call runs an iteration."""
 
     def __init__(self, hub: TransportHub, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self._hub = hub
@@ -221,7 +221,7 @@ class TransportHub(Hub):
         self._hosts: Counter[str] = Counter()
         self._shaking: set[asyncio.Task[None]] = set()
         self._hangups = PeerCloseDetector(loop)
-        self.several_passes = True
+        self.several_iterations = True
         self._listening: dict[int, Callable[[], None]] = {}
 
     @property

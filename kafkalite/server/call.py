@@ -103,7 +103,7 @@ class Call(Generic[Context]):
 
     def _flushing(self, steps: Steps) -> Steps:
         result = yield from steps
-        self.context.replicas.write_pending()  # no pass writes what was appended
+        self.context.replicas.write_pending()  # no iteration writes what was appended
         return result
 
     def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:

@@ -70,7 +70,7 @@ class Dispatcher:
     def _first_of_key(self, reply: Reply, header: RequestHeader, frame: memoryview) -> None:
         """Import what a key needs, over several loop iterations where it is much, and serve its first request then.
 
-        As for `_decode_in_steps`, the requests behind it wait, and a frame that is used after this pass is copied.
+        As for `_decode_in_steps`, the requests behind it wait, and a frame that is used after this iteration is copied.
         """
         row = self._by_key.get(header.api_key)
         if row is None:
@@ -110,7 +110,7 @@ class Dispatcher:
     def _decode_in_steps(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
         """Decode a large request over several loop iterations; the requests behind it wait, so all keep their order.
 
-        The frame is used again after this pass, so it is copied. The copy counts as request memory while it is needed.
+        The frame is used again after this iteration, so it is copied; the copy counts as request memory until then.
         """
         body = bytearray(header.body)  # writable, as logs patch batches in place
         header.release()

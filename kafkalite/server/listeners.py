@@ -22,7 +22,7 @@ from kafkalite.server.ports import ListenerFactory
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_ONLY = "localhost"
 GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
-REQUESTS_SHARE = 8  # of the memory is for requests that are under way
+REQUESTS_SHARE = 8  # of the memory is for requests in progress
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 

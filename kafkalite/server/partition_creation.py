@@ -80,14 +80,14 @@ class PartitionCreator:
         self._queues: dict[str, CreationQueue] = {}
         self._queued: dict[Partition, CreationQueue] = {}
         self._opened: dict[Partition, Opened] = {}  # with a waiting append
-        self._under_way: dict[TopicPartition, Partition] = {}  # files or records
+        self._in_progress: dict[TopicPartition, Partition] = {}  # files or records
         self._closed = False
 
     def add(self, partition: Partition) -> None:
         """Create the files of a partition in the background, unless an append has already created them."""
         key = TopicPartition(partition.topic, partition.index)
-        created = key in self._logs.created and key not in self._under_way
-        if created or partition.log is not None or partition in self._queued or self._under_way.get(key) is partition:
+        created = key in self._logs.created and key not in self._in_progress
+        if created or partition.log is not None or partition in self._queued or self._in_progress.get(key) is partition:
             return
         queue = self._enqueue(partition)
         if queue is not None:
@@ -107,9 +107,9 @@ class PartitionCreator:
             return
         self._opened[partition] = opened
         key = TopicPartition(partition.topic, partition.index)
-        if self._under_way.get(key) is partition:
+        if self._in_progress.get(key) is partition:
             return
-        if key in self._logs.created and key not in self._under_way:
+        if key in self._logs.created and key not in self._in_progress:
             self._open_later(partition)
             return
         queue = self._queued.get(partition) or self._enqueue(partition)
@@ -122,12 +122,12 @@ class PartitionCreator:
     def drop(self, partition: Partition) -> bool:
         """Forget a partition without a log whose topic was deleted; returns whether its files are deleted here."""
         key = TopicPartition(partition.topic, partition.index)
-        if self._under_way.get(key) is partition:
+        if self._in_progress.get(key) is partition:
             return True  # at the end of its creation
         queue = self._queued.pop(partition, None)
         if queue is not None:
             self._logs.reserve(queue.path, -1)
-        if key in self._logs.created and key not in self._under_way:
+        if key in self._logs.created and key not in self._in_progress:
             self._logs.delete_created(*key, partition.config.file_delete_delay_ms)
         elif partition not in self._opened:
             return False
@@ -180,7 +180,7 @@ class PartitionCreator:
             return
         queue.busy = True
         for partition in batch:
-            self._under_way[TopicPartition(partition.topic, partition.index)] = partition
+            self._in_progress[TopicPartition(partition.topic, partition.index)] = partition
         wanted = [
             NewPartition(partition.topic, partition.index, partition.topic_id, partition.leader_epoch)
             for partition in batch
@@ -200,7 +200,7 @@ class PartitionCreator:
             partition = waiting.popleft()
             if self._queued.get(partition) is not queue:
                 continue  # taken from the other deque, or dropped
-            if (partition.topic, partition.index) in self._under_way:
+            if (partition.topic, partition.index) in self._in_progress:
                 waiting.append(partition)
             else:
                 del self._queued[partition]
@@ -267,7 +267,7 @@ class PartitionCreator:
             raise
 
     def _noted(self, partition: Partition, error: int) -> None:
-        if self._under_way.get(TopicPartition(partition.topic, partition.index)) is not partition:
+        if self._in_progress.get(TopicPartition(partition.topic, partition.index)) is not partition:
             return  # ended before: what was raised then comes by here again
         error = error or partition.error
         if error:
@@ -281,7 +281,7 @@ class PartitionCreator:
             self._begin(queue)
 
     def _leave(self, partition: Partition) -> None:
-        self._under_way.pop(TopicPartition(partition.topic, partition.index), None)
+        self._in_progress.pop(TopicPartition(partition.topic, partition.index), None)
 
     # Opening them.
 

@@ -24,7 +24,7 @@ from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Outcome, Raised
 from kafkalite.config.keys import SettingValue
 from kafkalite.net.listener import SocketOptions
-from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, standing_still
+from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
 from kafkalite.server.broker import EMBEDDED, Broker
 from kafkalite.server.ports import Ports
 from kafkalite.server.running_broker import RunningBroker
@@ -206,7 +206,7 @@ class MemoryListener(MemoryHub):
     def __init__(
         self, network: MemoryNetwork, loop: asyncio.AbstractEventLoop, service: Service, limits: Limits | None
     ) -> None:
-        super().__init__(service, limits, standing_still)
+        super().__init__(service, limits, frozen_clock)
         self.killed = False
         self.connections: dict[MemoryBrokerConnection, None] = {}
         self._network = network

@@ -35,7 +35,7 @@ def figures(hub):
     usage = resource.getrusage(resource.RUSAGE_SELF)
     with open("/proc/self/statm", encoding="ascii") as statm:
         resident = int(statm.read().split()[1]) * resource.getpagesize()
-    names = ("requests", "passes", "flushes", "bytes_in", "bytes_out")
+    names = ("requests", "iterations", "flushes", "bytes_in", "bytes_out")
     return {"cpu_s": usage.ru_utime + usage.ru_stime, "rss": resident} | {name: getattr(hub, name) for name in names}
 
 

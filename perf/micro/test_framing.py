@@ -6,7 +6,7 @@ from kafkalite._speedups.net.framing import Connection, Hub, Limits
 
 REQUESTS = 1000
 ANSWER = bytes(64)
-NO_BUDGET = Limits(connection_budget_ns=1 << 60, pass_budget_ns=1 << 60)
+NO_BUDGET = Limits(connection_budget_ns=1 << 60, iteration_budget_ns=1 << 60)
 
 
 class Nowhere(Connection):

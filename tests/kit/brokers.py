@@ -36,7 +36,7 @@ KRAFT_SETTINGS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interva
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 120.0, every: float = 0.02) -> None:
-    """Poll a condition of which there is no event; fails with `what` after the deadline."""
+    """Poll a condition for which there is no event; fails with `what` after the deadline."""
     end = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
@@ -66,27 +66,27 @@ class Broker(ABC):
     @property
     @abstractmethod
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start the process and return when it serves; raises AssertionError with its last words if it does not."""
+        """Start the process and return when it serves; raises AssertionError with the end of its log if it does not."""
 
     @abstractmethod
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; returns the exit code."""
 
     def freeze(self) -> None:
-        """SIGSTOP: it does nothing more until it is killed. A second call does nothing."""
+        """Send SIGSTOP: the process is suspended until it is killed. A second call has no effect."""
         os.kill(self.pid, signal.SIGSTOP)
 
     @abstractmethod
     def kill(self) -> None:
-        """SIGKILL: what the operating system has not been given is gone."""
+        """Send SIGKILL: bytes that were not written to the operating system are lost."""
 
     @abstractmethod
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process runs."""
 
     def close(self) -> None:
         """Stop it if it runs."""
@@ -95,7 +95,7 @@ class Broker(ABC):
 
 
 class Kafkalite(Broker):
-    """`python -m kafkalite serve`; what it prints goes to `server.log`."""
+    """`python -m kafkalite serve`; its output is written to `server.log`."""
 
     clean_exit = 0
     _process: subprocess.Popen[bytes] | None = None
@@ -111,25 +111,25 @@ class Kafkalite(Broker):
         self.wait_ready()
 
     def command(self) -> list[str]:
-        """What is run; a subclass may put a tracer before it."""
+        """The command line; a subclass may put a tracer before it."""
         listen = [] if "listeners" in self.settings else ["--listen", self.address]
         settings = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
         data = [] if "log.dirs" in self.settings else ["--data", str(self.data)]
         return [sys.executable, "-m", "kafkalite", "serve", *listen, *data, *settings]
 
     def launch(self) -> None:
-        """Start the process and do not wait."""
+        """Start the process without waiting for it."""
         assert not self.running(), "already running"
         with open(self.directory / "server.log", "ab") as log:
             self._said_before = log.tell()
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def said(self) -> str:
-        """What this process has printed and logged until now."""
+        """The output and the log of this process so far."""
         return (self.directory / "server.log").read_bytes()[self._said_before :].decode(errors="replace")
 
     def wait_ready(self) -> None:
-        """Wait until the launched process serves; AssertionError with its last words if it does not."""
+        """Wait until the launched process serves; AssertionError with the end of its log if it does not."""
         wait_until(lambda: READY in self.said() or not self.running(), "start of the broker", START_S)
         assert self.running(), f"the broker did not come up:\n{self.said()[-4000:]}"
 

@@ -65,7 +65,7 @@ class Send:
 class History:
     """What happened to the partitions of a test. `compacted`: the topics on which older values of a key may go.
 
-    While it is `deaf`, answers and readings are not noted: a machine without power says nothing.
+    While it is `deaf`, answers and readings are not noted: a machine without power sends no response.
     """
 
     def __init__(self, compacted: Iterable[str] = ()) -> None:

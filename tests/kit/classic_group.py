@@ -88,17 +88,17 @@ class SimulatedClassicGroup(SimulatedGroup):
         "assigning", whether it arrived is unknown; "assigned", a member received its assignment."""
         self._phase, self._before, self._newcomer = phase, self.members[0].generation, Member()
         await self._introduce(self._newcomer)
-        everybody = self._order([*self.members, self._newcomer])
+        all_members = self._order([*self.members, self._newcomer])
         if phase == "joining":
-            self._send([self._join(member) for member in everybody[: self.random.choice([1, 2])]])
-            await self._receive_rebalance(everybody[-1])
+            self._send([self._join(member) for member in all_members[: self.random.choice([1, 2])]])
+            await self._receive_rebalance(all_members[-1])
             await self.commit()
             return
-        self._joined(everybody, await asyncio.gather(*[self.ask(self._join(member)) for member in everybody]))
-        parts = self._parts(everybody)
-        for member in everybody:
+        self._joined(all_members, await asyncio.gather(*[self.ask(self._join(member)) for member in all_members]))
+        parts = self._parts(all_members)
+        for member in all_members:
             member.partitions = parts[member.id]
-        syncs = {member.id: self._sync(member, parts) for member in everybody}
+        syncs = {member.id: self._sync(member, parts) for member in all_members}
         leader = syncs.pop(self._leader)
         self._send(list(syncs.values())[: self.random.randint(0, len(syncs))])
         if phase != "syncing":

@@ -73,10 +73,10 @@ class SimulatedConsumerGroup(SimulatedGroup):
     async def begin_rebalance(self, phase: str) -> None:
         """A third member joins; some heartbeats are answered, the last one perhaps."""
         self._newcomer = self._member()
-        everybody = [*self.members, self._newcomer]
-        for member in [self._newcomer, *self.random.choices(everybody, k=self.random.randint(0, 6))]:
+        all_members = [*self.members, self._newcomer]
+        for member in [self._newcomer, *self.random.choices(all_members, k=self.random.randint(0, 6))]:
             assert await self._beat(member) == NONE
-        self._open = asyncio.create_task(self.ask(self._request(self.random.choice(everybody))))
+        self._open = asyncio.create_task(self.ask(self._request(self.random.choice(all_members))))
 
     async def go_on(self, fenced: Collection[str]) -> None:
         newcomer, self._newcomer = self._newcomer, None

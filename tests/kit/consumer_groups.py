@@ -154,7 +154,7 @@ class Client:
         self.owned: Owned = {}
         self.received: Owned = {}
         self.dirty = False  # what it owns has changed since it last said so
-        self.full = False  # an answer was lost: say everything
+        self.full = False  # a response was lost: the next heartbeat is a full one
 
     @property
     def topic_partitions(self) -> set[tuple[bytes, int]]:
@@ -215,7 +215,7 @@ class Client:
 
 
 def stabilize(*clients: Client, repeats: int = 12) -> None:
-    """Let everybody heartbeat, one after the other, until nothing moves any more."""
+    """All members send heartbeats, one after the other, until no assignment changes any more."""
     for _ in range(repeats):
         before = [(client.epoch, client.owned, client.dirty) for client in clients]
         for client in clients:

@@ -1,4 +1,4 @@
-"""Apache Kafka's DumpLogSegments as a judge. It exits 0 whatever it finds, so what it prints is read here.
+"""Validates logs with Apache Kafka's DumpLogSegments. It exits 0 also after errors, so its output is parsed here.
 
 Invariant: a line that is not understood is a problem, so a new word of the tool can never pass as a clean result.
 """
@@ -21,7 +21,7 @@ HARMLESS = (
     re.compile(r"version: 0 producerId: \d+ firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+"),
     re.compile(r".+ passed the sanity check\."),
     re.compile(r".+index is empty\."),
-    # The tool counts from -1 in every file, so it says this of each segment that does not begin at 0.
+    # The tool counts from -1 in every file, so it prints this for each segment that does not begin at 0.
     re.compile(r"Non-consecutive offsets in .+"),
     re.compile(r" *-1 is followed by \d+"),
     re.compile(r""),

@@ -33,7 +33,7 @@ ZOOKEEPER_SESSION_MS = 2_000  # a killed broker can start again when its session
 
 
 class JvmError(Exception):
-    """Java, Maven or Apache Kafka could not do what was asked; the text says which and why."""
+    """Java, Maven or Apache Kafka failed; the text names the command and the reason."""
 
 
 def cache_directory() -> Path:

@@ -94,7 +94,7 @@ class LoopDisk:
             os.close(descriptor)
 
     def free_bytes(self) -> int:
-        """What is free for everybody."""
+        """The free bytes of the file system."""
         found = os.statvfs(self.path)
         return found.f_bavail * found.f_frsize
 

@@ -1,4 +1,4 @@
-"""Members of groups, in the words of the protocol: requests of consumers with few words, and what comes back."""
+"""Members of groups at the level of the protocol: short functions that send the requests of consumers."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def given(answer: Any) -> dict[bytes, list[int]] | None:
 
 
 def owned(partitions: dict[bytes, list[int]]) -> list[Any]:
-    """What a member says that it has."""
+    """The partitions that a member reports as its own."""
     entry = ConsumerGroupHeartbeatRequest.TopicPartitions
     return [entry(topic_id=topic_id, partitions=parts) for topic_id, parts in partitions.items()]
 

@@ -83,7 +83,7 @@ def wanted(request: OffsetCommitRequest, version: int) -> list[PartitionCommit]:
 
 
 def whole(request: OffsetCommitRequest, version: int) -> tuple[object, ...]:
-    """All that a request says."""
+    """All fields of a request."""
     return (
         request.group_id,
         request.generation_id_or_member_epoch,

@@ -160,7 +160,7 @@ class Client:
         return values_of(part.records)
 
     async def offset(self, topic: str, timestamp: int, partition: int = 0, version: int = 11, **more: Any) -> Any:
-        """What ListOffsets says of one partition."""
+        """The response of ListOffsets for one partition."""
         asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         isolation = more.pop("isolation_level", 0)
         for name, value in more.items():

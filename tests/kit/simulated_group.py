@@ -29,7 +29,7 @@ from tests.kit.members import codes, commit, fetch, offsets_of, rewind
 DEPTH = 16  # open requests of a stream
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
 DEADLINE_S = 120.0
-FIRST_COMMIT = 1_000_000  # commits count up from here, rewinds from 0: every offset says where it comes from
+FIRST_COMMIT = 1_000_000  # commits count up from here, rewinds from 0: every offset shows its origin
 NONE = KafkaErrorCode.NONE
 UNKNOWN, ILLEGAL, REBALANCE = (
     KafkaErrorCode.UNKNOWN_MEMBER_ID,

@@ -1,4 +1,4 @@
-"""A broker whose system calls fail or linger where the test says so (strace), and the trace that proves it."""
+"""A broker whose system calls fail or linger as the test specifies (strace), and the trace that proves it."""
 
 from __future__ import annotations
 

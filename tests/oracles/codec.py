@@ -266,7 +266,7 @@ def _fail(path: list[str], detail: str) -> EncodeError:
 
 
 def _wrong_type(path: list[str], value: Any, kind: str) -> EncodeError:
-    return _fail(path, f"a {type(value).__name__} stands where a {kind} is expected")
+    return _fail(path, f"a {type(value).__name__} is not a {kind}")
 
 
 def uvarint(value: int) -> bytes:
@@ -398,7 +398,7 @@ def struct_writer(layout: Layout) -> Write:
 
     def write(path: list[str], owner: Any) -> bytes:
         if type(owner) is not layout.cls:
-            detail = f"a {type(owner).__qualname__} stands where a {layout.cls.__qualname__} is expected"
+            detail = f"a {type(owner).__qualname__} is not a {layout.cls.__qualname__}"
             raise _fail(path, detail)
         path.append("")
         out = []

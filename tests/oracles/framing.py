@@ -1,4 +1,4 @@
-"""The framing in plain Python: what a stream of bytes means, without buffers, passes or sockets."""
+"""The framing in plain Python: what a stream of bytes means, without buffers, iterations or sockets."""
 
 FRAME_BYTES_MIN = 8
 

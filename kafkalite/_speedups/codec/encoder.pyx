@@ -68,7 +68,7 @@ cdef enum:
 
 cdef struct Writer:
     uint8_t *data
-    Py_ssize_t size, room
+    Py_ssize_t size, capacity
     uint8_t *heap                 # NULL while `data` is on the stack
     PyObject *parts               # list of regions and large batches; NULL = one bytes object
     bint tagged                   # in a tagged field, which is one bytes object
@@ -80,20 +80,20 @@ cdef int fail(Writer *w, str detail) except -1:
 
 
 cdef int grow(Writer *w, Py_ssize_t n) except -1:
-    cdef Py_ssize_t room = w.room * 2 if w.room * 2 > w.size + n else w.size + n
-    cdef uint8_t *moved = <uint8_t *> (malloc(room) if w.heap == NULL else realloc(w.heap, room))
+    cdef Py_ssize_t capacity = w.capacity * 2 if w.capacity * 2 > w.size + n else w.size + n
+    cdef uint8_t *moved = <uint8_t *> (malloc(capacity) if w.heap == NULL else realloc(w.heap, capacity))
     if moved == NULL:
         raise MemoryError
     if w.heap == NULL:
         memcpy(moved, w.data, w.size)
     w.heap = w.data = moved
-    w.room = room
+    w.capacity = capacity
     return 0
 
 
 cdef inline uint8_t *reserve(Writer *w, Py_ssize_t n) except NULL:
     """Address of the next `n` bytes, which count as written."""
-    if w.room - w.size < n:
+    if w.capacity - w.size < n:
         grow(w, n)
     w.size += n
     return w.data + w.size - n
@@ -134,7 +134,7 @@ cdef int64_t integer(Writer *w, object value, int code, int64_t low, int64_t hig
 
 
 cdef int wrong_type(Writer *w, object value, int code) except -1:
-    fail(w, f"a {type(value).__name__} stands where a {kind_name(code)} is expected")
+    fail(w, f"a {type(value).__name__} is not a {kind_name(code)}")
 
 
 cdef int write_bytes(Writer *w, object value, int code, bint flexible) except -1:
@@ -326,7 +326,7 @@ cdef int write_struct(Writer *w, CompiledLayout layout, object owner) except -1:
     cdef int i, level
     cdef Op *op
     if type(owner) is not layout.cls:
-        fail(w, f"a {type(owner).__qualname__} stands where a {layout.cls.__qualname__} is expected")
+        fail(w, f"a {type(owner).__qualname__} is not a {layout.cls.__qualname__}")
     level = enter(&w.path, layout)
     for i in range(layout.count):
         op = &layout.ops[i]
@@ -399,9 +399,9 @@ cdef object write_message(Writer *w, object message, int version, bytes header):
     return None
 
 
-cdef int start_writing(Writer *w, uint8_t *room) except -1:
-    w.data = room
-    w.room = STACK_BYTES
+cdef int start_writing(Writer *w, uint8_t *capacity) except -1:
+    w.data = capacity
+    w.capacity = STACK_BYTES
     w.size = 0
     w.heap = NULL
     w.parts = NULL
@@ -413,8 +413,8 @@ cdef int start_writing(Writer *w, uint8_t *room) except -1:
 def encode(message, int version, bytes header=b""):
     """Encode a message into one bytes object; see encoder.pyi."""
     cdef Writer w
-    cdef uint8_t room[STACK_BYTES]
-    start_writing(&w, room)
+    cdef uint8_t capacity[STACK_BYTES]
+    start_writing(&w, capacity)
     try:
         write_message(&w, message, version, header)
         return PyBytes_FromStringAndSize(<char *> w.data, w.size)
@@ -425,9 +425,9 @@ def encode(message, int version, bytes header=b""):
 def encode_parts(message, int version, bytes header=b""):
     """Encode a message into parts; see encoder.pyi."""
     cdef Writer w
-    cdef uint8_t room[STACK_BYTES]
+    cdef uint8_t capacity[STACK_BYTES]
     cdef list parts = []
-    start_writing(&w, room)
+    start_writing(&w, capacity)
     w.parts = <PyObject *> parts
     try:
         write_message(&w, message, version, header)
@@ -454,7 +454,7 @@ cdef CompiledLayout plan_inside(CompiledLayout layout, cls):
 def encode_elements(list elements, message, int version):
     """Encode elements of an array of a message; see encoder.pyi."""
     cdef Writer w
-    cdef uint8_t room[STACK_BYTES]
+    cdef uint8_t capacity[STACK_BYTES]
     cdef CompiledLayout outer = compiled_layout(message, version)
     cdef Encoded encoded = Encoded.__new__(Encoded)
     encoded.layout = None if outer is None or not elements else plan_inside(outer, type(elements[0]))
@@ -462,7 +462,7 @@ def encode_elements(list elements, message, int version):
         raise EncodeError(f"{message.__name__} v{version} has no array of such elements, or there are none")
     encoded.count = len(elements)
     encoded.parts = []
-    start_writing(&w, room)
+    start_writing(&w, capacity)
     w.parts = <PyObject *> encoded.parts
     try:
         for element in elements:

@@ -1,8 +1,8 @@
 """Receives and sends on plaintext connections on Linux, with a private epoll descriptor behind one add_reader.
 
-Connections are received, parsed, answered and closed in passes (`loop`). The event loop, uvloop or asyncio's own, sees
-one readable descriptor. The GIL is kept around the non-blocking system calls: releasing it beside a busy thread costs
-more than they do. Rules:
+Connections are received, parsed, answered and closed in iterations (`loop`). The event loop, uvloop or asyncio's own,
+sees one readable descriptor. The GIL is kept around the non-blocking system calls: releasing it beside a busy thread
+costs more than they do. Rules:
 
 1. EPOLL_CTL_DEL precedes close, and every descriptor is CLOEXEC. An event identifies its connection by descriptor and
    token, not by address: events of a closed connection are ignored.
@@ -68,10 +68,10 @@ cdef enum:
     COPY_MAX = 4 * 1024          # smaller parts are copied, larger ones are sent from their own memory
     PARTS_MAX = 256              # iovec entries of one send
     EVENTS_MAX = 64              # a slice of ready sockets
-    SLICES_MAX = 8               # slices of one pass
-    PASS_BYTES_MAX = 8 << 20     # received bytes after which a pass ends
-    RECEIVES_MAX = 16            # receives of one connection in one pass
-    SENDS_MAX = 64               # sends of one connection in one pass
+    SLICES_MAX = 8               # slices of one iteration
+    RECEIVED_MAX = 8 << 20       # bytes after which an iteration ends
+    RECEIVES_MAX = 16            # receives of one connection in one iteration
+    SENDS_MAX = 64               # sends of one connection in one iteration
 
 
 cdef class SocketConnection(Connection):
@@ -215,7 +215,7 @@ cdef class Reactor(Hub):
         self.loop.call_soon(self.complete)
 
     def complete(self):
-        """Run a pass without ready sockets."""
+        """Run an iteration without ready sockets."""
         self.now = self.loop.time()
         self.run()
 
@@ -229,7 +229,7 @@ cdef class Reactor(Hub):
         return 0
 
     def ready(self):
-        """Run a pass over a bounded number of ready sockets."""
+        """Run an iteration over a bounded number of ready sockets."""
         cdef int _slice
         cdef Py_ssize_t received = 0
         self.now = self.loop.time()
@@ -241,15 +241,15 @@ cdef class Reactor(Hub):
                     self.events_count = max(0, epoll_wait(self.epfd, self.events, EVENTS_MAX, 0))
                 self.share(self.events_count)
                 received += self.handle_events()
-                if self.events_at < self.events_count or self.events_count < EVENTS_MAX or received >= PASS_BYTES_MAX:
+                if self.events_at < self.events_count or self.events_count < EVENTS_MAX or received >= RECEIVED_MAX:
                     break
         finally:
             self.end()
 
     cdef Py_ssize_t handle_events(self) except -1:
-        """Handle the events of the last epoll_wait, in order, within the time of this pass.
+        """Handle the events of the last epoll_wait, in order, within the time of this iteration.
 
-        The next pass begins at once, as epoll still reports these sockets, and handles the rest first. Otherwise the
+        The next iteration begins at once, as epoll still reports these sockets, and handles the rest first. Else the
         sockets at the end of epoll's list would be served less often.
         """
         cdef Py_ssize_t received = 0

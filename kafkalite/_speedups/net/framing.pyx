@@ -15,9 +15,9 @@ Three drivers use this module: `net/epoll`, `net.transport` and `net.memory_tran
    (`loop`).
 6. An exception of the service closes the connection that it was raised for.
 7. After the peer has closed its side, received requests are still answered unless they are delayed. The first missing
-   response at the end of a pass closes the connection, whatever the request waits for (records, other group members, a
-   job), because the peer has most likely closed both sides. Exceptions are a request that pins its frame and has not
-   set `on_gone` (Produce until it is written: its memory is in use), and one that is served in slices
+   response at the end of an iteration closes the connection, whatever the request waits for (records, other group
+   members, a job), because the peer has most likely closed both sides. Exceptions are a request that pins its frame and
+   has not set `on_gone` (Produce until it is written: its memory is in use), and one that is served in slices
    (`Reply.in_progress`). Apache Kafka (Selector.close) answers no request after the end of the stream. Such a
    connection does not wait for memory, so that the end of its stream is received.
 """
@@ -362,7 +362,7 @@ cdef class Frames(RespondingConnection):
         self.received(n)
 
     def feed(self, data):
-        """Process bytes as if received, until stalled. Called within a pass. Returns the number of processed bytes."""
+        """Process bytes as if received, until stalled, within an iteration. Returns the number of processed bytes."""
         cdef Py_buffer view
         cdef Py_ssize_t capacity, taken = 0, n
         cdef uint8_t *at
@@ -409,7 +409,7 @@ cdef class Frames(RespondingConnection):
         return runs
 
     def touch(self):
-        """Visit this connection in a pass: its socket is writable again, or it was authenticated."""
+        """Visit this connection in an iteration: its socket is writable again, or it was authenticated."""
         self.hub.note(self)
 
     cpdef eof(self):
@@ -457,7 +457,7 @@ cdef class Frames(RespondingConnection):
         cdef Reply following
         self.head = self.tail = None
         if self.kept is not None:
-            self.hub.retire(self.kept)  # requests of this pass may be views of it
+            self.hub.retire(self.kept)  # requests of this iteration may be views of it
             self.kept = None
         self.hub.memory.forget(self)
         self.unsent = self.requests_bytes = self.pinned_bytes = self.open_replies = self.pending = 0

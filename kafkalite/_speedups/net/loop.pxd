@@ -1,4 +1,4 @@
-"""Passes of a service; loop.pyx has the rules."""
+"""Iterations of a service; loop.pyx has the rules."""
 
 from libc.stdint cimport uint8_t
 
@@ -8,7 +8,7 @@ cdef enum:
     FRAME_BYTES_MIN = 8        # API key, version, correlation id: the shortest request
     ARENA_BYTES = 256 * 1024
     ARENA_LOW = 32 * 1024      # with less free memory the arena is reused from its start
-    RETIRED_MAX = 256 * 1024   # bytes of single frames that are kept until the end of a pass
+    RETIRED_MAX = 256 * 1024   # bytes of single frames that are kept until the end of an iteration
     SHELVES = 40
     KEYS_MAX = 128             # API keys below this one can be intercepted or pinning
 
@@ -16,7 +16,7 @@ cdef enum:
 cdef class Limits:
     cdef readonly Py_ssize_t request_bytes_max, requests_bytes_max, all_requests_bytes_max, unsent_bytes_max
     cdef readonly Py_ssize_t guaranteed_bytes
-    cdef readonly long long connection_budget_ns, pass_budget_ns
+    cdef readonly long long connection_budget_ns, iteration_budget_ns
     cdef readonly Py_ssize_t memory_kept_max
     cdef readonly int open_replies_max, connections_max, connections_per_ip_max
     cdef readonly long long idle_ms_max
@@ -51,12 +51,12 @@ cdef class Hub:
     cdef list retired, active, deferred, closing, orphans
     cdef object clock
     cdef long long now_ns, deadline_ns, began_ns, spent_ns, share_ns
-    cdef public bint several_passes
+    cdef public bint several_iterations
     cdef unsigned long long runs
     cdef uint8_t[KEYS_MAX + 1] pinning   # the last entry is for all larger keys
-    cdef readonly bint in_pass
+    cdef readonly bint in_iteration
     cdef bint scheduled
-    cdef readonly unsigned long long requests, passes, flushes, bytes_in, bytes_out
+    cdef readonly unsigned long long requests, iterations, flushes, bytes_in, bytes_out
     cdef readonly RequestMemory memory
     cdef dict faults
     cdef int look(self) except -1

@@ -17,7 +17,7 @@ class Limits:
     memory_kept_max: int
     guaranteed_bytes: int
     connection_budget_ns: int
-    pass_budget_ns: int
+    iteration_budget_ns: int
     def __init__(
         self,
         *,
@@ -34,7 +34,7 @@ class Limits:
         all_requests_bytes_max: int = ...,
         guaranteed_bytes: int = ...,
         connection_budget_ns: int = ...,
-        pass_budget_ns: int = ...,
+        iteration_budget_ns: int = ...,
     ) -> None: ...
 
 class Service(Protocol):
@@ -51,14 +51,14 @@ class Hub:
     pool: Pool
     service: Service
     limits: Limits
-    in_pass: bool
+    in_iteration: bool
     requests: int
-    passes: int
+    iterations: int
     flushes: int
     bytes_in: int
     bytes_out: int
     memory: RequestMemory
-    several_passes: bool
+    several_iterations: bool
     def __init__(
         self, service: Service, limits: Limits | None = None, clock: Callable[[], int] | None = None
     ) -> None: ...

@@ -1,16 +1,16 @@
-"""Runs the passes of a service (receive, parse, write pending records, send, close), and limits their time and memory.
+"""Runs the iterations of a service (receive, parse, write records, send, close), and limits their time and memory.
 
-A pass begins with ready sockets, a finished job or a timer. It ends in this order: the service writes queued records
-and completes replies; each visited connection sends once and, if it can, continues to parse; closed connections are
-released. Memory passed to the service is reused after its `write_pending` only. An exception of the service closes its
-connection. Time budgets bound how long a connection delays the others. Rules:
+An iteration begins with ready sockets, a finished job or a timer. It ends in this order: the service writes queued
+records and completes replies; each visited connection sends once and, if it can, continues to parse; closed connections
+are released. Memory passed to the service is reused after its `write_pending` only. An exception of the service closes
+its connection. Time budgets bound how long a connection delays the others. Rules:
 
 1. A connection parses for at most `connection_budget_ns`, then continues in a later loop iteration; its requests keep
    their order. Each visit serves at least one request. If many connections have requests, each parses for an equal part
-   of `pass_budget_ns` (at least SHARE_MIN_NS), so that few iterations visit all of them.
-2. All connections together receive and parse for at most `pass_budget_ns`, then send and continue to parse for at most
-   as long. Connections that were not reached are visited first in the next iteration. Connections that only send come
-   before those with a backlog of requests, except one of these: so backlogs never starve.
+   of `iteration_budget_ns` (at least SHARE_MIN_NS), so that few iterations visit all of them.
+2. All connections together receive and parse for at most `iteration_budget_ns`, then send and continue to parse for at
+   most as long. Connections that were not reached are visited first in the next iteration. Connections that only send
+   come before those with a backlog of requests, except one of these: so backlogs never starve.
 3. The clock is read after each dispatched request and after every QUICK_LOOKS (framing) intercepted ones.
 
 `request_memory` has the rules for the memory of requests.
@@ -35,7 +35,7 @@ FAULT_INTERVAL_S = 60.0
 
 cdef enum:
     SHELF_MIN = 8              # the smallest chunk has 256 bytes
-    REPEATS_MAX = 16            # sends of a pass after which parsing continues
+    REPEATS_MAX = 16            # sends of an iteration after which parsing continues
     LOOKS = 8                  # connections that send between two readings of the clock
     SHARE_MIN_NS = 100_000     # a connection parses for as long per visit, with any number of connections
 
@@ -49,7 +49,7 @@ cdef class Limits:
         connections_per_ip_overrides=None, long long idle_ms_max=600_000, bint authenticate=False,
         Py_ssize_t memory_kept_max=16 << 20, Py_ssize_t requests_bytes_max=32 << 20,
         Py_ssize_t all_requests_bytes_max=PY_SSIZE_T_MAX, Py_ssize_t guaranteed_bytes=64 << 10,
-        long long connection_budget_ns=2_000_000, long long pass_budget_ns=5_000_000,
+        long long connection_budget_ns=2_000_000, long long iteration_budget_ns=5_000_000,
     ):
         """Arguments:
             request_bytes_max: `socket.request.max.bytes`.
@@ -63,13 +63,13 @@ cdef class Limits:
                 requests may have any size.
             all_requests_bytes_max: `queued.max.request.bytes`, request memory of all connections.
             guaranteed_bytes: part of it that each connection may use in any case (`request_memory`).
-            connection_budget_ns, pass_budget_ns: time limits of parsing in one visit, and in one phase of a pass.
+            connection_budget_ns, iteration_budget_ns: limits of parsing in one visit, and in one phase of an iteration.
         """
         if request_bytes_max < FRAME_BYTES_MIN or request_bytes_max > 0x7fffffff:
             raise ValueError(f"request_bytes_max is {request_bytes_max}, allowed is {FRAME_BYTES_MIN} to 2147483647")
         if min(unsent_bytes_max, open_replies_max, requests_bytes_max, all_requests_bytes_max, guaranteed_bytes) < 1:
             raise ValueError("bounds of unsent bytes, open replies and bytes of requests must be positive")
-        if min(connection_budget_ns, pass_budget_ns) < 1:
+        if min(connection_budget_ns, iteration_budget_ns) < 1:
             raise ValueError("budgets of time must be positive")
         self.request_bytes_max = request_bytes_max
         self.unsent_bytes_max = unsent_bytes_max
@@ -77,7 +77,7 @@ cdef class Limits:
         self.all_requests_bytes_max = all_requests_bytes_max
         self.guaranteed_bytes = guaranteed_bytes
         self.connection_budget_ns = connection_budget_ns
-        self.pass_budget_ns = pass_budget_ns
+        self.iteration_budget_ns = iteration_budget_ns
         self.open_replies_max = open_replies_max
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
@@ -101,7 +101,7 @@ class Service(Protocol):
         """Process one whole frame without its size; it is writable, and valid until `write_pending` returns."""
 
     def write_pending(self):
-        """Write queued records and complete replies: a pass ends, or its buffers are reused."""
+        """Write queued records and complete replies: an iteration ends, or its buffers are reused."""
 
     def disconnected(self, connection):
         """The connection is closed; called once."""
@@ -194,7 +194,7 @@ cdef class ConnectionBase(RequestMemoryHolder):
         self.closed = True
         self.reason = reason
         self.hub.closing.append(self)
-        if not self.hub.in_pass:
+        if not self.hub.in_iteration:
             self.hub.schedule()
         return 0
 
@@ -203,21 +203,21 @@ cdef class ConnectionBase(RequestMemoryHolder):
         raise NotImplementedError("a driver sends")
 
     cpdef update_interest(self):
-        """Start or stop receiving according to `stalled`, at the end of a pass. Implemented by drivers."""
+        """Start or stop receiving according to `stalled`, at the end of an iteration. Implemented by drivers."""
 
     cpdef gone(self):
         """Release the resources of the driver for this connection. Called once."""
 
     cpdef close(self, str reason):
-        """Close at the end of the running pass; unsent responses are dropped."""
+        """Close at the end of the running iteration; unsent responses are dropped."""
         self.shut(reason)
 
 
 cdef class Hub:
-    """The passes of one service: receive memory, visited connections, and the end of a pass.
+    """The iterations of one service: receive memory, visited connections, and the end of an iteration.
 
     A driver subclasses it and overrides `wake()`, which schedules a call of `run()` in the event loop. A driver that
-    begins several passes per loop iteration sets `several_passes`; they share one budget, which `run` resets.
+    begins several iterations per loop iteration sets `several_iterations`; they share one budget, which `run` resets.
     """
 
     def __init__(self, service, Limits limits=None, clock=None):
@@ -242,19 +242,19 @@ cdef class Hub:
         self.faults = {}
 
     cpdef wake(self):
-        raise NotImplementedError("a driver schedules passes")
+        raise NotImplementedError("a driver schedules iterations")
 
     cpdef begin(self):
-        """Begin a pass: replies completed from now on are sent at its end."""
-        self.in_pass = True
+        """Begin an iteration: replies completed from now on are sent at its end."""
+        self.in_iteration = True
         self.look()
         self.began_ns = self.now_ns
-        self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
+        self.deadline_ns = self.now_ns + self.limits.iteration_budget_ns - self.spent_ns
         self.share_ns = self.limits.connection_budget_ns
 
     cdef int share(self, Py_ssize_t count) noexcept:
-        """Divide the time of the running pass by `count` connections with requests."""
-        cdef long long equal_ns = max(self.limits.pass_budget_ns // max(count, 1), SHARE_MIN_NS)
+        """Divide the time of the running iteration by `count` connections with requests."""
+        cdef long long equal_ns = max(self.limits.iteration_budget_ns // max(count, 1), SHARE_MIN_NS)
         self.share_ns = min(self.limits.connection_budget_ns, equal_ns)
         return 0
 
@@ -276,7 +276,7 @@ cdef class Hub:
         return 0
 
     def run(self):
-        """Run a pass without ready sockets: completed replies, closed and deferred connections."""
+        """Run an iteration without ready sockets: completed replies, closed and deferred connections."""
         self.scheduled = False
         self.runs += 1
         self.spent_ns = 0
@@ -298,10 +298,10 @@ cdef class Hub:
         return 0
 
     cpdef end(self):
-        """End the pass: write pending records, send once per connection, continue to parse, close connections."""
+        """End the iteration: write pending records, send once per connection, continue to parse, close connections."""
         cdef int repeats = 0
-        self.passes += 1
-        self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
+        self.iterations += 1
+        self.deadline_ns = self.now_ns + self.limits.iteration_budget_ns - self.spent_ns
         try:
             while True:
                 self.write_pending()
@@ -316,11 +316,11 @@ cdef class Hub:
                     self.write_pending()
                     break
         finally:
-            self.in_pass = False
-            if self.several_passes:
+            self.in_iteration = False
+            if self.several_iterations:
                 self.look()
                 self.spent_ns += self.now_ns - self.began_ns
-        if self.active or self.closing or self.deferred or self.spent_ns > self.limits.pass_budget_ns // 2:
+        if self.active or self.closing or self.deferred or self.spent_ns > self.limits.iteration_budget_ns // 2:
             self.schedule()
 
     def accept_connection(self, ConnectionBase connection not None):
@@ -333,7 +333,7 @@ cdef class Hub:
             connection.shut("refused")
 
     def schedule(self):
-        """Schedule one pass."""
+        """Schedule one iteration."""
         if not self.scheduled:
             self.scheduled = True
             self.wake()
@@ -343,7 +343,7 @@ cdef class Hub:
         try:
             self.on_write_pending()
         except Exception as error:
-            # It is unknown which requests were lost: close all connections of the pass.
+            # It is unknown which requests were lost: close all connections of the iteration.
             self.fault("write_pending", error)
             for connection in self.active + self.deferred:
                 (<ConnectionBase> connection).shut("internal error")
@@ -365,7 +365,7 @@ cdef class Hub:
         if not connection.listed:
             connection.listed = True
             self.active.append(connection)
-            if not self.in_pass and not self.scheduled:
+            if not self.in_iteration and not self.scheduled:
                 self.schedule()
         return 0
 

@@ -183,7 +183,7 @@ cdef class OffsetIndex(Index):
         self.fill(data)
         for i in range(self.count):
             if self.relative(i) < 0 or self.position(i) < 0 or self.position(i) >= size:
-                raise CorruptIndexError(f"entry {i} points outside the segment")
+                raise CorruptIndexError(f"the position of entry {i} is outside the segment")
             if i and (self.relative(i) <= self.relative(i - 1) or self.position(i) <= self.position(i - 1)):
                 raise CorruptIndexError(f"entry {i} is not above the one before")
 
@@ -247,7 +247,7 @@ cdef class TimeIndex(Index):
         self.fill(data)
         for i in range(self.count):
             if self.relative(i) < 0 or self.base_offset + self.relative(i) >= next_offset:
-                raise CorruptIndexError(f"entry {i} points outside the segment")
+                raise CorruptIndexError(f"the position of entry {i} is outside the segment")
             if i and (self.timestamp(i) <= self.timestamp(i - 1) or self.relative(i) < self.relative(i - 1)):
                 raise CorruptIndexError(f"entry {i} is not above the one before")
 

@@ -159,7 +159,7 @@ cdef class SyncThreads:
         cdef int count = len(paths) + len(files) + len(directories)
         cdef int i = 0
         if self.closed or self.names:
-            raise RuntimeError("the threads are closed" if self.closed else "a batch is under way")
+            raise RuntimeError("the threads are closed" if self.closed else "a batch is in progress")
         if count == 0:
             raise ValueError("there is nothing to sync")
         self.grow(count)
@@ -235,7 +235,7 @@ cdef class SyncThreads:
         cdef int i
         cdef int error
         if self.busy:
-            raise RuntimeError("the batch is still under way")
+            raise RuntimeError("the batch is still in progress")
         failure = None
         for i in range(len(self.names)):
             error = self.shared.items[i].start_error or self.shared.items[i].error

@@ -94,20 +94,22 @@ class GroupClient:
         """A connection to the broker that coordinates the group."""
         if group not in self._coordinators:
             request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
-            response = await patiently(self._leaders.first, request, lambda found: found.coordinators[0].error_code)
+            first = self._leaders.first
+            response = await call_with_retries(first, request, lambda found: found.coordinators[0].error_code)
             (found,) = response.coordinators
             check(found.error_code, found.error_message, group)
             peer = await self._leaders.broker(found.node_id, found.host, found.port)
-            await patiently(peer, DescribeGroupsRequest(groups=[group]), lambda found: found.groups[0].error_code)
+            described = DescribeGroupsRequest(groups=[group])
+            await call_with_retries(peer, described, lambda found: found.groups[0].error_code)
             self._coordinators[group] = peer
         return self._coordinators[group]
 
-    async def listed(self, states: Iterable[str], kinds: Iterable[str]) -> list[GroupListing]:
+    async def listed(self, states: Iterable[str], types: Iterable[str]) -> list[GroupListing]:
         """All groups with these states and types (empty = all), sorted by name."""
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         found = []
         for broker_id, peer in (await self._leaders.brokers()).items():
-            response = await patiently(peer, request, lambda found: found.error_code)
+            response = await call_with_retries(peer, request, lambda found: found.error_code)
             check(response.error_code, None, f"broker {broker_id}")
             found += [
                 GroupListing(each.group_id, each.group_type, each.group_state, each.protocol_type, broker_id)
@@ -205,7 +207,7 @@ class GroupClient:
         }
 
 
-async def patiently(peer: ClientConnection, request: Any, error_of: Callable[[Any], int]) -> Any:
+async def call_with_retries(peer: ClientConnection, request: Any, error_of: Callable[[Any], int]) -> Any:
     """Return the response to a request, which is retried for a while if the coordinator is loading."""
     loop = asyncio.get_running_loop()
     until = loop.time() + BEGINNING_S

@@ -21,8 +21,8 @@ from kafkalite.cli.client_options import (
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.client import EMPTY, DescribedGroup, GroupClient, GroupMember
-from kafkalite.cli.group.lag import ConsumerLag, standings
-from kafkalite.cli.group.moves import Moved, commit_moves, must_rest, planned, print_moves, rewind_living
+from kafkalite.cli.group.lag import ConsumerLag, consumer_lags
+from kafkalite.cli.group.moves import Moved, commit_moves, planned, print_moves, require_empty, rewind_with_members
 from kafkalite.cli.group.offsets import offsets
 from kafkalite.cli.group.positions import TO_HELP
 from kafkalite.cli.leader_connections import LeaderConnections
@@ -142,7 +142,7 @@ async def describe(group: str, bootstrap: str, as_json: bool) -> None:
     """
     async with cluster(bootstrap) as (leaders, groups):
         found = await groups.described(group)
-        rows = await standings(leaders, found, await groups.committed(group))
+        rows = await consumer_lags(leaders, found, await groups.committed(group))
     if as_json:
         click.echo(json.dumps(as_object(found, rows)))
         return
@@ -301,7 +301,7 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bo
         moves = await planned(leaders, groups, group, to, topics, owned)
         moved = Moved(moves, [])
         if not dry_run:
-            moved = await (commit_moves if found.state == EMPTY else rewind_living)(groups, group, moves)
+            moved = await (commit_moves if found.state == EMPTY else rewind_with_members)(groups, group, moves)
     print_moves(group, moved, as_json, dry_run)
 
 
@@ -325,7 +325,7 @@ async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, boo
     Creates the group if it does not exist.
     """
     async with cluster(bootstrap) as (leaders, groups):
-        await must_rest(groups, group)
+        await require_empty(groups, group)
         moves = await planned(leaders, groups, group, to, topics)
         moved = Moved(moves, []) if dry_run else await commit_moves(groups, group, moves)
     print_moves(group, moved, as_json, dry_run)

@@ -28,7 +28,7 @@ class ConsumerLag(NamedTuple):
     member: GroupMember | None
 
 
-async def standings(
+async def consumer_lags(
     leaders: LeaderConnections, group: DescribedGroup, committed: Mapping[TopicPartition, CommittedOffset]
 ) -> list[ConsumerLag]:
     """The lag of every partition that has a committed offset or an owner, sorted by topic and partition."""

@@ -91,7 +91,7 @@ def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
         click.echo(text, err=True)
 
 
-async def must_rest(groups: GroupClient, group: str) -> None:
+async def require_empty(groups: GroupClient, group: str) -> None:
     """End the command if the group has members, which would continue from their positions."""
     if (state := await groups.state(group)) not in (EMPTY, DEAD):
         fail(f"{group} has members (state {state}): stop them first, or use kafkalite group rewind")
@@ -123,7 +123,7 @@ async def tried_moves(leaders: LeaderConnections, group: str, moves: Sequence[Mo
     )
 
 
-async def rewind_living(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
+async def rewind_with_members(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
     """Rewind a group with members; returns the new offsets from the broker."""
     peer = await groups.coordinator(group)
     if RewindConsumerRequest.api_key not in peer.api_versions:

@@ -16,7 +16,7 @@ import click
 from kafkalite.cli.client_options import bootstrap_option, command_runner, print_rows
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.client import CommittedOffset, GroupClient
-from kafkalite.cli.group.moves import COLUMNS, DRY_RUN, commit_moves, moves_to, must_rest, shortened, tried_moves
+from kafkalite.cli.group.moves import COLUMNS, DRY_RUN, commit_moves, moves_to, require_empty, shortened, tried_moves
 from kafkalite.cli.group.positions import OFFSET_MAX
 from kafkalite.cli.leader_connections import LeaderConnections
 from kafkalite.model import TopicPartition
@@ -94,7 +94,7 @@ async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: s
     async with LeaderConnections(bootstrap) as leaders:
         groups = GroupClient(leaders)
         for name in wanted:
-            await must_rest(groups, name)
+            await require_empty(groups, name)
         rows: list[tuple[object, ...]] = []
         refused: list[str] = []
         for name, offsets_of in wanted.items():

@@ -66,8 +66,8 @@ def recover(path: Path, dry_run: bool, threads: int, as_json: bool) -> None:
         fail(f"{error.filename or path}: {error.strerror or error}")
     if loaded.error is not None:
         fail(f"{loaded.error.filename or path}: {loaded.error.strerror or loaded.error}")
-    say = say_json if as_json else say_text
-    say(loaded, changes)
+    report = report_json if as_json else report_text
+    report(loaded, changes)
     for warning in warnings_of(Disk(), target.log_dir):
         click.echo(f"kafkalite: warning: {warning}", err=True)
     sys.exit(REFUSED if loaded.rejected else 0)
@@ -129,7 +129,7 @@ async def raise_epochs(target: Target, clock: LoopClock, logs: LogManager, loade
     return True
 
 
-def say_text(loaded: LoadedDirectory, changes: list[dict[str, str]]) -> None:
+def report_text(loaded: LoadedDirectory, changes: list[dict[str, str]]) -> None:
     """Print the result as text."""
     for directory, found in sorted(loaded.progress.items()):
         if found.segments_scanned or found.segments_dropped:
@@ -170,7 +170,7 @@ def work_of(found: RecoveryReport) -> str:
     return ", ".join(parts)
 
 
-def say_json(loaded: LoadedDirectory, changes: list[dict[str, str]]) -> None:
+def report_json(loaded: LoadedDirectory, changes: list[dict[str, str]]) -> None:
     """One object per line; `type` distinguishes them."""
 
     def line(**fields: Any) -> None:

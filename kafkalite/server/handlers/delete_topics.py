@@ -81,7 +81,7 @@ def find_each(call: TopicCall, asked: list[Asked]) -> Generator[None, None, dict
         reached[outcome] += 1
         yield
 
-    def judged(each: Asked, outcome: str | Refusal) -> str | Refusal:
+    def validated(each: Asked, outcome: str | Refusal) -> str | Refusal:
         if times[each] > 1:
             return Refusal(KafkaErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if each[0] is None else 'name'}.")
         if isinstance(outcome, str) and reached[outcome] > 1:
@@ -89,7 +89,7 @@ def find_each(call: TopicCall, asked: list[Asked]) -> Generator[None, None, dict
         return outcome
 
     for each, outcome in found.items():  # no key is added
-        found[each] = judged(each, outcome)
+        found[each] = validated(each, outcome)
         yield
     return found
 

@@ -66,7 +66,7 @@ def offset_commit(call: GroupCall, request: OffsetCommitRequest | PackedCommit) 
     """Commit the existing partitions; the response has every partition of the request in its order."""
     if not isinstance(request, PackedCommit):
         commit_each(call, request)
-    elif not located(call, request):  # the frame is there until the pass ends
+    elif not located(call, request):  # the frame is there until the iteration ends
         commit_each(call, decode(OffsetCommitRequest, call.version, call.header.body, exact=False))
     else:
         whole = PendingCommit(call, request)

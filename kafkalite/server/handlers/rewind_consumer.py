@@ -52,13 +52,13 @@ def rewind_consumer(call: GroupPartitionCall, request: RewindConsumerRequest) ->
     for topic in request.topics:
         for asked in topic.partitions:
             again = times[topic.name, asked.partition_index] > 1
-            one, look_up = judged(call, topic.name, asked, again=again)
+            one, look_up = requested_rewind(call, topic.name, asked, again=again)
             wanted.append(one)
             look_ups += [] if look_up is None else [look_up]
     OffsetLookups(call, look_ups, lambda: rewind(call, request, wanted)).start()
 
 
-def judged(
+def requested_rewind(
     call: GroupPartitionCall, topic: str, asked: Asked, *, again: bool
 ) -> tuple[RequestedRewind, OffsetLookup | None]:
     """Return the new offset of a partition as far as it is known without reading records."""

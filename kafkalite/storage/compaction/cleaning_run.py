@@ -128,7 +128,7 @@ class CleaningRun:
             self._apply(then, outcome)
 
     def _is_free(self) -> bool:
-        """No swap is under way."""
+        """No swap is in progress."""
         return self._ready is None and self._swapping_in is None
 
     def _apply(self, then: Callable[[object], None], outcome: Outcome) -> None:

@@ -105,7 +105,7 @@ def stable_offset(log: Log, high_watermark: int) -> int:
 
 
 def groups(segments: Sequence[Segment], upper_offset: int, config: TopicConfig) -> list[list[Segment]]:
-    """Segments that become one: by size, by size of their indexes, by the offsets an index can say.
+    """Segments that become one: by size, by size of their indexes, by the offsets that an index can hold.
 
     Reads the sizes of index files; runs as a job. Raises OSError.
     """

@@ -164,7 +164,7 @@ class Flusher:
                 self._failed(root, requests, error)
             return
         try:
-            self._exclusion.look_again(root)
+            self._exclusion.start_waiting(root)
         finally:
             complete_requests(requests, 0)
 
@@ -194,7 +194,7 @@ class Flusher:
         else:
             self._paused.add(root)
             self._clock.call_at(self._clock.monotonic() + RETRY_S, self._resume, root)
-        self._exclusion.look_again(root)
+        self._exclusion.start_waiting(root)
 
     def _resume(self, root: str) -> None:
         self._paused.discard(root)
@@ -209,7 +209,7 @@ class Flusher:
             all_requests = {log: {**requests.get(log, {}), **late.get(log, {})} for log in (*requests, *late)}
             call_all(
                 partial(complete_requests, all_requests, KafkaErrorCode.KAFKA_STORAGE_ERROR),
-                partial(self._exclusion.look_again, root),
+                partial(self._exclusion.start_waiting, root),
             )
         if not isinstance(error, OSError):
             raise error

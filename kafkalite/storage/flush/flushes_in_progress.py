@@ -34,9 +34,9 @@ class FlushesInProgress:
         self._busy.update(logs)
 
     def end(self, logs: Iterable[Log]) -> None:
-        """Mark these logs as idle. The caller then applies the outcome of the flush and calls `look_again`."""
+        """Mark these logs as idle. The caller then applies the outcome of the flush and calls `start_waiting`."""
         self._busy.difference_update(logs)
 
-    def look_again(self, root: str) -> None:
+    def start_waiting(self, root: str) -> None:
         """Let every flusher start a batch for the waiting requests of the log directory `root`."""
         call_each(lambda start: start(root), self._starts)

@@ -60,7 +60,7 @@ class ThreadSyncer:
         self._jobs = jobs
         self._raised = raised
         self.batches_max = batches
-        self._under_way: dict[SyncThreads, tuple[str, Done]] = {}
+        self._in_progress: dict[SyncThreads, tuple[str, Done]] = {}
         self._idle: dict[str, list[SyncThreads]] = {}
         self._wake: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
@@ -84,15 +84,15 @@ class ThreadSyncer:
         directories = [os.fsencode(plan.directory) for plan in plans if plan.directory is not None]
         threads = self._idle[root][-1]
         threads.begin(paths, files, directories)
-        self._under_way[self._idle[root].pop()] = root, done
+        self._in_progress[self._idle[root].pop()] = root, done
 
     def close(self) -> None:
         """Wait for every batch and apply its outcome, then end the threads. A second call does nothing."""
         if self._wake is None:
             return
         self._jobs.close()
-        while self._under_way:
-            threads = next(iter(self._under_way))
+        while self._in_progress:
+            threads = next(iter(self._in_progress))
             threads.wait()
             self._apply(threads)
         for idle in self._idle.values():
@@ -104,11 +104,11 @@ class ThreadSyncer:
 
     def _ended(self, wake: int) -> None:
         os.eventfd_read(wake)
-        for threads in [threads for threads in self._under_way if not threads.busy]:
+        for threads in [threads for threads in self._in_progress if not threads.busy]:
             self._apply(threads)
 
     def _apply(self, threads: SyncThreads) -> None:
-        root, done = self._under_way.pop(threads)
+        root, done = self._in_progress.pop(threads)
         outcome = Outcome(error=threads.result())
         self._idle[root].append(threads)
         call_guarded(self._raised, done, (outcome,))

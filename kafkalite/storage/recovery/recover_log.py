@@ -205,7 +205,7 @@ class Recovery:
             loaded = False
         else:
             loaded = _load_from_indexes(segment, check_times=ended_there)
-        if loaded and (following or not self._falls_short(segment)):
+        if loaded and (following or not self._ends_below_recovery_point(segment)):
             if not following or following[0].base_offset > self._producers_from:
                 producer_states.replay(segment, self._producers_from, self._producers)
             if not self.partition_dir.clean and following:
@@ -229,7 +229,7 @@ class Recovery:
         path = os.path.join(self.partition_dir.directory, names.file_name(offset, names.SNAPSHOT))
         return self._disk.exists(path)
 
-    def _falls_short(self, segment: Segment) -> bool:
+    def _ends_below_recovery_point(self, segment: Segment) -> bool:
         """Whether the last segment ends below the recovery point: damage, or an older copy."""
         return segment.next_offset() < self.partition_dir.recovery_point
 

@@ -1,7 +1,7 @@
 """The foreign clients and the SDK, each behind one small face so that a test names the behaviour and not the library.
 
 Rules: no client of this face joins a group (every reader is assigned its partition; who joins is in `members`); every
-wait has a deadline and ends in an error that says what was missing; nothing here knows which broker it talks to.
+wait has a deadline and ends in an error that names what was missing; nothing here knows which broker it talks to.
 """
 
 from tests.kit.clients.aio import AioKafka

@@ -255,7 +255,7 @@ class RecordProducer:
         self._producer.purge()
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has, as a broker says."""
+        """The number of partitions of the topic, from a broker."""
         return len(self._producer.list_topics(topic, DEADLINE_S).topics[topic].partitions)
 
     def close(self) -> None:

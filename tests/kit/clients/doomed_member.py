@@ -26,7 +26,7 @@ def main(name: str, address: str, group: str, topic: str, session_ms: str, histo
 
 
 def work(crowd: Crowd, member: Member, book: TextIO) -> None:
-    """Note, commit, say so, for ever."""
+    """Note, commit and report, in an endless loop."""
     noted = 0
 
     def note() -> None:

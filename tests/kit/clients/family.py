@@ -16,7 +16,7 @@ READING: dict[str, Any] = {
 
 
 def record_of(message: Any) -> Record:
-    """A consumed message (either library's ConsumerRecord) in our words."""
+    """A consumed message (either library's ConsumerRecord) as a type of its own."""
     return Record(
         value=message.value,
         key=message.key,

@@ -26,7 +26,7 @@ from tests.kit.isolated import closed_later, dropped_later, killable
 PARTITIONS = 6
 EACH = 5
 SHORT_MS = 1500
-NOTHING = -1001  # how librdkafka says that nothing is committed
+NOTHING = -1001  # librdkafka's offset of a partition without a commit
 
 LOADING = (
     ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -75,7 +75,7 @@ def committed(address: str, group: str, wanted: list[TopicPartition]) -> dict[To
 
 @killable
 def member_ids(address: str, groups: Sequence[str]) -> dict[str, set[str]]:
-    """Who is in each group, as the broker says."""
+    """The members of each group, from the broker."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
     dropped_later(admin)
     asked = admin.describe_consumer_groups(list(groups))
@@ -124,7 +124,7 @@ def lost_sockets() -> Iterator[None]:
 def doomed(
     kind: Kind, address: str, group: str, topic: str, history: Path | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A member in a process of its own, which says when it has been given partitions.
+    """A member in a process of its own, which reports when it has been assigned partitions.
 
     history: a file to note there what it has read before it commits, and to say so after each commit; without one it
     commits nothing.

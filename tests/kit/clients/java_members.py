@@ -103,7 +103,7 @@ class JavaProcess:
         self._process.stdin.flush()
 
     def open(self, name: str, *words: str) -> Inbox:
-        """A new consumer; what it says comes into its inbox."""
+        """A new consumer; its messages are added to its inbox."""
         inbox = self._inboxes[name] = Inbox()
         self.send_command("open", name, *words)
         return inbox
@@ -124,7 +124,7 @@ def topic_partition_of(text: str) -> TopicPartition:
 
 
 class JavaMember(Member):
-    """A consumer that lives in the Java process; this thread only asks and listens."""
+    """A consumer in the Java process; this thread only sends commands and reads responses."""
 
     def __init__(self, crowd: Crowd, wish: Wish, java: JavaProcess, **more: Any) -> None:
         super().__init__(crowd, wish)

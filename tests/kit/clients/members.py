@@ -346,7 +346,7 @@ class Crowd:
         return member
 
     def wait(self, until: Callable[[], object], what: str, *, seconds: float = DEADLINE_S) -> None:
-        """Until it is so; raises what went wrong in a member, or says how things stand after the deadline."""
+        """Wait until it is true; raises the error of a member, or after the deadline one with the states of all."""
         with self.changed:
             self.changed.wait_for(lambda: until() or self.failed(), seconds)
             if not until():

@@ -1,4 +1,4 @@
-"""What every client writes and reads, in words that no library owns."""
+"""The types that all clients write and read, independent of a library."""
 
 from __future__ import annotations
 

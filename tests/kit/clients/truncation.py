@@ -38,7 +38,7 @@ class Watcher(ABC):
 
     @abstractmethod
     def next(self) -> tuple[str, int, str]:
-        """What it says next: read or truncated, the offset, the value."""
+        """Its next message: read or truncated, the offset, the value."""
 
 
 class Process(Watcher):

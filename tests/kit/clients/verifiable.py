@@ -93,7 +93,7 @@ class Verifiable(Member):
         self.join(DEADLINE_S)
 
     def leave(self) -> None:
-        """SIGTERM: it closes its consumer and says so."""
+        """SIGTERM: it closes its consumer and reports that."""
         super().leave()
         assert self._last_word == "shutdown_complete"
 

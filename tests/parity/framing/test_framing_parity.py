@@ -21,7 +21,7 @@ def chance(number=0):
 
 
 def uneven_clock(rng):
-    """A clock by which now and then the time of a connection is used up, and now and then that of a pass."""
+    """A clock by which now and then the time of a connection is used up, and now and then that of an iteration."""
     now_ns = 0
 
     def read():

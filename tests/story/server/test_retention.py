@@ -70,7 +70,7 @@ class SlowReader:
         self._loop = asyncio.get_running_loop()
 
     async def ask(self) -> None:
-        """Return when the first bytes of the answer are here, so that all others are under way."""
+        """Return when the first bytes of the answer were received, so that all others are in flight."""
         request = fetch_request("t", (0, 0), partition_max_bytes=1 << 20, max_bytes=1 << 20)
         frame = encode_request(request, VERSION, 1, "slow")
         await self._loop.sock_sendall(self._socket, len(frame).to_bytes(4, "big") + frame)

@@ -203,7 +203,7 @@ async def test_sliced_config_changes_finish_without_their_connection(
 
 
 async def steps(iterations: Iterations, count: int) -> None:
-    """Wait until the request under way has taken so many steps."""
+    """Wait until the request in progress has made this number of steps."""
     until = iterations.steps + count
     async with asyncio.timeout(ANSWER_S):
         while iterations.steps < until:

@@ -269,7 +269,7 @@ async def test_exception_of_the_service_closes_its_connection_only(caplog):
 
 
 @both_loops
-async def test_exception_in_flush_closes_the_connections_of_the_pass(caplog):
+async def test_exception_in_flush_closes_the_connections_of_the_iteration(caplog):
     async with Rig() as rig:
         quiet = await rig.open()
         await until(lambda: rig.echo.connections)

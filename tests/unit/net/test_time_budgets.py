@@ -31,17 +31,17 @@ def service():
 
 @pytest.fixture
 def hub(service):
-    return MemoryHub(service, Limits(connection_budget_ns=2 * MS, pass_budget_ns=6 * MS), lambda: service.now_ns)
+    return MemoryHub(service, Limits(connection_budget_ns=2 * MS, iteration_budget_ns=6 * MS), lambda: service.now_ns)
 
 
 def arrive(client, data):
-    """`data` is in the socket, and no pass has begun."""
+    """`data` is in the socket, and no iteration has begun."""
     client.connection.inbox += data
     client.connection.touch()
 
 
 def iterations(hub):
-    """Run the passes one by one; how long each was, in ms of the service's clock."""
+    """Run the iterations one by one; how long each was, in ms of the service's clock."""
     while hub.wanted:
         hub.wanted = False
         before = hub.service.now_ns
@@ -147,7 +147,7 @@ async def test_deep_pipeline_does_not_delay_another_client():
 
 @both_loops
 async def test_many_pipelines_with_the_smallest_budget_keep_request_order():
-    async with Rig(connection_budget_ns=1, pass_budget_ns=1) as rig:
+    async with Rig(connection_budget_ns=1, iteration_budget_ns=1) as rig:
         clients = [await rig.open() for _ in range(100)]
         for _, writer in clients:
             writer.write(numbered(20))

@@ -81,7 +81,7 @@ class Rig:
         return append
 
     def run_until_idle(self) -> list[tuple[int, int]]:
-        """Let everything under way end; what was answered since the last time, as (error, base offset)."""
+        """Wait for all work in progress; returns the responses since the last call, as (error, base offset)."""
         self.clock.advance(0)  # a creation begins in the next loop iteration
         self.offload.drain()
         self.replicas.write_pending()

@@ -252,10 +252,10 @@ def test_topic_deleted_before_its_record_fails_alone(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 0)] * 2
 
 
-@pytest.mark.parametrize("moment", ["queued", "under way", "files are there", "created"])
+@pytest.mark.parametrize("moment", ["queued", "in progress", "files are there", "created"])
 def test_topic_is_deleted_and_recreated_during_creation(rig: Rig, moment: str) -> None:
     (old,) = rig.host("t", 1)
-    if moment == "under way":
+    if moment == "in progress":
         rig.creations.held = True
         rig.clock.advance(BACKGROUND_S * 1000)
     elif moment == "files are there":

@@ -138,7 +138,7 @@ def test_one_batch_at_a_time(rig: Rig, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing"):
         rig.threads_max.begin([], [], [])
     rig.threads_max.begin([], data, [])
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in progress"):
         rig.threads_max.begin([], data, [])
     assert rig.result() is None
 
@@ -154,7 +154,7 @@ def test_slow_sync_delays_its_batch_only(rig: Rig, tmp_path: Path) -> None:
     with held(tmp_path) as path:
         rig.threads_max.begin([path_of(tmp_path, "quick"), path], files(tmp_path, 3), [])
         assert rig.threads_max.busy
-        with pytest.raises(RuntimeError, match="under way"):
+        with pytest.raises(RuntimeError, match="in progress"):
             rig.threads_max.result()
         assert not select.select([rig.wake], [], [], 0)[0]
     assert rig.result() is None

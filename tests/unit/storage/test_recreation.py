@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again at once: nothing of the old one reaches the new one, whatever is under way."""
+"""A topic that is deleted and made again at once: no work in progress for the old one affects the new one."""
 
 import errno
 from collections.abc import Iterator

@@ -67,9 +67,9 @@ class PendingOffsets:
             del self._of_group[group][producer_id]
             if not self._of_group[group]:
                 del self._of_group[group]
-        brought = []
+        committed_now = []
         for key, (order, committed) in pending.items():
             if materialise and committed is not None:
-                brought.append(committed)
+                committed_now.append(committed)
                 self.supersede(key, order)
-        return brought
+        return committed_now

@@ -42,7 +42,7 @@ class RegisteredGroupMember:
     def restored(
         cls, group: str, stored: RegisteredMember, claims: frozenset[TopicPartition]
     ) -> "RegisteredGroupMember":
-        """A member from the records, as if it had registered for what they say."""
+        """A member from the records, as if it had registered for their topics and claims."""
         registration = RegisterConsumer(
             group,
             stored.consumer_id,
