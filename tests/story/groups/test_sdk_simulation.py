@@ -27,6 +27,7 @@ from tests.kit.weighted_choice import Operations
 from tests.story.groups.group_server import GroupServer
 from tests.story.groups.readers import Reader
 from tests.story.groups.sdk_reader import NO_FAULTS, SdkReader
+from tests.story.groups.simulated_shard import check_changed_topics
 from tests.story.groups.simulations import assert_finds, run_operations, simulate_all
 from tests.story.groups.test_mixed_simulation import INSTANCES, REST_MS, SUBSCRIPTIONS, Simulation
 
@@ -134,7 +135,8 @@ class SdkSimulation(Simulation):
 
     def grow(self) -> None:
         super().grow()
-        self.shard.do(self.shard.machine.registered.topics_changed(list(self.topics.topics), self.shard.now))
+        names = list(self.topics.topics)
+        self.shard.do(check_changed_topics(self.shard.machine.registered, names, self.shard.now))
 
     def check(self) -> None:
         for since_ms in self.shard.waiting.values():
