@@ -241,7 +241,7 @@ class UnsyncedState:
             sure = sum(naming.number < self._durable_until for naming in self._pending)
             return self._pending[: random.randint(sure, len(self._pending))]
         left: dict[Folder, int] = {}
-        for folder in (folder for naming in self._pending for folder in set(naming.folders)):
+        for folder in (folder for naming in self._pending for folder in dict.fromkeys(naming.folders)):
             left[folder] = left.get(folder, 0) + 1
         for folder, count in left.items():
             left[folder] = random.randint(0, count)

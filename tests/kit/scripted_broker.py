@@ -218,13 +218,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.node.connections.add(self)
+        self.node.connections[self] = None
         if self.node.refuses:
             self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
-        self.node.connections.discard(self)
+        self.node.connections.pop(self, None)
         self.node.broker.changed()
 
     def data_received(self, data: bytes) -> None:
@@ -276,7 +276,7 @@ class ScriptedNode:
         self.broker = broker
         self.node_id = node_id
         self.host, self.port = ("127.0.0.1", 0) if broker.on_sockets else (f"node{node_id}", 9092)
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.frozen = False
         self.refuses = False
         self._server: asyncio.Server | None = None

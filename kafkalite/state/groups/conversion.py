@@ -134,7 +134,7 @@ def _shared_out(members: list[ConvertedMember]) -> list[tuple[ConvertedMember, s
 
 def _by_topic(topic_partitions: set[TopicPartition], topics: TopicLookup) -> Owned:
     owned: dict[bytes, set[int]] = {}
-    for name, partition in topic_partitions:
+    for name, partition in sorted(topic_partitions):
         topic = topics.by_name(name)
         if topic is not None and 0 <= partition < topic.partitions:
             owned.setdefault(topic.topic_id, set()).add(partition)

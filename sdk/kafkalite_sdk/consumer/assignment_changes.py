@@ -110,12 +110,12 @@ class AssignmentChanges:
         for each in returned:
             states[each].revoking = False
         owned = [each for each, state in states.items() if not state.revoking]
-        waiting = change.revoked if change.keep_fetched else ()
+        waiting = sorted(change.revoked) if change.keep_fetched else ()
         driver.released = frozenset(waiting)
         driver.assign([*owned, *waiting])
-        driver.assign([*owned, *waiting, *change.assigned])
+        driver.assign([*owned, *waiting, *sorted(change.assigned)])
         driver.iteration.release([each for each in returned if not states[each].paused])
-        for each in change.assigned - returned:
+        for each in sorted(change.assigned - returned):
             self._begin_position(states[each], change.start_offsets.get(each))
 
     def _returned(self, change: AssignmentChange, taken: Assigned) -> Assigned:

@@ -100,7 +100,7 @@ class Driver(Generic[K, V]):
         self.attention = False
         self.attention_at = inf
         self._alarm: Alarm | None = None
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # in the order of their calls
         self._scheduled = False
         self._blocked_until = inf
         self._temporary_topics: dict[str, int] = {}
@@ -189,7 +189,7 @@ class Driver(Generic[K, V]):
             for call in list(machine.requests(now, usable)):
                 self._send(machine, call.node, call)
             if machine.stale_topics:
-                self.client.refresh_metadata(machine.stale_topics)
+                self.client.refresh_metadata(sorted(machine.stale_topics))
                 machine.stale_topics.clear()
             wake_at = min(wake_at, machine.wake_at(now))
         return wake_at
@@ -199,7 +199,7 @@ class Driver(Generic[K, V]):
         for call in list(self.fetcher.requests(now, usable)):
             self._send(self.fetcher, call.node, call)
         if self.fetcher.stale_topics:
-            self.client.refresh_metadata(self.fetcher.stale_topics)
+            self.client.refresh_metadata(sorted(self.fetcher.stale_topics))
             self.fetcher.stale_topics.clear()
         return self.fetcher.wake_at(now)
 
@@ -270,11 +270,11 @@ class Driver(Generic[K, V]):
         if deadline < inf:
             self._alarm.set(deadline)
         waiter = self._loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
         self.client.check_owner()
 
     # the assignment
@@ -303,8 +303,8 @@ class Driver(Generic[K, V]):
             needed |= self.group.membership.topics
         unused = self.client.view.topics.keys() - needed
         if unused:
-            self.client.drop_topics(unused)
-        self.client.use_topics(needed)
+            self.client.drop_topics(sorted(unused))
+        self.client.use_topics(sorted(needed))
 
     def use_temporarily(self, topics: Collection[str]) -> None:
         """Keep the metadata of topics current until `end_use` is called for them."""

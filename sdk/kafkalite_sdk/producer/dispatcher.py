@@ -256,7 +256,7 @@ class Dispatcher:
         return inf
 
     def _refresh_metadata(self) -> None:
-        topics = list(self._sender.needs_metadata)
+        topics = sorted(self._sender.needs_metadata)
         self._sender.needs_metadata.clear()
         self._client.refresh_metadata(topics)
         for topic in topics:
@@ -266,7 +266,7 @@ class Dispatcher:
     def _metadata_changed(self, changes: MetadataChanges) -> None:
         for topic in changes.recreated:
             self._sender.topic_recreated(topic)
-        for topic in {*changes.grown, *self._leaderless} if changes.leaders or changes.grown else ():
+        for topic in sorted({*changes.grown, *self._leaderless}) if changes.leaders or changes.grown else ():
             if self.accumulator.partitions_of(topic) is not None or topic in self.accumulator.unassigned:
                 self._set_partitions(topic)
         for topic, code in changes.failed.items():
