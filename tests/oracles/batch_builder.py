@@ -73,7 +73,7 @@ class Builder:
     ) -> int:
         for given in (key, value):
             if isinstance(given, str):
-                raise TypeError("keys and values are bytes or None, not str")
+                raise TypeError("keys, values and values of headers are bytes or None, not str; encode the object")
         timestamp_delta = wrapped(timestamp - self.base_timestamp, 64) if self.parts else 0
         record = encode_record(len(self.parts), timestamp_delta, key, value, headers or ())
         if self.size + len(record) > self.size_max and self.parts:

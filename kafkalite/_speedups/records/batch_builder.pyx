@@ -180,9 +180,11 @@ cdef class Builder:
 
 
 cdef object as_bytes(value):
-    """The bytes of a key or value. Raises TypeError for a str."""
+    """The bytes of a key, a value or a header. Raises TypeError for a str."""
     if not PyObject_CheckBuffer(value):
-        raise TypeError(f"keys and values are bytes or None, not {type(value).__name__}")
+        raise TypeError(
+            f"keys, values and values of headers are bytes or None, not {type(value).__name__}; encode the object"
+        )
     return bytes(value)
 
 
@@ -190,6 +192,8 @@ cdef bytes encode_headers(headers):
     """The bytes of the headers, without their count."""
     cdef bytearray out = bytearray()
     cdef uint8_t number[10]
+    if isinstance(headers, dict):
+        raise TypeError("headers is a dict, expected pairs of name and value; pass list(headers.items())")
     for name, value in headers:
         name = name.encode() if isinstance(name, str) else as_bytes(name)
         out += number[:put_varlong(number, len(name))]

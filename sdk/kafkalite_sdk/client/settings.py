@@ -4,7 +4,7 @@ Pure. The public classes take times in milliseconds, under Java's names, and con
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 DEFAULT_PORT = 9092
@@ -48,8 +48,13 @@ def parse_bootstrap(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]
     """Parse bootstrap servers: `host:port` separated by commas, or several such texts. The default port is 9092.
 
     Raises:
-        ValueError: there is no address, or one is not `host:port`.
+        ValueError: there is no address, or one is not `host:port`. TypeError: a mapping, as other clients accept it.
     """
+    if isinstance(servers, Mapping):
+        raise TypeError(
+            'bootstrap_servers is a mapping, expected "host:port"; pass the settings as arguments: linger_ms=5 for '
+            '{"linger.ms": 5}'
+        )
     texts = list(servers) if isinstance(servers, Iterable) and not isinstance(servers, str) else [servers]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f'bootstrap_servers: expected "host:port,host:port" or a list of "host:port", got {servers!r}')

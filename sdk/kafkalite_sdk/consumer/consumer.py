@@ -25,7 +25,7 @@ from kafkalite_sdk.consumer.poll_loop import PollLoop
 from kafkalite_sdk.consumer.positions import PartitionState, Positions
 from kafkalite_sdk.consumer.queries import Queries
 from kafkalite_sdk.consumer.reset_policy import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, ResetPolicy
-from kafkalite_sdk.consumer.settings import ConsumerOptions, consumer_settings
+from kafkalite_sdk.consumer.settings import ConsumerOptions, check_deserializer, consumer_settings
 from kafkalite_sdk.consumer.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ class Consumer(Generic[K, V]):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         settings = consumer_settings(bootstrap_servers, options)
+        check_deserializer(key_deserializer, "key_deserializer")
+        check_deserializer(value_deserializer, "value_deserializer")
         client = ClusterClient(settings.client, environment, name="Consumer")
         positions = Positions(settings.policy)
         decoder: RecordDecoder[K, V] = RecordDecoder(
@@ -151,8 +153,11 @@ class Consumer(Generic[K, V]):
 
         Raises:
             ClientUseError: the consumer has no group, or `assign` was called. ValueError: a pattern is not valid.
+            TypeError: the listener is not a `RebalanceListener`.
         """
         self._check_error()
+        if listener is not None and not isinstance(listener, RebalanceListener):
+            raise TypeError(f"listener is {listener!r}, expected an instance of a subclass of RebalanceListener")
         names = [topics] if isinstance(topics, str) else list(topics)
         self._subscriptions.subscribe(names, pattern, exclude, listener)
 
@@ -176,7 +181,7 @@ class Consumer(Generic[K, V]):
             ClientUseError: `subscribe` was called.
         """
         self._check_error()
-        self._subscriptions.assign(list(map(_partition, partitions)))
+        self._subscriptions.assign(_partitions(partitions))
 
     async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Release all partitions and leave the group; `subscribe` or `assign` may follow.
@@ -203,9 +208,13 @@ class Consumer(Generic[K, V]):
 
         Raises:
             KafkaError: of a partition or of the group; it names them and the next step.
-            ClientUseError: another task polls, or the consumer is not open.
+            ClientUseError: another task polls, or the consumer is not open. ValueError: `max_records` is less than 1.
         """
-        return await self._loop.poll(timeout, self._driver.settings.records_max if max_records is None else max_records)
+        if max_records is None:
+            max_records = self._driver.settings.records_max
+        elif max_records < 1:
+            raise ValueError(f"max_records is {max_records}, expected a number above 0")
+        return await self._loop.poll(timeout, max_records)
 
     def __aiter__(self) -> Self:
         self._check_owner()
@@ -448,7 +457,14 @@ class Consumer(Generic[K, V]):
     def _named(self, partitions: Iterable[TopicPartition] | None) -> list[TopicPartition]:
         if partitions is None:
             return sorted(self._driver.assignment())
-        return list(map(_partition, partitions))
+        return _partitions(partitions)
+
+
+def _partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Validate partitions; a single one is rejected, because its fields are no partitions."""
+    if isinstance(values, TopicPartition):
+        raise TypeError(f"{values!r} is a single partition; pass a list: [TopicPartition(topic, number)]")
+    return list(map(_partition, values))
 
 
 def _partition(value: TopicPartition) -> TopicPartition:
@@ -467,6 +483,8 @@ def _partition(value: TopicPartition) -> TopicPartition:
 
 def _offset(partition: TopicPartition, value: int | OffsetAndMetadata) -> OffsetAndMetadata:
     offset = OffsetAndMetadata(value) if isinstance(value, int) else value
+    if not isinstance(offset, OffsetAndMetadata):
+        raise TypeError(f"the offset of {partition} is {value!r}, expected a number or OffsetAndMetadata(offset)")
     if offset.offset < 0:
         raise ValueError(f"offset {offset.offset} of {partition} is negative")
     return offset

@@ -211,3 +211,9 @@ def _fetch_settings(given: Mapping[str, Any], isolation_level: int) -> FetchSett
     if "fetch_max_wait_ms" in given:
         fields["max_wait_s"] = positive("fetch_max_wait_ms", given["fetch_max_wait_ms"]) / 1000
     return FetchSettings(isolation_level=isolation_level, rack=given.get("client_rack") or "", **fields)
+
+
+def check_deserializer(deserializer: object, name: str) -> None:
+    """Raise TypeError: it is neither a function nor has it a method `deserialize`; `name` is that of the argument."""
+    if deserializer is not None and not hasattr(deserializer, "deserialize") and not callable(deserializer):
+        raise TypeError(f"{name} is {deserializer!r}, expected a function or an object with deserialize()")

@@ -177,6 +177,9 @@ class Producer(Generic[K, V]):
         Returns:
             For each record, in order, its metadata or the error with which it failed. When the buffer has no space
             within `max_block_ms`, this record and all later ones have a KafkaTimeoutError.
+
+        Raises:
+            TypeError: an element is not a record; those before it are sent.
         """
         dispatcher = self._started()
         outcomes: list[FutureRecordMetadata | Exception] = []
@@ -184,7 +187,7 @@ class Producer(Generic[K, V]):
         for record in records:
             if blocked is None:
                 try:
-                    outcomes.append(await self._send_when_possible(dispatcher, ProducerRecord(*record)))
+                    outcomes.append(await self._send_when_possible(dispatcher, _record(record)))
                     continue
                 except KafkaTimeoutError as error:
                     blocked = error
@@ -264,6 +267,13 @@ class Producer(Generic[K, V]):
     def begin_transaction(self) -> None:
         """Raise ClientUseError: transactions are not supported yet."""
         raise ClientUseError("transactions are not supported yet; an idempotent producer removes duplicates of retries")
+
+
+def _record(value: ProducerRecord[K, V]) -> ProducerRecord[K, V]:
+    """Validate a record. The letters of a text or the items of a list are not its fields."""
+    if not isinstance(value, tuple):
+        raise TypeError(f"send_many: {value!r} is not a record; pass ProducerRecord(topic, value)")
+    return ProducerRecord(*value)
 
 
 def _outcome(future: FutureRecordMetadata | Exception) -> RecordMetadata | Exception:

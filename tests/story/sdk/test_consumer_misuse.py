@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from kafkalite_sdk import RebalanceListener
 
 from kafkalite.errors import ClientUseError
 from kafkalite.testing.virtual_loop import pass_time
@@ -138,11 +139,30 @@ async def test_negative_offsets_and_times_are_rejected(world: Story) -> None:
             await consumer.offsets_for_times({A: -2})
 
 
+@story()
+async def test_arguments_of_another_type_are_named(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with consuming(world, A, group="g") as consumer:
+        with pytest.raises(TypeError, match="the offset of orders-0 is '5', expected a number"):
+            await consumer.commit({A: "5"})
+        with pytest.raises(TypeError, match="is a single partition; pass a list"):
+            await consumer.end_offsets(A)
+        with pytest.raises(ValueError, match="max_records is 0, expected a number above 0"):
+            await consumer.poll(1.0, max_records=0)
+        await consumer.unsubscribe()
+        with pytest.raises(TypeError, match="is a single partition; pass a list"):
+            consumer.assign(A)
+        for listener in (print, RebalanceListener):
+            with pytest.raises(TypeError, match="expected an instance of a subclass of RebalanceListener"):
+                consumer.subscribe("orders", listener=listener)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"grup": "g"}, TypeError, "no argument 'grup'; did you mean 'group'"),
         ({"auto_offset_reset": "first"}, ValueError, "expected 'earliest', 'latest'"),
+        ({"value_deserializer": "json"}, TypeError, "value_deserializer is 'json', expected a function or an object"),
         ({"isolation_level": "committed"}, ValueError, "expected one of read_uncommitted, read_committed"),
         ({"max_poll_records": 0}, ValueError, "max_poll_records is 0, expected a number above 0"),
         ({"session_timeout_ms": "10s", "group": "g"}, ValueError, "session_timeout_ms is '10s'"),

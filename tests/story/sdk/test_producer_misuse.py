@@ -130,6 +130,28 @@ def test_texts_without_a_serializer_and_large_records_raise_at_once(run, address
     run(main())
 
 
+def test_headers_that_are_not_pairs_of_a_name_and_bytes_raise_at_once(run, address):
+    async def main():
+        async with Producer(address) as producer:
+            with pytest.raises(TypeError, match="values of headers are bytes or None, not str"):
+                producer.send("orders", b"v", headers=[("source", "shop")])
+            with pytest.raises(TypeError, match=r"pass list\(headers.items\(\)\)"):
+                producer.send("orders", b"v", headers={"source": b"shop"})
+
+    run(main())
+
+
+@pytest.mark.parametrize("record", ["a", b"a", ["orders", b"v"], {"topic": "orders"}])
+def test_send_many_rejects_objects_that_are_not_records(run, address, record):
+    async def main():
+        async with Producer(address) as producer:
+            with pytest.raises(TypeError, match="is not a record; pass ProducerRecord"):
+                await producer.send_many([record])
+            assert await producer.send_many([]) == []
+
+    run(main())
+
+
 def test_transactions_say_that_they_are_not_supported(run, address):
     async def main():
         async with Producer(address) as producer:

@@ -44,6 +44,11 @@ def test_wrong_bootstrap_servers_are_named(servers, error):
         parse_bootstrap(servers)
 
 
+def test_settings_in_a_mapping_are_rejected():
+    with pytest.raises(TypeError, match="pass the settings as arguments"):
+        parse_bootstrap({"bootstrap.servers": "localhost:9092"})
+
+
 def test_back_off_doubles_up_to_its_maximum_with_jitter():
     low, middle, high = (Backoff(0.1, 1.0, lambda value=value: value) for value in (0.0, 0.5, 1.0))
     assert [round(middle.delay_s(failures), 6) for failures in range(7)] == [0, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
