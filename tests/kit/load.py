@@ -124,7 +124,7 @@ class Sender:
         request = produce_request(partition[0], (partition[1], self._batch(numbers, keys)), acks=acks)
         try:
             if acks == 0:
-                peer.send(request, version_max=BY_NAME)
+                peer.send(request, lambda: None, lambda error: self._stop.set(), version_max=BY_NAME)
                 return
             answer = await peer.call(request, version_max=BY_NAME)
         except KafkaConnectionError:

@@ -59,7 +59,8 @@ async def test_acks_0_appends_without_response(client: Client, wire: Wire) -> No
 
 async def test_an_error_with_acks_0_closes_the_connection(client: Client) -> None:
     with pytest.raises(KafkaConnectionError):
-        client.peer.send(produce_request(bytes(15) + b"\1", (0, batch(b"x")), acks=0))
+        request = produce_request(bytes(15) + b"\1", (0, batch(b"x")), acks=0)
+        client.peer.send(request, lambda: None, lambda error: None)
         await client.create("t")
 
 
