@@ -155,7 +155,7 @@ def test_encoding_a_deleted_field_raises() -> None:
 
 
 def test_struct_of_another_class_is_rejected() -> None:
-    with pytest.raises(EncodeError, match=r"topics\[0\].*MetadataRequestTopic is expected"):
+    with pytest.raises(EncodeError, match=r"topics\[0\].*not a MetadataRequest.MetadataRequestTopic"):
         codec.encode(MetadataRequest(topics=[Topic(partitions=[])]), 9)
 
 
