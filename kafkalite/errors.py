@@ -17,7 +17,7 @@ class ErrorWithReason(int):
 
     Arguments:
         code: the Kafka error code.
-        reason: a sentence without its full stop; free of paths, as clients receive it.
+        reason: a sentence without its full stop; without paths, as clients receive it.
     """
 
     reason: str
@@ -62,33 +62,33 @@ class KafkaErrorCode(IntEnum):
         self.fatal = bool(trait & Trait.FATAL)
         return self
 
-    UNKNOWN_SERVER_ERROR = -1, "the broker failed in a way it did not foresee"
+    UNKNOWN_SERVER_ERROR = -1, "unexpected error in the broker; see its log"
     NONE = 0, "no error"
-    OFFSET_OUT_OF_RANGE = 1, "the offset lies outside the partition's log"
-    CORRUPT_MESSAGE = 2, "a record batch has a wrong checksum, size or form", RETRY
+    OFFSET_OUT_OF_RANGE = 1, "the offset is outside the log of the partition"
+    CORRUPT_MESSAGE = 2, "a record batch has a wrong checksum, size or format", RETRY
     UNKNOWN_TOPIC_OR_PARTITION = 3, "this broker has no such topic or partition", REFRESH
     INVALID_FETCH_SIZE = 4, "the fetch size is not allowed"
     LEADER_NOT_AVAILABLE = 5, "the partition has no leader at the moment", REFRESH
-    NOT_LEADER_OR_FOLLOWER = 6, "this broker does not lead (or replicate) the partition", REFRESH
-    REQUEST_TIMED_OUT = 7, "the request was not finished in time", RETRY
+    NOT_LEADER_OR_FOLLOWER = 6, "this broker is not the leader (or a replica) of the partition", REFRESH
+    REQUEST_TIMED_OUT = 7, "the request timed out", RETRY
     BROKER_NOT_AVAILABLE = 8, "the broker is not available"
     REPLICA_NOT_AVAILABLE = 9, "the replica is not on this broker", REFRESH
     MESSAGE_TOO_LARGE = 10, "a record batch is larger than the topic allows"
-    STALE_CONTROLLER_EPOCH = 11, "a newer controller has spoken"
-    OFFSET_METADATA_TOO_LARGE = 12, "the metadata string of an offset commit is too long"
-    NETWORK_EXCEPTION = 13, "the connection failed before an answer came", REFRESH
+    STALE_CONTROLLER_EPOCH = 11, "the controller epoch of the request is older than the current one"
+    OFFSET_METADATA_TOO_LARGE = 12, "the metadata of an offset commit is too long"
+    NETWORK_EXCEPTION = 13, "the connection failed before the response was received", REFRESH
     COORDINATOR_LOAD_IN_PROGRESS = 14, "the coordinator is still loading", RETRY
-    COORDINATOR_NOT_AVAILABLE = 15, "there is no coordinator at the moment", RETRY
+    COORDINATOR_NOT_AVAILABLE = 15, "the coordinator is not available", RETRY
     NOT_COORDINATOR = 16, "this broker is not the coordinator", RETRY
     INVALID_TOPIC_EXCEPTION = 17, "the topic name or the operation on this topic is not allowed"
     RECORD_LIST_TOO_LARGE = 18, "the batch is larger than a log segment"
-    NOT_ENOUGH_REPLICAS = 19, "fewer replicas are in sync than required", RETRY
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "written, but fewer replicas are in sync than required", RETRY
+    NOT_ENOUGH_REPLICAS = 19, "fewer replicas are in sync than min.insync.replicas requires", RETRY
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "the batch was appended, but fewer replicas are in sync than required", RETRY
     INVALID_REQUIRED_ACKS = 21, "acks must be 0, 1 or -1"
-    ILLEGAL_GENERATION = 22, "the group has another generation"
-    INCONSISTENT_GROUP_PROTOCOL = 23, "the group speaks none of the member's protocols"
+    ILLEGAL_GENERATION = 22, "the generation of the request is not that of the group"
+    INCONSISTENT_GROUP_PROTOCOL = 23, "the member and the group have no protocol in common"
     INVALID_GROUP_ID = 24, "the group id is not allowed"
-    UNKNOWN_MEMBER_ID = 25, "the group does not know this member"
+    UNKNOWN_MEMBER_ID = 25, "the group has no member with this id"
     INVALID_SESSION_TIMEOUT = 26, "the session timeout is outside the broker's limits"
     REBALANCE_IN_PROGRESS = 27, "the group is rebalancing; rejoin"
     INVALID_COMMIT_OFFSET_SIZE = 28, "the offset commit is too large"
@@ -97,63 +97,63 @@ class KafkaErrorCode(IntEnum):
     CLUSTER_AUTHORIZATION_FAILED = 31, "not allowed on this cluster", FATAL
     INVALID_TIMESTAMP = 32, "a record's timestamp is outside the allowed range"
     UNSUPPORTED_SASL_MECHANISM = 33, "the broker does not offer this SASL mechanism", FATAL
-    ILLEGAL_SASL_STATE = 34, "the request does not fit the state of authentication"
-    UNSUPPORTED_VERSION = 35, "this version of the request is not served", FATAL
+    ILLEGAL_SASL_STATE = 34, "the request is not valid in this state of the authentication"
+    UNSUPPORTED_VERSION = 35, "the broker does not support this version of the request", FATAL
     TOPIC_ALREADY_EXISTS = 36, "a topic of this name exists"
     INVALID_PARTITIONS = 37, "the number of partitions is not allowed"
-    INVALID_REPLICATION_FACTOR = 38, "the replication factor is below 1 or above the brokers there are"
+    INVALID_REPLICATION_FACTOR = 38, "the replication factor is below 1 or above the number of brokers"
     INVALID_REPLICA_ASSIGNMENT = 39, "the replica assignment is not valid"
     INVALID_CONFIG = 40, "a configuration value is not valid"
     NOT_CONTROLLER = 41, "this broker is not the controller", RETRY
-    INVALID_REQUEST = 42, "the request contradicts itself or its protocol"
+    INVALID_REQUEST = 42, "the request is malformed or contradicts itself"
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, "the log's message format does not support this"
-    POLICY_VIOLATION = 44, "the request breaks a policy of this cluster"
+    POLICY_VIOLATION = 44, "the request violates a policy of this cluster"
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, "a sequence number does not follow the last one of its producer"
-    DUPLICATE_SEQUENCE_NUMBER = 46, "this sequence number was written before"
-    INVALID_PRODUCER_EPOCH = 47, "a newer producer has the same id"
-    INVALID_TXN_STATE = 48, "the transaction is in another state", FATAL
+    DUPLICATE_SEQUENCE_NUMBER = 46, "a batch with this sequence number was already appended"
+    INVALID_PRODUCER_EPOCH = 47, "the producer epoch is older than the current one"
+    INVALID_TXN_STATE = 48, "the request is not valid in the current state of the transaction", FATAL
     INVALID_PRODUCER_ID_MAPPING = 49, "the producer id does not belong to this transactional id"
     INVALID_TRANSACTION_TIMEOUT = 50, "the transaction timeout is above the broker's limit"
-    CONCURRENT_TRANSACTIONS = 51, "the transaction before is not finished yet", RETRY
-    TRANSACTION_COORDINATOR_FENCED = 52, "a newer transaction coordinator has spoken", FATAL
+    CONCURRENT_TRANSACTIONS = 51, "the previous transaction is not complete yet", RETRY
+    TRANSACTION_COORDINATOR_FENCED = 52, "a newer transaction coordinator has fenced this one", FATAL
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "not allowed to use this transactional id", FATAL
-    SECURITY_DISABLED = 54, "the broker has no security set up"
-    OPERATION_NOT_ATTEMPTED = 55, "not tried, as another part of the request failed"
-    KAFKA_STORAGE_ERROR = 56, "the broker's disk failed for this log", REFRESH
+    SECURITY_DISABLED = 54, "security features are not enabled on the broker"
+    OPERATION_NOT_ATTEMPTED = 55, "not attempted, as another part of the request failed"
+    KAFKA_STORAGE_ERROR = 56, "disk error on the broker for the log of the partition", REFRESH
     LOG_DIR_NOT_FOUND = 57, "the broker has no such log directory"
     SASL_AUTHENTICATION_FAILED = 58, "authentication failed", FATAL
-    UNKNOWN_PRODUCER_ID = 59, "the broker knows nothing of this producer any more"
+    UNKNOWN_PRODUCER_ID = 59, "the broker has no state of this producer id"
     REASSIGNMENT_IN_PROGRESS = 60, "the partition is being reassigned"
-    DELEGATION_TOKEN_AUTH_DISABLED = 61, "delegation tokens are off"
+    DELEGATION_TOKEN_AUTH_DISABLED = 61, "delegation tokens are disabled"
     DELEGATION_TOKEN_NOT_FOUND = 62, "there is no such delegation token"
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "the delegation token belongs to somebody else"
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "the delegation token has another owner"
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, "delegation tokens need an authenticated, encrypted connection"
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "not allowed on this delegation token"
     DELEGATION_TOKEN_EXPIRED = 66, "the delegation token has expired"
-    INVALID_PRINCIPAL_TYPE = 67, "this kind of principal is not supported"
+    INVALID_PRINCIPAL_TYPE = 67, "this principal type is not supported"
     NON_EMPTY_GROUP = 68, "the group has members"
     GROUP_ID_NOT_FOUND = 69, "there is no such group"
     FETCH_SESSION_ID_NOT_FOUND = 70, "the broker has no such fetch session", RETRY
-    INVALID_FETCH_SESSION_EPOCH = 71, "the fetch session is at another epoch", RETRY
+    INVALID_FETCH_SESSION_EPOCH = 71, "the fetch session has another epoch", RETRY
     LISTENER_NOT_FOUND = 72, "the leader has no listener of this name", REFRESH
-    TOPIC_DELETION_DISABLED = 73, "topics may not be deleted here"
+    TOPIC_DELETION_DISABLED = 73, "the deletion of topics is disabled"
     FENCED_LEADER_EPOCH = 74, "the leader epoch of the request is older than the broker's", REFRESH
     UNKNOWN_LEADER_EPOCH = 75, "the leader epoch of the request is newer than the broker's", REFRESH
     UNSUPPORTED_COMPRESSION_TYPE = 76, "this compression is not allowed in this version"
-    STALE_BROKER_EPOCH = 77, "the broker was registered again since"
+    STALE_BROKER_EPOCH = 77, "the broker epoch is older than the current one"
     OFFSET_NOT_AVAILABLE = 78, "the new leader does not know its high watermark yet", RETRY
-    MEMBER_ID_REQUIRED = 79, "join again with the member id in this answer"
+    MEMBER_ID_REQUIRED = 79, "join again with the member id in this response"
     PREFERRED_LEADER_NOT_AVAILABLE = 80, "the preferred leader is not available", REFRESH
     GROUP_MAX_SIZE_REACHED = 81, "the group is full"
-    FENCED_INSTANCE_ID = 82, "another member took over this group instance id", FATAL
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "no replica may become leader", REFRESH
-    ELECTION_NOT_NEEDED = 84, "the leader need not change", REFRESH
+    FENCED_INSTANCE_ID = 82, "another member has joined with the same group instance id", FATAL
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "no replica is eligible as leader", REFRESH
+    ELECTION_NOT_NEEDED = 84, "a leader election is not needed", REFRESH
     NO_REASSIGNMENT_IN_PROGRESS = 85, "the partition is not being reassigned"
     GROUP_SUBSCRIBED_TO_TOPIC = 86, "a member of the group is subscribed to this topic"
-    INVALID_RECORD = 87, "a record breaks a rule of the broker or the topic"
-    UNSTABLE_OFFSET_COMMIT = 88, "offsets of an open transaction are not settled yet", RETRY
-    THROTTLING_QUOTA_EXCEEDED = 89, "the quota is used up", RETRY
-    PRODUCER_FENCED = 90, "a newer producer uses this transactional id", FATAL
+    INVALID_RECORD = 87, "a record violates a rule of the broker or the topic"
+    UNSTABLE_OFFSET_COMMIT = 88, "the offsets are part of an open transaction", RETRY
+    THROTTLING_QUOTA_EXCEEDED = 89, "the quota is exceeded", RETRY
+    PRODUCER_FENCED = 90, "a newer producer with the same transactional id has fenced this one", FATAL
     RESOURCE_NOT_FOUND = 91, "there is no such resource"
     DUPLICATE_RESOURCE = 92, "the request names a resource twice"
     UNACCEPTABLE_CREDENTIAL = 93, "the credential is not acceptable"
@@ -162,23 +162,23 @@ class KafkaErrorCode(IntEnum):
     FEATURE_UPDATE_FAILED = 96, "the features could not be updated"
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, "a forwarded principal could not be read"
     SNAPSHOT_NOT_FOUND = 98, "there is no such snapshot"
-    POSITION_OUT_OF_RANGE = 99, "the position lies outside the snapshot"
+    POSITION_OUT_OF_RANGE = 99, "the position is outside the snapshot"
     UNKNOWN_TOPIC_ID = 100, "this broker has no topic of this id", REFRESH
-    DUPLICATE_BROKER_REGISTRATION = 101, "another live broker has this id"
+    DUPLICATE_BROKER_REGISTRATION = 101, "another running broker has this id"
     BROKER_ID_NOT_REGISTERED = 102, "no broker of this id is registered"
     INCONSISTENT_TOPIC_ID = 103, "the topic id in the log differs from the request's", REFRESH
-    INCONSISTENT_CLUSTER_ID = 104, "the request was meant for another cluster"
+    INCONSISTENT_CLUSTER_ID = 104, "the cluster id of the request is not that of this cluster"
     TRANSACTIONAL_ID_NOT_FOUND = 105, "there is no such transactional id"
     FETCH_SESSION_TOPIC_ID_ERROR = 106, "the fetch session mixes topic names and topic ids", RETRY
     INELIGIBLE_REPLICA = 107, "the replica may not join the in-sync set"
-    NEW_LEADER_ELECTED = 108, "this change made another broker the leader"
+    NEW_LEADER_ELECTED = 108, "the change has led to the election of another leader"
     OFFSET_MOVED_TO_TIERED_STORAGE = 109, "the offset is in tiered storage"
-    FENCED_MEMBER_EPOCH = 110, "the member epoch is not the group's; rejoin as new"
+    FENCED_MEMBER_EPOCH = 110, "the member epoch is fenced; release all partitions and rejoin"
     UNRELEASED_INSTANCE_ID = 111, "the group instance id is still in use"
     UNSUPPORTED_ASSIGNOR = 112, "the broker has no such assignor"
-    STALE_MEMBER_EPOCH = 113, "the member epoch is old; heartbeat, then try again"
-    MISMATCHED_ENDPOINT_TYPE = 114, "broker and controller endpoints were mixed up"
-    UNSUPPORTED_ENDPOINT_TYPE = 115, "this kind of endpoint is not supported"
+    STALE_MEMBER_EPOCH = 113, "the member epoch is outdated; retry after the next heartbeat"
+    MISMATCHED_ENDPOINT_TYPE = 114, "the request was sent to the wrong endpoint type (broker or controller)"
+    UNSUPPORTED_ENDPOINT_TYPE = 115, "this endpoint type is not supported"
     UNKNOWN_CONTROLLER_ID = 116, "there is no controller of this id"
     UNKNOWN_SUBSCRIPTION_ID = 117, "the client's metrics subscription is outdated"
     TELEMETRY_TOO_LARGE = 118, "the client's metrics are larger than allowed"
@@ -187,23 +187,23 @@ class KafkaErrorCode(IntEnum):
     INVALID_RECORD_STATE = 121, "the record is in another state"
     SHARE_SESSION_NOT_FOUND = 122, "the broker has no such share session", RETRY
     INVALID_SHARE_SESSION_EPOCH = 123, "the share session is at another epoch", RETRY
-    FENCED_STATE_EPOCH = 124, "the share group's state has a newer epoch"
+    FENCED_STATE_EPOCH = 124, "the state epoch of the request is older than that of the share group"
     INVALID_VOTER_KEY = 125, "the voter's key does not match"
-    DUPLICATE_VOTER = 126, "the voter is in the quorum"
+    DUPLICATE_VOTER = 126, "the voter is already in the quorum"
     VOTER_NOT_FOUND = 127, "the voter is not in the quorum"
     INVALID_REGULAR_EXPRESSION = 128, "the regular expression is not valid"
     REBOOTSTRAP_REQUIRED = 129, "the client must start again from its bootstrap servers"
     STREAMS_INVALID_TOPOLOGY = 130, "the streams topology is not valid"
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "the streams topology has another epoch"
-    STREAMS_TOPOLOGY_FENCED = 132, "the streams topology is outdated"
-    SHARE_SESSION_LIMIT_REACHED = 133, "the broker has as many share sessions as it may", RETRY
+    STREAMS_TOPOLOGY_FENCED = 132, "the epoch of the streams topology is outdated"
+    SHARE_SESSION_LIMIT_REACHED = 133, "the broker has reached its limit of share sessions", RETRY
 
 
 class KafkaError(Exception):
     """The root of all errors between a client and a broker.
 
     Attributes:
-        code: Kafka's code, or None when no broker has reported the error.
+        code: Kafka's code, or None if no broker has reported the error.
         retriable: the same request may succeed later.
         fatal: the object that raised it cannot continue.
     """
@@ -255,13 +255,13 @@ class BufferExhaustedError(KafkaError, BufferError):
 
 
 class CorruptRecordError(KafkaError):
-    """Fetched bytes are no records, or a record batch is damaged. A consumer skips them by a seek to `next_offset`.
+    """Fetched bytes are no records, or a record batch is damaged. A consumer skips it by a seek to `next_offset`.
 
     Attributes:
         topic, partition: of the records.
-        offset: of the first record that cannot be read.
-        next_offset: the first offset behind the damage, as far as its batch header shows; at least `offset` + 1.
-        code: what is wrong, as a broker would report it.
+        offset: of the first record that cannot be decoded.
+        next_offset: the first offset after the damaged batch according to its header; at least `offset` + 1.
+        code: the error code that a broker would return for it.
     """
 
     def __init__(self, code: int, topic: str, partition: int, offset: int, next_offset: int, reason: str) -> None:

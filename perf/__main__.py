@@ -1,4 +1,4 @@
-"""`python -m perf`: starts the commands, or says in one line which package they lack."""
+"""`python -m perf`: runs the commands, or prints in one line which package is missing."""
 
 import sys
 

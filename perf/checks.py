@@ -96,7 +96,7 @@ class Topics:
         return [found[number] for number in range(partitions)]
 
     def expect(self, name: str, partitions: int, records: int) -> None:
-        """Raises VerificationError unless the topic holds exactly so many records; the text says what stands where."""
+        """Raises VerificationError unless the topic has exactly so many records; the text lists the differences."""
         held = self._held(name, partitions)
         if sum(held) != records:
             again = self._held(name, partitions)

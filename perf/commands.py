@@ -46,8 +46,12 @@ def main() -> None:
 @click.option("--brokers", default="all", help=f"Comma separated, of: {', '.join(BROKERS)}.")
 @click.option("--loads", default="all", help=f"Comma separated, of: {', '.join([*GROUPS, *LOADS])}.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds after the warm-up.")
-@click.option("--quick", is_flag=True, help="Small sizes: does it work? Not for figures.")
-@click.option("--work", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Where brokers' data goes.")
+@click.option("--quick", is_flag=True, help="Use small sizes: a smoke test, not a measurement.")
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Directory for the data of the brokers.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write OUT.json, .md, .svg [default: perf/results/DATE].")
 def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Path | None, out: Path | None) -> None:
     """Drive the brokers with the same loads in turn and report medians.
@@ -84,15 +88,19 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
 @click.option("--clients", default="all", help=f"Comma separated, of: {', '.join(MODULES)}.")
 @click.option("--rows", default="all", help=f"Comma separated, of: {', '.join(ROWS)}.")
 @click.option("--repetitions", default=5, show_default=True, type=click.IntRange(1), help="Runs after the warm-up.")
-@click.option("--quick", is_flag=True, help="Small sizes: does it work? Not for figures.")
-@click.option("--work", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Where brokers' data goes.")
+@click.option("--quick", is_flag=True, help="Use small sizes: a smoke test, not a measurement.")
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Directory for the data of the brokers.",
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write OUT.json, .md [default: perf/results/DATE-clients]."
 )
 def clients_command(
     brokers: str, clients: str, rows: str, repetitions: int, quick: bool, work: Path | None, out: Path | None
 ) -> None:
-    """Measure client libraries, each as a process of its own, and compare ours with the limits.
+    """Measure client libraries, each as a process of its own, and compare the SDK with the limits.
 
     Example: python -m perf clients --rows produce-100,consume-poll --clients kafkalite,confluent --repetitions 5
     """

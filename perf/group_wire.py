@@ -1,4 +1,4 @@
-"""Requests of groups as bytes, and what their answers say; written out by hand like `wire`, for the same reason.
+"""Encodes requests of groups and decodes their responses, by hand as in `wire`, for the same reason.
 
 Plain versions where clients' newest ones differ in the encoding alone. Sources: the protocol guide of Apache Kafka,
 ConsumerProtocolSubscription and ConsumerProtocolAssignment v0 for the data that members exchange.

@@ -1,4 +1,4 @@
-"""How long the rigs of tests/rigs go on: `--crash-seeds N`, `--flips N`, `--seeded-bugs N`, for the whole run."""
+"""Length of the rigs in tests/rigs: `--crash-seeds N`, `--flips N`, `--seeded-bugs N`, for the whole run."""
 
 import pytest
 
@@ -6,16 +6,14 @@ SHORT = {"crash_seeds": 40, "flips": 300, "seeded_bugs": 2}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--crash-seeds", type=int, default=SHORT["crash_seeds"], help="how many lives with crashes to live"
-    )
+    parser.addoption("--crash-seeds", type=int, default=SHORT["crash_seeds"], help="number of histories with crashes")
     parser.addoption("--flips", type=int, default=SHORT["flips"], help="how many bits to flip on the disk")
     parser.addoption("--seeded-bugs", type=int, default=SHORT["seeded_bugs"], help="how many bugs to plant")
 
 
 @pytest.fixture(scope="session")
 def crash_seeds(request: pytest.FixtureRequest) -> int:
-    """How many lives with crashes to live."""
+    """Number of histories with crashes."""
     count: int = request.config.getoption("crash_seeds")
     return count
 

@@ -1,8 +1,8 @@
-"""How long the rigs of tests/torture go on: `--kills N`, `--cuts N` and `--faults N`, for the whole run, and
-`--fairness-seconds N` for hostile clients beside others; and how many groups each simulation of tests/story/groups
-lives through, for how long: `--simulations N` and `--minutes N` of virtual time.
+"""Options for the length of the rigs in tests/torture and of the simulations in tests/story/groups.
 
-A run in which any of them goes on for longer than in `make test` says of each test how long it took, and its seed.
+`--kills N`, `--cuts N` (power cuts) and `--faults N` count for the whole run, `--fairness-seconds N` is the time of
+hostile clients beside others; `--simulations N` groups run for `--minutes N` of virtual time each. A run with a larger
+value than in `make test` prints the time and the seed of each test.
 """
 
 import re
@@ -18,15 +18,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cuts", type=int, default=SHORT["cuts"], help="how often the power is cut in all")
     parser.addoption("--faults", type=int, default=SHORT["faults"], help="how often each fault of the disk is injected")
     parser.addoption(
-        "--simulations", type=int, default=SHORT["simulations"], help="groups that each simulation lives through"
+        "--simulations", type=int, default=SHORT["simulations"], help="number of groups of each simulation"
     )
-    parser.addoption("--minutes", type=int, default=SHORT["minutes"], help="virtual minutes of the life of a group")
+    parser.addoption("--minutes", type=int, default=SHORT["minutes"], help="virtual minutes of each simulated group")
     seconds = "how long hostile clients stay beside others"
     parser.addoption("--fairness-seconds", type=int, default=SHORT["fairness_seconds"], help=seconds)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "torture: rigs and simulations, as many rounds as options like --kills say")
+    config.addinivalue_line("markers", "torture: rigs and simulations, with the length of options like --kills")
     if is_long(config) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config))
 
@@ -55,7 +55,7 @@ class Progress:
 
 @pytest.fixture
 def simulations(request: pytest.FixtureRequest) -> int:
-    """How many groups a simulation lives through."""
+    """Number of groups of a simulation."""
     found: int = request.config.getoption("--simulations")
     return found
 

@@ -41,7 +41,7 @@ async def raise_leader_epochs(
 
     Arguments:
         topics: as the journal has them.
-        logs: the loaded logs; `loaded` says which were closed cleanly.
+        logs: the loaded logs; `loaded` shows which were closed cleanly.
         later: makes a change that a full disk refused durable with the next one.
 
     Returns the topics with the new epochs. Raises CoordinationError.

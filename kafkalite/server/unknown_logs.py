@@ -7,7 +7,7 @@
 | another id, in the very directory recorded for a partition of this name | not served, not changed |
 | no topic id | not served, not changed; an empty one may be replaced |
 
-A partition that could not be loaded is treated like a log. Files are deleted only where the journal says that their
+A partition that could not be loaded is treated like a log. Files are deleted only if the journal records that their
 topic was deleted: a topic that it does not name may be missing because an older copy of the journal was restored.
 
 Sources: LogManager.isStrayKraftReplica (Kafka's rule for strays).

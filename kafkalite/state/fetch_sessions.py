@@ -1,10 +1,10 @@
 """Incremental fetch sessions (KIP-227): the partitions that a client fetches, and their last response.
 
-A pure machine: it knows sessions, epochs and eviction, and holds of a partition only an opaque `handle`. Invariants:
+A pure machine: it has sessions, epochs and eviction; of a partition it stores only an opaque `handle`. Invariants:
 1. A session's epoch grows by one with each request; any other epoch is rejected, and the client starts a new session.
-2. An answer of an incremental session holds only the partitions that have news; one with an error always has.
-3. A partition that gave records moves to the end of the session, so that the next answer begins with others.
-4. A session can be evicted when it was idle for `EVICTION_MS`, or when it is that old and smaller than the new one.
+2. An incremental response contains only partitions with changes; a partition with an error counts as changed.
+3. A partition whose records were returned moves to the end of the session: the next response begins with others.
+4. A session can be evicted if it was idle for `EVICTION_MS`, or if it is that old and smaller than the new one.
 5. All sessions together hold at most `PARTITIONS_MAX` partitions: a new session that does not fit is not opened, and
    a session that grows beyond the limit is closed.
    Stricter than Kafka, which counts sessions only; a client without one names all its partitions each time.
@@ -31,8 +31,8 @@ class SessionPartition:
     """One partition of a fetch session: the request of the client and the last response.
 
     Arguments:
-        topic: topic name ("" when the request speaks ids).
-        topic_id: topic id, 16 bytes (zeros when the request speaks names).
+        topic: topic name ("" if the request has topic ids).
+        topic_id: topic id, 16 bytes (zeros if the request has topic names).
         partition: partition index.
     """
 

@@ -10,7 +10,6 @@ Sources: LogManager.scala.
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -92,7 +91,6 @@ class LogManager(DirectorySet):
         self._clock = clock
         self._random = random
         self._logs: dict[TopicPartition, Log] = {}
-        self._counts: Counter[str] = Counter()  # logs by directory, including those being created
         self.created: dict[TopicPartition, str] = {}  # log directory of each partition with files and without a log
         self._first_epochs: dict[TopicPartition, int] = {}  # of created partitions, unless a start found them
         self.on_created_offline: Callable[[list[TopicPartition]], None] | None = None
@@ -204,14 +202,6 @@ class LogManager(DirectorySet):
 
     # Creation of logs.
 
-    def choose_directory(self) -> str | None:
-        """The directory with the fewest logs; None where all are offline."""
-        return min(self.online(), key=self._counts.__getitem__, default=None)
-
-    def reserve(self, path: str, count: int) -> None:
-        """Count partitions that are to be created in a log directory; a negative `count` takes that back."""
-        self._counts[path] += count
-
     def create(self, path: str, wanted: Sequence[NewPartition], done: Callable[[Outcome], object]) -> None:
         """Create the files of new partitions in a log directory.
 
@@ -233,7 +223,7 @@ class LogManager(DirectorySet):
     def _add_created(self, path: str, key: TopicPartition, topic_id: bytes) -> None:
         self.created[key] = path
         self.topic_ids[key] = topic_id
-        self._counts[path] += 1
+        self.reserve(path, 1)
 
     def open_created(self, topic: str, partition: int, config: TopicConfig) -> Log:
         """Open a created partition and manage its log. After an OSError it remains a created partition."""
@@ -250,7 +240,7 @@ class LogManager(DirectorySet):
         path = self.created.pop(key)
         self._first_epochs.pop(key, None)
         self.topic_ids.pop(key, None)
-        self._counts[path] -= 1
+        self.reserve(path, -1)
         return path
 
     def delete_created(self, topic: str, partition: int, delay_ms: int) -> None:
@@ -263,7 +253,7 @@ class LogManager(DirectorySet):
         """Manage a log."""
         assert (log.topic, log.partition) not in self._logs, "a partition has one log"
         self._logs[TopicPartition(log.topic, log.partition)] = log
-        self._counts[log.root] += 1
+        self.reserve(log.root, 1)
         log.last_flush = self._clock.monotonic()
         log.on_error = self._log_failed
         log.on_roll = self._rolled
@@ -280,7 +270,7 @@ class LogManager(DirectorySet):
             self.cleaner.forget(log, touch=touch)
         if self._logs.pop(TopicPartition(log.topic, log.partition), None) is not None:
             self._duplicates += log.producers.duplicates
-            self._counts[log.root] -= 1
+            self.reserve(log.root, -1)
             self._files.drop(log)
         self.topic_ids.pop(TopicPartition(log.topic, log.partition), None)
         for segment in log.segments:
@@ -356,12 +346,12 @@ class LogManager(DirectorySet):
 
     # Truncation.
 
-    def truncate(self, cuts: Mapping[Log, int], done: Callable[[Outcome], object]) -> None:
-        """Truncate logs to offsets, after their checkpoints are lowered; `done` receives the first OSError, if any.
+    def truncate(self, end_offsets: Mapping[Log, int], done: Callable[[Outcome], object]) -> None:
+        """Truncate logs to new log end offsets, after their checkpoints are lowered.
 
-        After an error some logs may be unchanged.
+        `done` receives the first OSError, if any. After an error some logs may be unchanged.
         """
-        Truncation(cuts, self._files, self, done).start()
+        Truncation(end_offsets, self._files, self, done).start()
 
     def _before_truncation(self, log: Log, offset: int) -> None:
         if self.cleaner is not None:

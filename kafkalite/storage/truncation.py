@@ -28,30 +28,34 @@ class Truncation:
     """Truncates some logs together.
 
     Arguments:
-        cuts: the first removed offset of each log.
+        end_offsets: the new log end offset of each log.
         files: writes the checkpoints.
         logs: the log manager.
         done: called with the first error after all truncations have ended.
     """
 
     def __init__(
-        self, cuts: Mapping[Log, int], files: CheckpointWriter, logs: TruncatedLogs, done: Callable[[Outcome], object]
+        self,
+        end_offsets: Mapping[Log, int],
+        files: CheckpointWriter,
+        logs: TruncatedLogs,
+        done: Callable[[Outcome], object],
     ) -> None:
-        self._cuts = {log: offset for log, offset in cuts.items() if offset < log.log_end_offset}
+        self._end_offsets = {log: offset for log, offset in end_offsets.items() if offset < log.log_end_offset}
         self._files = files
         self._logs = logs
         self._done = done
-        self._lowering = {log.root for log in self._cuts}
+        self._lowering = {log.root for log in self._end_offsets}
         self._error: BaseException | None = None
 
     def start(self) -> None:
         """Begin; `done` may be called before this returns."""
-        for log in list(self._cuts):
+        for log in list(self._end_offsets):
             try:
-                self._cuts[log] = log.begin_truncation(self._cuts[log])
+                self._end_offsets[log] = log.begin_truncation(self._end_offsets[log])
                 self._files.note(log)
             except OSError as error:
-                del self._cuts[log]
+                del self._end_offsets[log]
                 self._failed(log, error)
         for root in list(self._lowering):
             self._files.write_both(root, partial(self._lowered, root))
@@ -63,7 +67,7 @@ class Truncation:
         self._lowering.discard(root)
         self._error = self._error or outcome.error
         try:
-            for log, offset in self._cuts.items():
+            for log, offset in self._end_offsets.items():
                 if log.root == root:
                     self._cut(log, offset, possible=outcome.error is None)
         finally:

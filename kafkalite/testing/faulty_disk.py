@@ -49,7 +49,7 @@ class FaultyFile(File):
     errors_seen: int
 
     def before(self, operation: str, offset: int, size: int) -> int:
-        """Count the operation, fail if the test says so, and remember the data that a crash would restore."""
+        """Count the operation, fail if the test has requested it, and remember the data that a crash would restore."""
         if operation == "sync":
             return self.before_sync()
         allowed = self.disk.happens(operation, self.path, size, step=operation != "read")
@@ -82,7 +82,7 @@ class FaultyFile(File):
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
 
     def sync_all(self) -> bool:
-        """Sync the whole disk; returns False if the test says that it does not report errors.
+        """Sync the whole disk; returns False if the disk does not report errors in this test.
 
         A disk that lost a write reports it here, as Linux does since 5.8.
         """

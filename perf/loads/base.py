@@ -15,7 +15,7 @@ Sample = dict[str, float]
 
 @dataclass(frozen=True)
 class Figure:
-    """One column of the report; key names it in the JSON, unit and better (`higher` or `lower`) say how to read it."""
+    """One column of the report; key names it in the JSON, with its unit; `better` is `higher` or `lower`."""
 
     key: str
     title: str

@@ -65,7 +65,7 @@ def build_missing() -> str | None:
 
 
 def read_back(trial: Trial, topic: FreshTopic, records: int) -> None:
-    """Raises VerificationError unless the topic says that it holds so many records, and gives them."""
+    """Raises VerificationError unless the topic has so many records by its offsets, and all can be read."""
     topic.expect(records)
     drive(trial.broker, "consume", topic.name, records, partitions=topic.partitions)
 

@@ -196,7 +196,7 @@ def test_delete_offsets_and_groups(
     new_group_topic: MakeTopic,
     kind: Any,
 ) -> None:
-    """Offsets are set and deleted, groups deleted; a living group is protected from each of these."""
+    """Set and delete offsets, delete groups; each is rejected for a group with members."""
     topic, group = new_group_topic(2), unused_name("ending")
     old = new_group_topic()
     write(group_address, topic, partitions=2)

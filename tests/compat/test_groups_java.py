@@ -157,7 +157,7 @@ def rows(said: str) -> list[dict[str, str]]:
 def test_consumer_groups_tool(
     group_address: str, crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, tmp_path: Path, how: str
 ) -> None:
-    """List, describe with lag, reset in each way, export and import, delete; a living group is protected."""
+    """List, describe with lag, reset in each way, export and import, delete; a group with members is protected."""
     topic, group = new_group_topic(2), unused_name("tool")
     everything, these = partitions_of(topic, 2), ("--group", group)
     write(group_address, topic, partitions=2)

@@ -38,7 +38,7 @@ def java(group_address: str) -> Iterator[JavaProcess]:
 
 @killable
 def type_of(address: str, group: str) -> Type:
-    """What kind of group it is, as the broker says."""
+    """The group type that the broker returns."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
     dropped_later(admin)
     found = admin.list_consumer_groups().result(DEADLINE_S)

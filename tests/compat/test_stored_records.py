@@ -201,7 +201,7 @@ def check(records: RecordTypes, record: Record) -> tuple[StoredKey, StoredValue 
 
 
 def check_members(group: GroupMetadataValue) -> None:
-    """What the members of a classic group said and were given."""
+    """The subscriptions and assignments of the members of a classic group."""
     for each in group.members:
         subscription = read_subscription(each.subscription)
         assert subscription.topics

@@ -42,7 +42,7 @@ from tests.kit.weighted_choice import Operations, WeightedChoice, draw
 
 PARTITIONS = 4
 METADATA_MAX = 8
-PARKED_MS = 20  # the longest rebalance timeout
+REBALANCE_MS = 20  # the longest rebalance timeout
 NOWHERE = bytes(15) + b"\x09"
 PATTERNS_SINCE = 1
 NO_PATTERNS = ("(", "a{1000}{1000}")
@@ -206,7 +206,7 @@ class Careless(WeightedChoice):
             whom.group,
             "" if self.dice.random() < 0.4 else whom.member,
             session_timeout_ms=self.mostly(self.pick((30, 100)), 0, -1, 2**31 - 1),
-            rebalance_timeout_ms=self.mostly(PARKED_MS, 0, 5, -(2**31)),
+            rebalance_timeout_ms=self.mostly(REBALANCE_MS, 0, 5, -(2**31)),
             protocol_type=self.mostly("consumer", "connect", ""),
             group_instance_id=self.instance(),
         )
@@ -247,7 +247,7 @@ class Careless(WeightedChoice):
             request = beat_join(whom.group, self.mostly(f"m{self.dice.randrange(5)}", ""), "orders")
             request.server_assignor = self.mostly(None, "range", "sticky")
             request.instance_id = self.instance()
-            request.rebalance_timeout_ms = self.mostly(PARKED_MS, -1, 0)
+            request.rebalance_timeout_ms = self.mostly(REBALANCE_MS, -1, 0)
             if self.dice.random() < 0.1:
                 request.subscribed_topic_regex = self.pick(("ord.*", *NO_PATTERNS, ""))
         else:
@@ -368,7 +368,7 @@ class Careless(WeightedChoice):
         member = self.mostly(f"c{self.dice.randrange(6)}", "")
         request = register(group, member, *self.pick((("orders",), (), ("orders", "nowhere"))))
         request.session_timeout_ms = self.mostly(self.pick((30, 100)), 0, -1, 2**31 - 1)
-        request.rebalance_timeout_ms = self.mostly(PARKED_MS, 0, 5, -(2**31))
+        request.rebalance_timeout_ms = self.mostly(REBALANCE_MS, 0, 5, -(2**31))
         if self.dice.random() < 0.1:
             claims = self.pick(({"orders": [0]}, {"orders": [0, 0, 1]}, {"orders": [-1]}, {"nowhere": [0]}))
             request.claimed_partitions = register(group, member, claims=claims).claimed_partitions

@@ -152,7 +152,7 @@ def snappy_bomb() -> bytes:
 
 
 def snappy_claim() -> bytes:
-    """Raw snappy that says it holds a gigabyte, and holds ten bytes."""
+    """Raw snappy with ten bytes that claims a size of one gigabyte."""
     return b"\x80\x80\x80\x80\x04" + b"\x24" + bytes(10)
 
 

@@ -72,7 +72,7 @@ def commit_bytes(rng: random.Random, version: int) -> bytes:
 
 
 def take_commit(version: int, body: bytes, rng: random.Random) -> str:
-    """Read it both ways; says what became of it."""
+    """Read the frame on both paths; returns the outcome."""
     elements_max = rng.choice((3, 100_000))
     packed = read_packed(version, body, elements_max)
     if packed is None:
@@ -221,7 +221,7 @@ def common_way(frame: bytes) -> tuple[tuple[Any, ...], bytes]:
 
 
 def take_heartbeat(hub: MemoryHub, service: Service, frame: bytes) -> str:
-    """Send one frame; says what became of it."""
+    """Send one frame; returns the outcome."""
     client = hub.connect(peer=(PEER, 5))
     service.asked.clear()
     service.dispatched.clear()

@@ -43,7 +43,7 @@ PRODUCE_CODES = {0, 2, 3, 21, 76, 87}  # of these 2, 76 and 87 speak of the byte
 CONNECTIONS = 6
 ENOUGH = 5000  # inputs after which every API was surely met
 FRAME_BYTES_MIN = 8
-PARKED_MS = 50  # a fetch that asks to wait longer is let go instead
+WAIT_MS_MAX = 50  # a fetch that asks to wait longer is let go instead
 MEMORY_GROWTH_MAX_KIB = 96 * 1024
 OPEN_FILES_MAX = 700
 GOOD_TOPIC = "good"
@@ -69,7 +69,7 @@ def broker(tmp_path: Path) -> Iterator[Kafkalite]:
 
 
 def make_topics(client: BlockingClient) -> list[bytes]:
-    """Create the topics that a fuzzed request has deleted; the ids of those the fuzzer speaks of."""
+    """Create the topics that a fuzzed request has deleted; returns the ids of the topics in fuzzed requests."""
     topics = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in MADE_TOPICS
     ]
@@ -146,7 +146,7 @@ def all_records(client: BlockingClient, topic: str) -> dict[int, bytes | None]:
 
 
 class Expected:
-    """What the codec says of a frame: the request, if the broker must answer one."""
+    """The request in a frame by the codec, if the broker must answer it."""
 
     def __init__(self, frame: bytes) -> None:
         self.size = len(frame)
@@ -182,7 +182,7 @@ class Expected:
 
     @property
     def may_wait(self) -> bool:
-        return isinstance(self.request, FetchRequest) and self.request.max_wait_ms > PARKED_MS
+        return isinstance(self.request, FetchRequest) and self.request.max_wait_ms > WAIT_MS_MAX
 
 
 class Fuzzer:

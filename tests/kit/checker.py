@@ -84,7 +84,7 @@ class History:
             self.sends[number] = Send(producer, partition, numbers[0], key)
 
     def acknowledged(self, numbers: Sequence[int], base_offset: int) -> None:
-        """The broker said that the batch lies at `base_offset`."""
+        """The broker acknowledged the batch at `base_offset`."""
         if self.deaf:
             return
         now = time.monotonic()
@@ -95,7 +95,7 @@ class History:
         self.acknowledged_count += len(numbers)
 
     def refused(self, numbers: Sequence[int]) -> None:
-        """The broker said that the batch is not in the log and never will be."""
+        """The broker rejected the batch: it must never be in the log."""
         if self.deaf:
             return
         for number in numbers:

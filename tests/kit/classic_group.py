@@ -26,7 +26,7 @@ class SimulatedClassicGroup(SimulatedGroup):
         self._leader = ""
         self._phase = ""
         self._before = -1  # the generation that was assigned last
-        self._parked: list[asyncio.Task[Any]] = []
+        self._delayed_requests: list[asyncio.Task[Any]] = []
 
     async def form(self) -> None:
         """Members without an id receive one; then all join, and the leader assigns."""
@@ -104,11 +104,11 @@ class SimulatedClassicGroup(SimulatedGroup):
         if phase != "syncing":
             self._send([leader])
         if phase == "assigned":
-            assert (await self._parked[0]).error_code == NONE
+            assert (await self._delayed_requests[0]).error_code == NONE
 
     def _send(self, requests: list[Any]) -> None:
         """Their responses may never arrive."""
-        self._parked += [asyncio.create_task(self.ask(request)) for request in requests]
+        self._delayed_requests += [asyncio.create_task(self.ask(request)) for request in requests]
 
     async def _receive_rebalance(self, member: Member) -> None:
         """Its heartbeats show when the broker has received the join of the new member over another connection."""
@@ -157,8 +157,8 @@ class SimulatedClassicGroup(SimulatedGroup):
 
     async def _was_notified(self) -> bool:
         """Whether any member that waited when the broker ended had received its assignment."""
-        answers = await asyncio.gather(*self._parked, return_exceptions=True)
-        self._parked.clear()
+        answers = await asyncio.gather(*self._delayed_requests, return_exceptions=True)
+        self._delayed_requests.clear()
         received = [each for each in answers if not isinstance(each, KafkaConnectionError)]
         assert all(isinstance(each, SyncGroupResponse) and each.error_code == NONE for each in received), received
         return bool(received)

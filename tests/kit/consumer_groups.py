@@ -1,4 +1,4 @@
-"""A shard of consumer groups for tests: a runtime in memory on virtual time, topics, and members that speak KIP-848.
+"""A shard of consumer groups for tests: a runtime in memory on virtual time, topics, and members of KIP-848.
 
 The runtime keeps every record it was given, so that a test can compare the living state with a replay at any moment.
 """

@@ -31,7 +31,7 @@ BATCH = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*position
 
 @dataclass
 class Report:
-    """What the tool said: `found` as (file, base offset, last offset, records), `problems` in its own words."""
+    """The output of the tool: `found` as (file, base offset, last offset, records), `problems` in its own words."""
 
     found: list[tuple[str, int, int, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

@@ -79,7 +79,7 @@ def row_of(value: bytes) -> int:
 
 
 class Acknowledged:
-    """Where each flight was said to lie: partition and offset by row."""
+    """The acknowledged partition and offset of each flight, by row."""
 
     def __init__(self, count: int) -> None:
         self.partitions = array("b", [NOT_ACKNOWLEDGED]) * count

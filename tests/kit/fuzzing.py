@@ -1,4 +1,4 @@
-"""Bad input on a socket: a blocking client that sends any bytes, and requests cut into pieces so that one can be hurt.
+"""Bad input on a socket: a blocking client that sends any bytes, and requests of which one piece is corrupted.
 
 A request is encoded here a second time, field by field, because a fuzzer has to know where each length, count, number
 and tag stands. Values lean towards what the broker knows (topics, partitions), so that most requests get past the
@@ -58,7 +58,7 @@ PING_ID = 0x50494E47
 
 
 class BlockingClient:
-    """One connection on which anything can be said; a broker that is silent for 30 seconds is a failure."""
+    """One connection that can send any bytes; a broker that sends nothing for 30 seconds is a failure."""
 
     def __init__(self, port: int, receive_bytes: int | None = None) -> None:
         self.socket = socket.socket()

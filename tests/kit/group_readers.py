@@ -121,7 +121,7 @@ class Readers:
         self._seen = {member: len(member.seen) for member in self._members}
 
     def note_promises(self) -> None:
-        """The broker is gone, and what it said is all that it said."""
+        """Record what the stopped broker has acknowledged: no further response is received."""
         self._promised = self._acknowledged()
 
     def judge(self) -> None:

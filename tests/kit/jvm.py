@@ -37,7 +37,7 @@ class JvmError(Exception):
 
 
 def cache_directory() -> Path:
-    """Where downloaded things live: KAFKALITE_CACHE or `.cache/` of the checkout."""
+    """Directory of downloaded files: KAFKALITE_CACHE or `.cache/` of the checkout."""
     return Path(os.environ.get("KAFKALITE_CACHE", ROOT / ".cache"))
 
 

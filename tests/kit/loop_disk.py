@@ -1,4 +1,4 @@
-"""A file system of its own in an image file: it can be cut from its power, filled to the last byte, and mounted again.
+"""A file system in an image file, which can lose its power, be filled to the last byte, and be mounted again.
 
 Needs root and Linux' loop devices. Invariant: whatever becomes of the test, the mount and the loop device go away.
 """

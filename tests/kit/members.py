@@ -46,7 +46,7 @@ def join(
     has: dict[str, list[int]] | None = None,
     **more: Any,
 ) -> JoinGroupRequest:
-    """A consumer that speaks `range`; `has`: what it has while it joins, `more`: other fields."""
+    """A consumer with the assignor `range`; `has`: what it has while it joins, `more`: other fields."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription(*topics, has=has))
     fields: dict[str, Any] = {
         "session_timeout_ms": SESSION_MS,
@@ -70,7 +70,7 @@ def sync(group: str, member_id: str, generation: int, given: dict[str, bytes] | 
 
 
 def heartbeat(group: str, member_id: str, generation: int, instance: str | None = None) -> HeartbeatRequest:
-    """A member that is alive."""
+    """The heartbeat of a member."""
     return HeartbeatRequest(group_id=group, member_id=member_id, generation_id=generation, group_instance_id=instance)
 
 
@@ -208,7 +208,7 @@ def register(
 
 
 def beat_plus(group: str, consumer_id: str, generation: int, session_timeout_ms: int = 0) -> HeartbeatPlusRequest:
-    """A registered consumer that is alive."""
+    """The heartbeat of a registered consumer."""
     return HeartbeatPlusRequest(
         group_id=group, consumer_id=consumer_id, generation_id=generation, session_timeout_ms=session_timeout_ms
     )

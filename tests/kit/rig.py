@@ -25,7 +25,7 @@ JUDGES: tuple[str, ...] = (jvm.CURRENT,)  # the versions of Apache Kafka that ju
 
 @contextmanager
 def ended(broker: Kafkalite) -> Iterator[None]:
-    """Whatever happens in the block, the broker is gone after it; what it said last is shown if the test fails."""
+    """The broker is stopped after the block in any case; if the test fails, the end of its log is shown."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A whole broker in the test's own loop, spoken to in the domain's words.
+"""A whole broker in the event loop of the test, with clients for its requests.
 
 `Client` speaks over a socket through `net.client`. `Wire` puts requests straight into the broker's pipeline: nothing
 happens between two calls of a test, so the order of events is the order of its lines.
@@ -269,7 +269,7 @@ class Wire:
 
 
 def stopped_time(broker: RunningBroker) -> VirtualClock:
-    """Take the deadlines of requests out of real time: they pass when the test says so."""
+    """Replace the deadlines of requests: they pass when the test advances the time."""
     broker.clock.close()  # type: ignore[attr-defined]
     broker.clock = clock = VirtualClock()
     return clock

@@ -69,7 +69,7 @@ class Fields(NamedTuple):
 
 
 class Fault(Exception):
-    """The framing of a record is broken; `kind` says how."""
+    """The framing of a record is malformed; `kind` is the type of the defect."""
 
     def __init__(self, kind: int) -> None:
         super().__init__(kind)

@@ -41,7 +41,7 @@ def test_systemd_unit_has_the_documented_settings() -> None:
 
 
 def check(setup: str) -> str:
-    """What the check says when `setup` has run in its process first."""
+    """The output of the check after `setup` has run in its process."""
     code = f"import runpy, sys\n{setup}\nrunpy.run_path({str(CHECK)!r}, run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == (1 if done.stderr else 0)

@@ -80,7 +80,7 @@ class PartitionModel:
         ]
 
     def judge(self, log: Log, *, power_cut: bool) -> None:
-        """Compare what is found with what may be found; AssertionError says what is wrong."""
+        """Compare the log with the possible ones; AssertionError describes the difference."""
         found = read_all(log)
         self._only_what_was_sent(found)
         self._in_order(log, found)

@@ -38,7 +38,7 @@ def used(tmp_path: Path) -> Path:
 
 
 def refused(data: Path, *args: str) -> str:
-    """What `serve` says about this directory; it must be one line, with exit code 2."""
+    """The output of `serve` for this directory: one line, with exit code 2."""
     command = [sys.executable, "-m", "kafkalite", "serve", "--log-level", "error", "--listen", "127.0.0.1:0"]
     done = subprocess.run([*command, "--data", str(data), *args], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 2, done.stderr

@@ -104,7 +104,7 @@ class Radar:
         self.left.difference_update(fresh)
 
     def look(self) -> None:
-        """Take in what the living have read since."""
+        """Add the records that the running members have read since."""
         for member in self._crowd.members:
             taken = self._taken.get(member, 0)
             fresh = member.seen[taken:]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 NAMES = re.compile(
     r"(un)?settle[sd]?|settling|places?|tells?|told|hears?|heard|life|lives|calms?|lanes?|rounds?|turns?|points?|troubles?"
-    r"|knocks?|party|parties|whims?",
+    r"|knocks?|party|parties|whims?|parked",
     re.IGNORECASE,
 )
 PROSE = re.compile(

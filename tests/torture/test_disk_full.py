@@ -1,4 +1,4 @@
-"""The disk is full: appends fail and say so, readers are served, and the service returns by itself once there is space.
+"""On a full disk appends fail with an error and reads succeed; appends succeed again once there is space.
 
 A small file system in an image is filled to the last block while the broker is under load, its checkpoints being due
 all the time. In some rounds the broker is killed while the disk is full.

@@ -1,4 +1,4 @@
-"""What an idempotent producer sends again because its answer was cut off is counted by the broker, and kept once."""
+"""A batch that an idempotent producer sends again, without the response of the first attempt, is appended once."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ NOTHING = dict.fromkeys(range(PARTITIONS), -1)
 
 
 def offsets(number: int) -> dict[int, int]:
-    """What a group's commit of this number says; 0 is before the first."""
+    """The content of the commit with this number; 0 = before the first."""
     return {at: number * PARTITIONS + at for at in range(PARTITIONS)} if number else NOTHING
 
 

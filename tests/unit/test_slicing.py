@@ -12,7 +12,7 @@ STEP_S = 0.001
 
 
 class CostlyClock(VirtualClock):
-    """A clock on which each step costs what `spend` says."""
+    """A clock on which each step takes `spend`."""
 
     def __init__(self) -> None:
         super().__init__()

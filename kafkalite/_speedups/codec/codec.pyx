@@ -436,7 +436,7 @@ cpdef RequestHeader read_request_header(frame):
 
 
 cpdef bytes response_header(cls, int version, int correlation_id):
-    """The header of an answer: version 1 (with an empty tag section) if the class says so, else version 0."""
+    """The header of a response: version 1 (with an empty tag section) if the class declares it, else version 0."""
     cdef uint8_t header[5]
     store_u32(header, <uint32_t> correlation_id)
     header[4] = 0

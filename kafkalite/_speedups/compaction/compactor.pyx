@@ -144,7 +144,7 @@ cdef class Worker:
             base_offset: of the segment.
             start_offset: records below are clean.
 
-        Result: False where the map became full; `offsets.latest_offset` says up to where it is complete then.
+        Result: False where the map became full; the map is then complete up to `offsets.latest_offset`.
         Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError.
         """
         cdef const uint8_t *records

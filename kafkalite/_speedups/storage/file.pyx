@@ -363,7 +363,7 @@ cdef int write_all(File file, iovec *parts, int count, int64_t offset) except -1
 
 
 cdef class FileRegion:
-    """A run of bytes of an open file, kept readable for as long as the region lives.
+    """A run of bytes of an open file, readable until the region is freed, also after the file is deleted.
 
     Arguments: the file, the offset and the length in bytes.
     """

@@ -13,7 +13,7 @@ cdef class Index:
     cdef uint8_t *grow(self) except NULL
     cdef bint full(self, int spare) noexcept nogil
     cdef int fill(self, bytes data) except -1
-    cdef int cut(self, int count) except -1
+    cdef int keep_first(self, int count) except -1
 
 
 cdef class OffsetIndex(Index):

@@ -93,7 +93,7 @@ cdef class Index:
         self.written = self.count
         return 0
 
-    cdef int cut(self, int count) except -1:
+    cdef int keep_first(self, int count) except -1:
         self.count = count
         self.written = min(self.written, count)
         return 0
@@ -189,7 +189,7 @@ cdef class OffsetIndex(Index):
 
     def truncate(self, int64_t offset):
         """Remove the entries at or above `offset`."""
-        self.cut(count_to(self, 0, False, offset - self.base_offset, False))
+        self.keep_first(count_to(self, 0, False, offset - self.base_offset, False))
 
 
 cdef class TimeIndex(Index):
@@ -253,4 +253,4 @@ cdef class TimeIndex(Index):
 
     def truncate(self, int64_t offset):
         """Remove the entries at or above `offset`."""
-        self.cut(count_to(self, 8, False, offset - self.base_offset, False))
+        self.keep_first(count_to(self, 8, False, offset - self.base_offset, False))

@@ -204,7 +204,7 @@ cdef class ProducerState:
         """NEW_BATCH, the first offset of the batch this one repeats, or -(Kafka error code).
 
         Arguments:
-            marker: what a control batch says; unused for others.
+            marker: the content of a control batch; unused for others.
             client: whether it comes from a client, which may not open a transaction by itself.
         """
         cdef Producer entry = self.entries.get(header.producer_id)

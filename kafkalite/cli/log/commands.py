@@ -77,7 +77,7 @@ command.add_command(truncate)
     epilog="""\b
 Examples:
   kafkalite log dump data/orders-0                                     one partition
-  kafkalite log dump data --summary                                    all partitions: is there a defect?
+  kafkalite log dump data --summary                                    the defects of all partitions
   kafkalite log dump data/orders-0/00000000000000000000.log --records
   kafkalite log dump data/orders-0 --json | jq 'select(.type == "wrong")'
 

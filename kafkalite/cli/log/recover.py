@@ -49,7 +49,7 @@ Indexes are rebuilt with default topic configs. Exit code 1 if a partition canno
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Number of partitions recovered at once.",
+    help="Number of partitions recovered in parallel.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def recover(path: Path, dry_run: bool, threads: int, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """Appends the records of a shard to its partition as batches, in order, and replays them.
 
-One command's records are one batch, cut only where it would be larger than `max.message.bytes`; a single record may be
-larger than that. All batches of a command are written by the same system call or have none of their answers sent.
+The records of a command are one batch, which is split only if it would be larger than `max.message.bytes`; a single
+record may be larger. The responses of a command are sent only after one system call has written all its batches.
 """
 
 from collections.abc import Callable

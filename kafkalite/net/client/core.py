@@ -234,7 +234,7 @@ class ClientCore:
         return bool(self._outgoing)
 
     def free_space(self) -> memoryview:
-        """Return memory for the bytes that arrive next; `received` says how many there are."""
+        """Return memory for the bytes that arrive next; call `received` after a read."""
         return self._frames.free_space()
 
     def received(self, count: int, now: float) -> None:

@@ -37,7 +37,7 @@ class FrameReader:
         self._end = 0  # of the received bytes
 
     def free_space(self) -> memoryview:
-        """Return the memory for the next bytes, at least one; `received` says how many have arrived."""
+        """Return the memory for the next bytes, at least one; call `received` after a read."""
         if self._end == len(self._buffer):
             self._make_space()
         return memoryview(self._buffer)[self._end :]

@@ -14,7 +14,7 @@ Broker = DescribeClusterResponse.DescribeClusterBroker
 
 
 def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Return every live broker with the address of the listener that this connection uses."""
+    """Return every running broker with the address of the listener that this connection uses."""
     if request.endpoint_type != ENDPOINT_BROKERS:
         return DescribeClusterResponse(
             error_code=KafkaErrorCode.MISMATCHED_ENDPOINT_TYPE

@@ -42,7 +42,7 @@ class ConsumerProtocol(Protocol):
         """A member's assignment, None if it is malformed; empty bytes are no partitions."""
 
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
-        """The assignment for the member with this subscription, in the version that it speaks."""
+        """The assignment for the member with this subscription, in the version of the subscription."""
 
     def subscription_to(self, topics: Sequence[str]) -> bytes:
         """The subscription of a member that reads these topics, in the newest version."""

@@ -168,8 +168,8 @@ def downgraded(group: ConsumerGroup, topics: TopicLookup, embedded: ConsumerProt
 
     Each member is assigned the partitions that it owns or has still to revoke.
     """
-    spoken = [{name for name, _ in member.classic.protocols} for member in group.members.values() if member.classic]
-    if not spoken or not set.intersection(*spoken):
+    supported = [{name for name, _ in member.classic.protocols} for member in group.members.values() if member.classic]
+    if not supported or not set.intersection(*supported):
         return None
     return [_member(group, group.members[member_id], topics, embedded) for member_id in sorted(group.members)]
 

@@ -137,7 +137,7 @@ class ClassicGroupMetadata(NamedTuple):
 
 
 class GroupDeleted(NamedTuple):
-    """The tombstone of a group itself. `group_type` says which record it deletes."""
+    """The tombstone of a group itself. `group_type` selects the record that it deletes."""
 
     group: str
     group_type: str
@@ -174,7 +174,7 @@ class ConsumerGroupMemberMetadata(NamedTuple):
     Arguments:
         subscribed_topic_names: in order, each once.
         subscribed_topic_regex: "" = none.
-        classic: None = it speaks the consumer protocol.
+        classic: None = the member uses the consumer protocol.
     """
 
     group: str

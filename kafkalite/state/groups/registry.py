@@ -147,13 +147,13 @@ class GroupRegistry:
     # registered groups
 
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
-        """RegisterConsumer; INCONSISTENT_GROUP_PROTOCOL if the members speak another protocol."""
+        """RegisterConsumer; INCONSISTENT_GROUP_PROTOCOL if the members use another protocol."""
         if self._has_other_members(request.group, REGISTERED):
             return answered(token, ConsumerRegistered(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return self._replacing(request.group, self._registered.register(request, token, now), now, REGISTERED)
 
     def create(self, request: CreateGroup, token: Token, now: Now) -> Effects:
-        """CreateGroup; INCONSISTENT_GROUP_PROTOCOL if the members speak another protocol."""
+        """CreateGroup; INCONSISTENT_GROUP_PROTOCOL if the members use another protocol."""
         if self._has_other_members(request.group, REGISTERED):
             return answered(token, ErrorOnly(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return self._replacing(request.group, self._registered.create(request, token, now), now, REGISTERED)

@@ -109,7 +109,7 @@ class GroupShard:
         return self.registry.types[name[0]].expired(name, now)
 
     def ended(self) -> None:
-        """The machine is dropped."""
+        """Release what the machine holds: it is dropped."""
         for group_type in self.registry.types.values():
             group_type.ended()
 

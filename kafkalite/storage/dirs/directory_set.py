@@ -1,13 +1,16 @@
-"""The log directories of one broker: locks and validates them, and tracks which are online.
+"""The log directories of one broker: locks and validates them, tracks which are online, and chooses one for each new
+partition.
 
 1. A directory that another broker uses or owns ends the start. A directory with a failed disk is offline; the others
    are used.
 2. Without any online directory the start fails.
+3. A new partition is created in the online directory with the fewest logs.
 
-Sources: LogManager.lockLogDirs, LogManager.createAndValidateLogDirs.
+Sources: LogManager.lockLogDirs, LogManager.createAndValidateLogDirs, LogManager.nextLogDirs.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kafkalite._speedups.storage.file import Disk, File
@@ -28,6 +31,7 @@ class DirectorySet:
     def __init__(self, disk: Disk, paths: Sequence[str], fresh_id: Callable[[], str]) -> None:
         self._fresh_id = fresh_id
         self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
+        self._log_counts: Counter[str] = Counter()  # by directory, including the logs that are being created
 
     # Startup.
 
@@ -114,6 +118,18 @@ class DirectorySet:
     def any_online(self) -> bool:
         """Whether any log directory is online."""
         return any(directory.online for directory in self._directories.values())
+
+    # Directories of new partitions.
+
+    def choose_directory(self) -> str | None:
+        """The directory for a new partition: the one online with the fewest logs; None if all are offline."""
+        return min(self.online(), key=self._log_counts.__getitem__, default=None)
+
+    def reserve(self, path: str, count: int) -> None:
+        """Count logs that are created in a directory; a negative `count` subtracts those that were removed."""
+        self._log_counts[path] += count
+
+    # Locks and identities.
 
     def is_locked(self, path: str) -> bool:
         """Whether this broker holds the lock of a log directory."""

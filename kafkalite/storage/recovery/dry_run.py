@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DryRunChange(NamedTuple):
-    """A change that a start would make to a file: `verb` (write, cut, rename, remove), its path, and a description."""
+    """A change of a file by a start: `verb` (write, truncate, rename, remove), its path, and a description."""
 
     verb: str
     path: str
@@ -30,7 +30,7 @@ class ReadOnlyLog(File):
     changes: list[DryRunChange]
 
     def truncate(self, size: int) -> None:
-        self.changes.append(DryRunChange("cut", self.path, f"from {self.size()} to {size} bytes"))
+        self.changes.append(DryRunChange("truncate", self.path, f"from {self.size()} to {size} bytes"))
 
     def sync(self) -> None:
         """Nothing was changed."""

@@ -294,7 +294,7 @@ def _try_recover(loaded: LoadedDirectory, partition_dir: PartitionDirectory) -> 
 
 
 def _never_opened(partition_dir: PartitionDirectory) -> bool:
-    """Whether a partition has the files of its creation only, and no checkpoint says that it had more."""
+    """Whether a partition has the files of its creation only, and no checkpoint has an offset above 0 for it."""
     if (
         partition_dir.recovery_point
         or partition_dir.log_start_offset

@@ -143,9 +143,11 @@ class SegmentReader:
             scan = yield from self._chunk(data, position, batches)
             begin, position = position, position + scan.end
             if scan.error or scan.needs > min(batches.size - position, BATCH_BYTES_MAX):
-                message = (scan.message or "cut off").partition(" at position")[0]
+                message = (scan.message or "truncated batch").partition(" at position")[0]
                 if not scan.error:
-                    message = f"a batch of {scan.needs} bytes is cut off: {batches.size - position} are here"
+                    message = (
+                        f"a batch of {scan.needs} bytes is truncated: the file has {batches.size - position} of them"
+                    )
                 yield Violation(WHOLE_BATCHES, batches.path, position, message)
                 position, wanted = _behind(file, position, data[scan.end : scan.end + LENGTH_OVERHEAD], batches), 0
             else:

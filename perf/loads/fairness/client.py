@@ -16,7 +16,7 @@ DEPTH = 200  # requests under way while a load is prepared: less than brokers qu
 
 
 class Member:
-    """A member of a KIP-848 group: what it owns is what its last assignment says.
+    """A member of a KIP-848 group: it owns the partitions of its last assignment.
 
     Arguments:
         joined: the response to its join.
@@ -27,7 +27,7 @@ class Member:
         self.epoch, self.owned = joined.epoch, joined.assigned or {}
 
     def fast_heartbeat(self, client: "Client") -> None:
-        """Send a heartbeat that says what it owns."""
+        """Send a heartbeat with the owned partitions."""
         request = group_wire.consumer_heartbeat(self.group, self.name, self.epoch, owned=self.owned)
         response = group_wire.beaten(client.call(request))
         client.expect("ConsumerGroupHeartbeat", {response.error})

@@ -9,7 +9,7 @@ Invariants:
    batch.
 4. `cancel` ends the future only; its record is still sent.
 
-The garbage collector does not track futures: with 200,000 open records that doubled the time of `send`. A cycle
+The garbage collector does not track futures: tracking doubled the time of `send` with 200,000 open records. A cycle
 through a callback ends when the batch is completed, and every batch is completed once. Users get copies of the error
 of a batch: the traceback of an error that is raised refers to frames, and these to futures.
 """
@@ -102,7 +102,7 @@ cdef class ProducerBatch:
         return None if self.error is None else copied(self.error)
 
     cdef int divide(self, list parts) except -1:
-        """Let the outcome of each record be that of its part; the batch is done when all parts are."""
+        """Divide the batch: each record gets the outcome of its part, and the batch is complete when all parts are."""
         cdef ProducerBatch part
         cdef ProducerBatch root
         cdef ProducerBatch leaf

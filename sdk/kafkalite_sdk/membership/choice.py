@@ -1,4 +1,4 @@
-"""The choice of the group protocol: the one that the live members of the group speak, else the newest of the broker.
+"""Chooses the group protocol: that of the members of the group, else the newest that the broker supports.
 
 Pure. The coordinator is asked for its API versions and for the group, at once. KIP-848 needs ConsumerGroupHeartbeat v1;
 v0, which Apache Kafka 3.9 serves, counts only if the group has members of that protocol.
@@ -37,7 +37,7 @@ SOFTWARE = "kafkalite"
 
 
 class Choice(NamedTuple):
-    """The result: the protocol, and whether live members speak it."""
+    """The result: the protocol, and whether members of the group use it."""
 
     protocol: str
     by_members: bool

@@ -339,7 +339,7 @@ class Membership:
         self._protocol.step(now)
 
     def _reconsider(self, error: KafkaError, now: float) -> None:
-        """The group or the broker does not speak the protocol: determine it again."""
+        """The group or the broker does not support the protocol: choose again."""
         protocol, self._rejection = self._protocol, error
         assert protocol is not None
         unsupported = isinstance(error, UnsupportedVersionError)

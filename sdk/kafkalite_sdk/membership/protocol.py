@@ -14,7 +14,7 @@ __all__ = ["GroupProtocol", "Reconsider"]
 
 Code = KafkaErrorCode
 Reconsider = Callable[[KafkaError, float], None]
-"""Called when the group, or the broker, does not speak this protocol: the error and the time."""
+"""Called with the error and the time if the group or the broker does not support this protocol."""
 
 FATAL_IN_GROUP = {
     Code.GROUP_MAX_SIZE_REACHED: "it has as many members as the broker permits (group.max.size); stop another member",
@@ -29,7 +29,7 @@ FATAL_IN_GROUP = {
 
 
 class GroupProtocol(ABC):
-    """A member that speaks one protocol.
+    """A member that uses one group protocol.
 
     Arguments:
         core: the state that all protocols share.

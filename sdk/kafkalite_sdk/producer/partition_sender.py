@@ -152,7 +152,7 @@ class PartitionSender:
                 batch.in_doubt = False
 
     def returned(self, *batches: ProducerBatch, instead_of: ProducerBatch, retry_at: float) -> None:
-        """A batch must be sent again; `in_doubt` of the batch says whether the broker may have appended it.
+        """A batch must be sent again; `in_doubt` of the batch shows whether the broker may have appended it.
 
         Arguments:
             batches: the batch, or its parts.

@@ -302,7 +302,7 @@ class Sender:
     def _end(
         self, partition: PartitionSender, batch: ProducerBatch, outcome: PartitionResponse, now: float, node: int
     ) -> None:
-        """End the attempt to send a batch to a broker as the response says."""
+        """End an attempt to send a batch: complete or retry it, by the response."""
         code = outcome.error_code
         if code in (NONE, DUPLICATE):
             partition.accepted(batch)

@@ -46,7 +46,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Inbox:
-    """What the process has said of one consumer."""
+    """The lines of the process about one consumer."""
 
     assigned: frozenset[TopicPartition] = frozenset()
     fresh: deque[Seen] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""Consumers that join groups, each in a thread of its own, so that several of one group live beside each other.
+"""Consumers that join groups, each in its own thread, so that one group can have several.
 
 Invariants: a member is driven by its own thread alone (others ask it by `ask`); it commits on request, never by
 itself; each change is announced on the crowd's one condition, so no caller polls; what goes wrong in a

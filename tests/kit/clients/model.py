@@ -26,7 +26,7 @@ Start = int | str | At
 
 @dataclass(frozen=True)
 class Record:
-    """One record; `offset` is -1 until a broker has said where it lies (and stays so with acks=0)."""
+    """One record; `offset` is -1 until a broker has acknowledged it (with acks=0 it stays -1)."""
 
     value: bytes | None
     key: bytes | None = None

@@ -98,15 +98,15 @@ def half_open(visit: Visit) -> None:
         visit.hold()
 
 
-def parked_fetches(visit: Visit) -> None:
+def delayed_fetches(visit: Visit) -> None:
     """Long polls that wait as long as the protocol allows, from a client that then leaves."""
     count = visit.random.choice((1, 100, 5_000))
     connection = visit.connect()
-    parked = wire.fetch({visit.topic: [0]}, offset=10**15, max_wait_ms=LONGEST_MS)
+    delayed = wire.fetch({visit.topic: [0]}, offset=10**15, max_wait_ms=LONGEST_MS)
     waiting = wire.fetch({visit.name: [0]}, max_wait_ms=LONGEST_MS, min_bytes=1 << 20)
     connection.settimeout(HELD_S_MAX)
     try:
-        connection.sendall(visit.random.choice((parked, waiting)) * count)
+        connection.sendall(visit.random.choice((delayed, waiting)) * count)
     except TimeoutError:
         visit.hold()  # the broker does not read on, as it should not
     visit.leave(connection)
@@ -222,7 +222,7 @@ def garbage(visit: Visit) -> None:
 
 TRICKS: tuple[Trick, ...] = (
     half_open,
-    parked_fetches,
+    delayed_fetches,
     slow_reader,
     slow_writers,
     pipelined,

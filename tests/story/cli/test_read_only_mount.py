@@ -68,7 +68,7 @@ def test_a_damaged_log_directory_and_an_older_journal_on_a_read_only_mount(tmp_p
     with LoopDisk(tmp_path, "ext4", MEGABYTES) as disk:
         data = mounted_read_only(disk, tmp_path / "data")
         verified, shown = log("verify", data), log("recover", data, "--dry-run", "--json")
-        assert verified.returncode == 1 and "is cut off" in verified.stdout, verified
+        assert verified.returncode == 1 and "is truncated" in verified.stdout, verified
         lines = [json.loads(line) for line in shown.stdout.splitlines()]
         assert [line["directory"] for line in lines if line["type"] == "refused"] == [f"{data}/a-0"], shown
         for done in (verified, shown):

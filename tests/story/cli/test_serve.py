@@ -1,4 +1,4 @@
-"""`kafkalite serve` as a process: what it says, how it ends, what it refuses, and the service manager's side."""
+"""`kafkalite serve` as a process: its output, its end, the configurations it rejects, and systemd."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 def refused(tmp_path: Path, *args: str, environ: dict[str, str] | None = None) -> str:
-    """What `serve` says when it does not start: the last line, with exit code 2."""
+    """The last line of `serve` after a failed start, with exit code 2."""
     done = subprocess.run(
         [*COMMAND, "serve", "--log-level", "error", *args],
         env={**ENVIRON, **(environ or {})},

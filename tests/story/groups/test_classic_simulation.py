@@ -197,8 +197,8 @@ class History:
             self.fencings[group.name] = ahead
         if group.state is ClassicState.PREPARING:
             assert ("classic", group.name, "join") in self.shard.timers
-        parked = sum(member.delayed_join is not None for member in group.members.all.values())
-        assert group.members.delayed_joins == parked
+        delayed = sum(member.delayed_join is not None for member in group.members.all.values())
+        assert group.members.delayed_joins == delayed
         assert (group.members.leader in group.members.all) == bool(group.members)
         watched = {
             name for name, member in group.members.all.items() if not member.has_delayed_request

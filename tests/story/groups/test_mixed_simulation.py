@@ -53,7 +53,7 @@ from tests.story.groups.simulations import (
 
 MINUTES = 10  # of virtual time in a simulation with a seeded bug
 SPOKEN = {"classic": (True,), "consumer": (False,), "mixed": (True, False)}
-"""Of each mix, whether consumers speak the classic protocol."""
+"""For each mix, whether consumers use the classic protocol."""
 
 DELAY_MS = 3_000
 SESSION_MS = 12_000

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` as clients and disks see it: made on first use, theirs to read, whole after whatever happens."""
+"""`__consumer_offsets` as clients see it and on disk: created on first use, readable, complete after each failure."""
 
 import errno
 import shutil

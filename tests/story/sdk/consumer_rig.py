@@ -1,4 +1,4 @@
-"""Consumers of a scripted cluster in virtual time, and small words for their tests."""
+"""Consumers of a scripted cluster in virtual time, and helper functions for their tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ A, B, C = (TopicPartition("orders", number) for number in range(3))
 
 
 def new_consumer(world: Story, **options: Any) -> Consumer[Any, Any]:
-    """A consumer that begins with the first record, unless the options say otherwise."""
+    """A consumer that starts at the earliest record by default."""
     environment = Environment(dial=world.network.dial, random=world.random)
     settings: Any = {"auto_offset_reset": "earliest", **options}
     return Consumer(world.broker.bootstrap, environment=environment, **settings)

@@ -1,4 +1,4 @@
-"""Misuse of a consumer raises at once and says what to do."""
+"""Misuse of a consumer raises at once, with an error that names the next step."""
 
 import asyncio
 import threading

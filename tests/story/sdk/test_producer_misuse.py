@@ -1,4 +1,4 @@
-"""Misuse of a producer raises at once and says what to do; a real broker and real event loops."""
+"""Misuse of a producer raises at once, with the next step; on a real broker and real event loops."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The scripted broker itself: it serves correctly what is not scripted, and does what a script says."""
+"""The scripted broker itself: it follows its script, and serves all other requests correctly."""
 
 import asyncio
 from collections.abc import AsyncIterator

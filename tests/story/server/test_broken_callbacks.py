@@ -75,7 +75,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> Callable[[], int]:
     return lambda: sum(record.exc_info is not None for record in caplog.records)
 
 
-def parked(version: int) -> tuple[FetchRequest, int]:
+def delayed_fetch(version: int) -> tuple[FetchRequest, int]:
     return fetch_request("t", (0, 0), min_bytes=1, max_wait_ms=1000), version
 
 
@@ -89,8 +89,8 @@ async def test_exception_in_delayed_fetch_ends_only_its_request(
 ) -> None:
     clock = stopped_time(client.broker)
     received, mute, other = Wire(hub), Wire(hub), Wire(hub)
-    received.send(parked(12), parked(12))
-    mute.send(parked(6))  # has no place for an error of the whole request
+    received.send(delayed_fetch(12), delayed_fetch(12))
+    mute.send(delayed_fetch(6))  # has no place for an error of the whole request
     monkeypatch.setattr(fetch.PendingFetch, "_read_all", broken)
     if woken_by == "timer":
         clock.advance(1000)
@@ -218,7 +218,7 @@ async def test_response_that_cannot_be_encoded_closes_the_connection(
 ) -> None:
     clock = stopped_time(client.broker)
     late, now = Wire(hub), Wire(hub)
-    late.send(parked(12))
+    late.send(delayed_fetch(12))
     original = fetch.FetchResponse
     monkeypatch.setattr(fetch, "FetchResponse", lambda **named: original(**{**named, "session_id": 1 << 40}))
     now.send((fetch_request("t", (0, 0), min_bytes=0, max_wait_ms=0), 12))

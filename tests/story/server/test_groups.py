@@ -204,7 +204,7 @@ async def test_restarted_static_member_fences_the_older_one(client: Client) -> N
 # Delayed requests.
 
 
-async def parked_join(client: Client, wire: Wire) -> str:
+async def delayed_join(client: Client, wire: Wire) -> str:
     """A group of one on the client, and a second member on the wire whose join waits for the first; its id."""
     member = (await stable(client)).member_id
     wire.send((join("g"), 9))
@@ -217,7 +217,7 @@ async def parked_join(client: Client, wire: Wire) -> str:
 
 
 async def test_join_waits_for_members_and_sync_waits_for_the_leader(client: Client, wire: Wire) -> None:
-    member = await parked_join(client, wire)
+    member = await delayed_join(client, wire)
     leader = await client.call(join("g", member))
     follower = await wire.answer()
     assert (leader.generation_id, follower.generation_id, follower.leader) == (2, 2, member)
@@ -229,7 +229,7 @@ async def test_join_waits_for_members_and_sync_waits_for_the_leader(client: Clie
 
 
 async def test_disconnect_during_delayed_join_keeps_the_group(client: Client, wire: Wire) -> None:
-    member = await parked_join(client, wire)
+    member = await delayed_join(client, wire)
     wire.hang_up()
     leader = await client.call(join("g", member))
     assert leader.generation_id == 2 and len(leader.members) == 2  # until its session is over
@@ -241,7 +241,7 @@ async def test_delayed_group_requests_end_with_the_broker() -> None:
     await broker.start()
     async with connected(broker) as client:
         wire, second = Wire(Hub(client.broker)), Wire(Hub(client.broker))
-        await parked_join(client, wire)
+        await delayed_join(client, wire)
         other = await joined(client, "h", session_timeout_ms=SESSION_MS)
         second.send((join("h"), 3))
         again = await client.call(join("h", other.member_id))
@@ -253,7 +253,7 @@ async def test_delayed_group_requests_end_with_the_broker() -> None:
 
 
 async def test_second_join_of_a_member_ends_its_first(client: Client, wire: Wire) -> None:
-    member = await parked_join(client, wire)
+    member = await delayed_join(client, wire)
     again = asyncio.ensure_future(client.call(join("g", member)))
     assert (await wire.answer()).error_code == 0
     assert (await again).generation_id == 2

@@ -29,8 +29,8 @@ def killed(data: Path, copy: Path) -> Path:
     return copy
 
 
-def cut(data: Path, batches: int) -> None:
-    """Lose the end of t-0 behind so many batches of one record, as a power cut may."""
+def truncate(data: Path, batches: int) -> None:
+    """Truncate the log of t-0 after `batches` batches of one record, as a power failure may."""
     log = data / "t-0" / "00000000000000000000.log"
     os.truncate(log, batches * len(batch(b"000")))
 
@@ -63,7 +63,7 @@ async def test_consumer_detects_lost_records_by_leader_epoch(tmp_path: Path) -> 
         await client.create("t")
         await write(client, 0, 100)
         data = killed(tmp_path / "data", tmp_path / "killed")
-    cut(data, 50)
+    truncate(data, 50)
     async with running(str(data)) as client:
         assert epoch_of(client) == 1
         assert read_epochs(Disk(), str(data / "t-0/leader-epoch-checkpoint")) == [(0, 0), (1, 50)]
@@ -85,7 +85,7 @@ async def test_consumer_detects_loss_of_all_records_by_leader_epoch(tmp_path: Pa
         await client.create("t")
         await write(client, 0, 10)
         data = killed(tmp_path / "data", tmp_path / "killed")
-    cut(data, 0)
+    truncate(data, 0)
     async with running(str(data)) as client:
         assert epoch_of(client) == 1
         await write(client, 100, 120)

@@ -50,7 +50,7 @@ async def received(client: Client, consumer: str, generation: int, group: str = 
 
 
 async def sent_back(client: Client, consumer: str, generation: int) -> None:
-    """Heartbeats until one says that the member must register again."""
+    """Send heartbeats until the response requires the member to register again."""
     async with asyncio.timeout(ANSWER_S):
         while (error := (await received(client, consumer, generation))[0]) == 0:
             pass

@@ -34,14 +34,14 @@ async def test_stop_completes_delayed_fetches(tmp_path: Path) -> None:
             topic_id=parts.image.topics["orders"].topic_id,
             partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1024)],
         )
-        parked = asyncio.ensure_future(
+        delayed_fetch = asyncio.ensure_future(
             peer.call(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1024, topics=[topic]))
         )
         (partition,) = next(iter(parts.replicas)).partitions
         while not partition.delayed_fetches:
             await asyncio.sleep(0)
         await broker.stop(grace_s=LONG_MS / 1000)
-        answer = await parked
+        answer = await delayed_fetch
     assert answer.responses[0].partitions[0].error_code == 0
 
 

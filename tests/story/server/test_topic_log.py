@@ -1,4 +1,4 @@
-"""Tests that the log says which client created or deleted which topic."""
+"""Tests that the log names the client that created or deleted a topic."""
 
 import logging
 

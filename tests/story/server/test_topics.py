@@ -36,7 +36,7 @@ async def grow(client: Client, name: str, count: int, *, validate_only: bool = F
     return (await client.call(request, version)).results[0]
 
 
-async def cut(client: Client, topic: str, partition: int, offset: int) -> tuple[int, int]:
+async def delete_records(client: Client, topic: str, partition: int, offset: int) -> tuple[int, int]:
     asked = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=partition, offset=offset)
     topics = [DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[asked])]
     answer = await client.call(DeleteRecordsRequest(topics=topics, timeout_ms=1000))
@@ -287,17 +287,17 @@ async def test_delete_records_moves_the_log_start(client: Client) -> None:
     await client.create("t", partitions=2)
     for value in (b"a", b"b", b"c"):
         await client.produce("t", batch(value))
-    assert await cut(client, "t", 0, 1) == (0, 1)
+    assert await delete_records(client, "t", 0, 1) == (0, 1)
     assert await client.read("t", offset=1) == [b"b", b"c"]
-    assert await cut(client, "t", 0, 4) == (KafkaErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert await cut(client, "t", 0, 0) == (0, 1)  # never backwards
-    assert await cut(client, "t", 0, -1) == (0, 3)
+    assert await delete_records(client, "t", 0, 4) == (KafkaErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert await delete_records(client, "t", 0, 0) == (0, 1)  # never backwards
+    assert await delete_records(client, "t", 0, -1) == (0, 3)
     assert (await client.offset("t", -2)).offset == 3
-    assert await cut(client, "t", 1, 0) == (0, 0)
-    assert await cut(client, "t", 1, 1) == (KafkaErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert (await cut(client, "nowhere", 0, 0))[0] == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await delete_records(client, "t", 1, 0) == (0, 0)
+    assert await delete_records(client, "t", 1, 1) == (KafkaErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert (await delete_records(client, "nowhere", 0, 0))[0] == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await client.create("c", cleanup_policy="compact")
-    assert (await cut(client, "c", 0, 0))[0] == KafkaErrorCode.POLICY_VIOLATION
+    assert (await delete_records(client, "c", 0, 0))[0] == KafkaErrorCode.POLICY_VIOLATION
 
 
 # Pages.

@@ -1,4 +1,4 @@
-"""A log lives through appends, rolls, reads, truncations, deletions, faults, kills and restarts, beside a plain list.
+"""Random appends, rolls, reads, truncations, deletions, faults, kills and restarts of a log, compared with a list.
 
 Set KAFKALITE_SEED to replay a run, KAFKALITE_STORIES to run more of them.
 """

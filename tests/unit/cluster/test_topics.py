@@ -16,7 +16,7 @@ Then = Callable[[int], None]
 
 
 class HeldStore:
-    """A store that answers when the test says so."""
+    """A store whose responses the test releases."""
 
     def __init__(self) -> None:
         self.held: list[tuple[str, Then]] = []

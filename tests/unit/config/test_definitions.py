@@ -73,7 +73,7 @@ def attributes_read() -> set[str]:
 
 
 def test_honoured_keys_are_used_by_code() -> None:
-    """A key that no code reads is not honoured, whatever its row says."""
+    """A key that no code reads is not honoured, and its row must not claim it."""
     read = attributes_read()
     honoured = {key.name.replace(".", "_") for key in EVERY if key.support is Support.HONOURED}
     own_of_others = (*TOPIC_KEYS.values(), *GROUP_CONFIG_KEYS.values())

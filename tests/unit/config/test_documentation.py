@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the tables say."""
+"""docs/configuration.md has the content of the tables."""
 
 from pathlib import Path
 

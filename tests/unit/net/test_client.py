@@ -1,4 +1,4 @@
-"""The client half of a connection against a listener that speaks just enough Kafka."""
+"""The client half of a connection against a listener with a minimum of the Kafka protocol."""
 
 import asyncio
 import errno

@@ -18,7 +18,7 @@ def hub_of(service, **limits):
     return MemoryHub(service, Limits(all_requests_bytes_max=LIMIT, guaranteed_bytes=SHARE, **limits))
 
 
-def parked(pinning=None):
+def delayed_echo(pinning=None):
     echo = Echo()
     echo.later = lambda body: True
     if pinning is not None:
@@ -27,7 +27,7 @@ def parked(pinning=None):
 
 
 def test_pinned_frames_count_until_answered():
-    echo = parked(pinning={0})
+    echo = delayed_echo(pinning={0})
     hub = hub_of(echo)
     client = hub.connect()
     client.send(frame(b"\0\0" + b"p" * 998) + frame(b"\0\1" + b"f" * 998))
@@ -114,7 +114,7 @@ def test_client_within_guaranteed_bytes_is_always_served():
 
 
 def test_unanswered_requests_leave_memory_for_other_clients():
-    echo = parked()
+    echo = delayed_echo()
     hub = hub_of(echo, requests_bytes_max=LIMIT)
     hogs = [hub.connect() for _ in range(4)]
     for hog in hogs:
@@ -182,9 +182,9 @@ def test_denied_connection_is_not_idle():
 
 
 def test_incomplete_frame_behind_open_requests_becomes_idle():
-    hub = hub_of(parked())
+    hub = hub_of(delayed_echo())
     client = hub.connect()
-    client.send(frame(b"parked--") + b"\0\0\0\x20half")
+    client.send(frame(b"delayed-") + b"\0\0\0\x20half")
     begun = client.connection.active_at
     assert client.connection.overdue(begun + 599, 600, 30, False) is None
     assert client.connection.overdue(begun + 601, 600, 30, False) == "idle for too long"
@@ -230,7 +230,7 @@ async def test_denied_connection_does_not_spin():
 
 
 def test_denied_memory_connection_ends_when_its_peer_closes():
-    echo = parked()
+    echo = delayed_echo()
     hub = MemoryHub(echo, Limits(all_requests_bytes_max=LIMIT, guaranteed_bytes=1))
     client = hub.connect()
     client.send(frame(b"x" * LARGE))

@@ -1,4 +1,4 @@
-"""kafkalite's own keys: what they are, how their headers look, and that the documentation says the same."""
+"""kafkalite's own API keys: numbers, versions and headers, also in the documentation."""
 
 from pathlib import Path
 

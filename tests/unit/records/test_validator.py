@@ -1,4 +1,4 @@
-"""Everything that speaks against a client's batch, and the error code Kafka 4 gives for it."""
+"""Each reason to reject the batch of a client, with the error code of Kafka 4."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ def stable(assignor: str = "range", assigned: Partitions = BOTH, **settings: Any
 
 
 def rebalance(rig: Rig) -> None:
-    """A heartbeat says that the group is rebalancing."""
+    """A heartbeat fails with REBALANCE_IN_PROGRESS."""
     rig.wait(3)
     rig.answer(HeartbeatRequest, HeartbeatResponse(error_code=Error.REBALANCE_IN_PROGRESS))
     rig.due()

@@ -1,4 +1,4 @@
-"""The keyword arguments of a producer: names and units of Java, and errors that say what is expected."""
+"""The keyword arguments of a producer: names and units of Java, and errors with the expected values."""
 
 import math
 

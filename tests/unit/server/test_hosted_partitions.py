@@ -32,7 +32,7 @@ def reraise(callback: object, error: BaseException) -> None:
 
 
 class Notes:
-    """A store of notes that answers at once, or when the test says so."""
+    """A store of notes that answers at once, or when the test releases it."""
 
     def __init__(self) -> None:
         self.error = 0

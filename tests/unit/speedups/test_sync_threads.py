@@ -1,4 +1,4 @@
-"""Lanes: what a round brings to the disk, in which order, what it says of errors, and how the threads end."""
+"""Sync threads: the files and the order of a batch, its errors, and the end of the threads."""
 
 import errno
 import fcntl

@@ -97,7 +97,7 @@ def flip_a_record(directory: Path) -> None:
 
 
 def tear_the_tail(directory: Path) -> None:
-    """The last batch is cut in half."""
+    """The last batch is truncated to its half."""
     path = last_log(directory)
     path.write_bytes(path.read_bytes()[:-150])
 

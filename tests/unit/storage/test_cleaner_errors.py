@@ -1,4 +1,4 @@
-"""The cleaner on a disk in trouble: what passes is tried again, what does not takes the directory offline."""
+"""The cleaner with disk errors: a transient error is retried, any other takes the log directory offline."""
 
 import errno
 from dataclasses import replace
@@ -92,7 +92,7 @@ def test_dirty_segments_are_flushed_before_a_record_is_dropped(tmp_path: Path) -
 
 
 def test_compaction_without_descriptors_is_tried_again(tmp_path: Path) -> None:
-    """From each call on that takes a descriptor, every later one fails until the next look."""
+    """From each call that opens a file on, all later ones fail until the next check."""
     calls, when = 1, 0
     while when < calls:
         kit = Kit(tmp_path / str(when))

@@ -173,7 +173,7 @@ def test_partitions_that_are_created_at_once_are_spread(kit: Kit) -> None:
 
 
 def test_offline_partition_is_offline_until_it_is_repaired(tmp_path: Path) -> None:
-    """Its recovery point stays in the checkpoint and no end is clean, else the next start would cut what was synced."""
+    """Its recovery point stays in the checkpoint and no end is clean, else a start would truncate flushed data."""
     kit = Kit(tmp_path).open()
     kit.create("t", 0, batches=5)
     kit.create("t", 1, batches=5)

@@ -232,7 +232,7 @@ def random_history(directory: Path, seed: int, segment_bytes: int = 2_500, steps
 
 
 def model_holds(history: History, log: Log) -> None:
-    """The log says of its transactions what was done."""
+    """The log has the outcome of each transaction."""
     assert [tuple(entry[:3]) for entry in log.aborted(0, log.log_end_offset)] == history.aborted
     assert sorted(log.producers.open_transactions()) == sorted((o, p) for p, o in history.open.items())
     assert log.last_stable_offset(log.log_end_offset) == min(history.open.values(), default=log.log_end_offset)

@@ -23,7 +23,7 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
 
 
 def synced(kit: Kit, log: Log) -> None:
-    """All of it is on the disk, and the checkpoints say so."""
+    """The whole log is flushed, and the checkpoints contain its end."""
     kit.manager.flusher.request_flush(log)
     kit.manager.flusher.begin()
     kit.offload.drain()

@@ -1,4 +1,4 @@
-"""What snapshots say of producers, against the batches (invariant 17), and compacted segments on their way in (16)."""
+"""Verifies producer snapshots against the batches (invariant 17), and unfinished segment swaps (invariant 16)."""
 
 import os
 import random
@@ -50,7 +50,7 @@ def newest(directory: Path) -> Path:
 
 
 def rewrite(path: Path, change: Callable[[dict[int, Producer]], object]) -> None:
-    """Write a snapshot that reads, but says something else."""
+    """Write a readable snapshot with other content."""
     producers = {each.producer_id: each for each in read_snapshot(Disk(), str(path))}
     change(producers)
     state = ProducerState()

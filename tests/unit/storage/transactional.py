@@ -34,7 +34,7 @@ Entry = tuple[int, int, int, int, int, int, int]
 
 
 def producers_of(log: Log) -> dict[int, Entry]:
-    """Everything a snapshot says of each producer."""
+    """The state of each producer in a snapshot."""
     return {
         one.producer_id: (
             one.epoch,

@@ -38,7 +38,7 @@ def sync(group: ClassicGroup, request: Sync, token: Token, now: Now) -> Effects:
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, token: Token, now: Now) -> Effects:
-    """Extend the session of a member. The result, an `ErrorOnly`, says whether it must rejoin."""
+    """Extend the session of a member. The result, an `ErrorOnly`, shows whether it must rejoin."""
     command = ClassicCommand(now, token=token)
     error = group.members.validate_member(request.member_id, request.group_instance_id)
     if not error and request.generation != group.generation:

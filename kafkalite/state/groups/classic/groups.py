@@ -168,7 +168,7 @@ class ClassicGroups(GroupType):
         self.memory.attach()
 
     def ended(self) -> None:
-        """The machine is dropped."""
+        """Release what the machine holds: it is dropped."""
         self.memory.detach()
 
     def _create(self, name: str, wall_ms: int) -> ClassicGroup:

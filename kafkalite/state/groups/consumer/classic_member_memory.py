@@ -10,7 +10,7 @@ from kafkalite.state.groups.records import ConsumerGroupMemberMetadata, Consumer
 
 
 def memory_of_member(member: ConsumerGroupMemberMetadata | None) -> int:
-    """Bytes that a member holds; 0 where it is none or speaks the consumer protocol."""
+    """Bytes that a member holds; 0 without a member, or if it uses the consumer protocol."""
     if member is None or member.classic is None:
         return 0
     names = (member.member_id, member.client_id, member.client_host, member.instance_id)

@@ -78,8 +78,8 @@ class ClassicProtocolMembers:
         group, member_id = self._reconciler.groups[request.group], request.member_id
         error = _refusal(group, member_id, request.group_instance_id, request.generation)
         if not error:
-            spoken = (None, protocol_of(group.members[member_id])[0])
-            if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol not in spoken:
+            supported = (None, protocol_of(group.members[member_id])[0])
+            if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol not in supported:
                 error = KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error:
             return answered(token, Synced(error))
@@ -174,7 +174,7 @@ class ClassicProtocolMembers:
         return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
     def cancel_timers(self, effects: Effects, group_id: str, member_id: str) -> None:
-        """It has joined, or speaks the consumer protocol from now on."""
+        """The member has joined, or has changed to the consumer protocol."""
         self._reconciler.rejoining.discard((group_id, member_id))
         for kind in (JOIN, SYNC):
             effects.cancel_timer((CONSUMER, kind, group_id, member_id))
@@ -199,7 +199,7 @@ def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscripti
 
 
 def _agrees(group: ConsumerGroup, request: Join, leaving: set[str | None]) -> bool:
-    """Whether all other members of the classic protocol speak one of these protocols."""
+    """Whether all other members of the classic protocol support one of these protocols."""
     common = {name for name, _ in request.protocols}
     for member_id, member in group.members.items():
         if member.classic is not None and member_id not in leaving:

@@ -144,7 +144,7 @@ class ConsumerGroup(Group):
 
     @property
     def all_classic(self) -> bool:
-        """Whether no member speaks the consumer protocol."""
+        """Whether no member uses the consumer protocol."""
         return all(member.classic is not None for member in self.members.values())
 
     def topics_of(self, member_id: str) -> set[str]:

@@ -91,7 +91,7 @@ class Commit(NamedTuple):
 
     Arguments:
         generation: of the member (classic) or its epoch (KIP-848), -1 = the sender is no member.
-        retention_ms: how long to keep the offsets (requests up to version 4), -1 = as the broker says.
+        retention_ms: how long to keep the offsets (requests up to version 4), -1 = the setting of the broker.
         producer_id: -1 = not in a transaction.
         packed: replaces `partitions` in a commit without a retention time and outside of transactions.
         member_epochs: the version of the request has member epochs (OffsetCommit v9).

@@ -58,7 +58,7 @@ def register(group: RegisteredGroup, request: RegisterConsumer, token: Token, no
 
 
 def heartbeat(group: RegisteredGroup, request: HeartbeatPlus, token: Token, now: Now) -> Effects:
-    """Extend the session of a member. The result, a `HeartbeatAnswered`, says whether it must register."""
+    """Extend the session of a member. The result, a `HeartbeatAnswered`, shows whether it must register."""
     command = RegisteredCommand(now, token=token, generation=request.generation)
     member = command.member = group.members.get(request.consumer_id)
     error = UNKNOWN_MEMBER_ID if member is None else KafkaErrorCode.NONE

@@ -76,7 +76,7 @@ def requests(metadata: st.SearchStrategy[str] = ASCII) -> st.SearchStrategy[Offs
 
 
 def fitting(request: OffsetCommitRequest, version: int) -> OffsetCommitRequest:
-    """The request as this version can say it."""
+    """The request without the fields that this version lacks."""
     if version < 7:
         request.group_instance_id = None
     for topic in request.topics:

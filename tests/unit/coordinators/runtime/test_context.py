@@ -1,4 +1,4 @@
-"""Commands, appends and answers of a shard: in order, committed, and never lost between two lives."""
+"""Commands, appends and responses of a shard: in order, committed, and not lost between two incarnations."""
 
 import errno
 import random
@@ -135,12 +135,12 @@ def test_failed_write_fails_pending_requests_and_replays_the_log(
     rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
-    parked = rig.do(join("members"))
+    delayed = rig.do(join("members"))
     rig.clock.advance(2_999)
     rig.disk.fail("write", errno.ENOSPC, path=".log")
     failed, behind = rig.do(commit("g", 6)), rig.do(offsets_of("g"))
     rig.replicas.write_pending()
-    assert failed.received == behind.received == parked.received == [NOT_HERE]
+    assert failed.received == behind.received == delayed.received == [NOT_HERE]
     assert rig.do(offsets_of("g")).received == [LOADING]
     assert any("KAFKA_STORAGE_ERROR" in line for line in warnings(caplog))
     rig.work()
@@ -267,7 +267,7 @@ def test_machine_that_fails_to_start_is_retried_with_a_delay(tmp_path: Path) -> 
 
 def test_command_that_raises_ends_only_its_incarnation(rig: Rig[GroupShard]) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
-    parked, raised = rig.do(join("members")), Answered()
+    delayed, raised = rig.do(join("members")), Answered()
 
     def broken(_machine: GroupShard, _token: Token, _now: Now) -> Effects:
         raise RuntimeError("a bug")
@@ -277,7 +277,7 @@ def test_command_that_raises_ends_only_its_incarnation(rig: Rig[GroupShard]) -> 
     assert raised.received == [KafkaErrorCode.UNKNOWN_SERVER_ERROR]
     rig.replicas.write_pending()
     rig.work()
-    assert parked.received == [NOT_HERE]
+    assert delayed.received == [NOT_HERE]
     assert rig.now(offsets_of("g")) == {("t", 0): 5}
 
 
@@ -359,9 +359,9 @@ def test_timers_end_with_their_incarnation(tmp_path: Path) -> None:
 
 
 def test_close_fails_pending_requests(rig: Rig[GroupShard]) -> None:
-    parked, behind = rig.do(join("members")), rig.do(commit("g", 5))
+    delayed, behind = rig.do(join("members")), rig.do(commit("g", 5))
     rig.runtime.close()
-    assert parked.received == behind.received == [NOT_HERE]
+    assert delayed.received == behind.received == [NOT_HERE]
     rig.replicas.write_pending()
     assert rig.do(commit("g", 6)).received == [NOT_HERE]
     assert rig.clock.timers == 0

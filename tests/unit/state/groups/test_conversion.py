@@ -161,7 +161,7 @@ def two_members() -> ClassicGroupMetadata:
 
 
 def mixed() -> Story:
-    """`a` and `b` speak the classic protocol, `m` the consumer protocol; no member has revoked a partition yet."""
+    """`a` and `b` use the classic protocol, `m` the consumer protocol; no member has revoked a partition yet."""
     story = Story(two_members())
     assert story.fast_heartbeat("m").error == Error.NONE
     return story
@@ -251,7 +251,7 @@ def test_member_with_unknown_partitions_is_not_converted() -> None:
 
 
 def rejoin(story: Story, name: str, *owned: int, instance: str | None = None) -> None:
-    """It waits for the others, and says what it owns since the generation before the last."""
+    """The member waits for the others, and reports partitions of the generation before the last."""
     said = subscription("orders", owned=owned, owned_in=GENERATION - 1)
     request = Join("g", name, "", "consumer", (("range", said),), 10_000, REBALANCE_MS, "c", "h", instance)
     story.shard.ask(lambda machine, token, now: machine.registry.join(request, token, now))
