@@ -204,7 +204,9 @@ class Commits:
             for commit in call.commits:
                 commit.done(error)
             return
-        self._retry(call.commits, now)
+        self._retry([commit for commit in call.commits if commit.offsets], now)
+        for commit in [each for each in call.commits if not each.offsets]:  # all of its partitions were taken away
+            self._done(commit)
 
     def _retry(self, commits: list[Commit], now: float) -> None:
         if commits:

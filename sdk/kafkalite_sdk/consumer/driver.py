@@ -120,8 +120,12 @@ class Driver(Generic[K, V]):
             self._alarm = None
             self._decompression.close()
             self._end_fetch_sessions()
-        await self.client.close(timeout_s)
-        self._wake()
+        try:
+            await self.client.close(timeout_s)
+        finally:
+            if self.group is not None:
+                self.group.close()
+            self._wake()
 
     def _end_fetch_sessions(self) -> None:
         """Ask the brokers to forget the fetch sessions; the connections end without waiting for the responses."""
@@ -273,6 +277,9 @@ class Driver(Generic[K, V]):
         self._waiters[waiter] = None
         try:
             await waiter
+        except asyncio.CancelledError:
+            self._loop.call_soon(self.changed)  # what has woken this wait may still need requests
+            raise
         finally:
             del self._waiters[waiter]
         self.client.check_owner()

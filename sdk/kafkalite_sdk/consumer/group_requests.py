@@ -4,10 +4,13 @@ Invariants:
 1. The coordinator is found once for all of them, and found again when any of them learns that it has moved.
 2. A consumer that reads assigned partitions is not a member: it commits with generation -1. A consumer that has
    subscribed commits as a member, or not at all.
+3. OffsetCommit and OffsetFetch never wait for a connection: until they are written, their commits can still expire or
+   lose partitions that the group has taken away.
 """
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 from kafkalite.protocol.messages.offset_commit import OffsetCommitResponse
@@ -56,6 +59,8 @@ class GroupRequests:
         self._now = now
         self._changed = changed
         self._finding = False
+        self._connecting = False
+        self._connect_at = 0.0
         self._anonymous = MemberIdentity(self.group, -1, "", None)
 
     @property
@@ -79,6 +84,13 @@ class GroupRequests:
             error, self.error = self.error, None
             raise error
 
+    def close(self) -> None:
+        """The client is closed: commits that were not sent fail."""
+        try:
+            self._client.check_owner()
+        except KafkaError as error:
+            self.commits.fail(error)
+
     def metadata_changed(self) -> None:
         """The view has changed."""
         self.membership.metadata_changed(self._now())
@@ -101,7 +113,8 @@ class GroupRequests:
                 if call.to_coordinator:
                     self._send_member(node, call)
             self._send_offsets(node, now)
-        return min(self.membership.wake_at(now), self.commits.wake_at(now), self.committed.wake_at(now))
+        connect_at = self._connect_at if self._connect_at > now else inf
+        return min(self.membership.wake_at(now), self.commits.wake_at(now), self.committed.wake_at(now), connect_at)
 
     def _find(self, now: float) -> int | None:
         """Return the coordinator; find it if it is needed and unknown."""
@@ -157,14 +170,33 @@ class GroupRequests:
 
     def _send_offsets(self, node: int, now: float) -> None:
         identity = self.identity()
-        if identity is None:
-            if self.commits.needs_coordinator:
-                self.commits.fail(self.no_member())
-        else:
+        if identity is None and self.commits.needs_coordinator:
+            self.commits.fail(self.no_member())
+        if not self.commits.needs_coordinator and not self.committed.needs_coordinator:
+            return
+        if not self._client.connected(node, GROUP_CHANNEL):
+            self._connect(node)
+            return
+        if identity is not None:
             for call in self.commits.requests(now, identity):
                 self._send_commit(node, call)
         for question in self.committed.requests(now):
             self._send_question(node, question)
+
+    def _connect(self, node: int) -> None:
+        def connected(_: object) -> None:
+            self._connecting = False
+            self._changed()
+
+        def failed(_: KafkaError) -> None:
+            self._connecting = False
+            self.commits.coordinator_lost = True
+            self._connect_at = self._now() + self.membership.settings.retry_backoff_s
+            self._changed()
+
+        if not self._connecting and self._connect_at <= self._now():
+            self._connecting = True
+            self._client.connect(node, connected, failed, channel=GROUP_CHANNEL)
 
     def _send_commit(self, node: int, call: CommitCall) -> None:
         def answered(response: OffsetCommitResponse) -> None:

@@ -77,10 +77,11 @@ class Queries:
         """
         outcome: list[KafkaError | None] = []
         self.commit_nowait(offsets, outcome.append, timeout_s)
-        while not outcome:  # the commit has a deadline of its own
-            self._driver.work()
-            if not outcome:
-                await self._driver.wait(inf)
+        while True:
+            self._driver.work()  # also after the outcome: other commits may wait behind this one
+            if outcome:
+                break
+            await self._driver.wait(inf)  # the commit has a deadline of its own
         if outcome[0] is not None:
             raise outcome[0]
 
@@ -100,8 +101,12 @@ class Queries:
         driver, group = self._driver, self.group()
 
         def ended(error: KafkaError | None) -> None:
-            done(error)
             driver.changed()
+            try:
+                done(error)
+            except Exception as failure:  # of the application; other commits of the same request end, too
+                message = "a callback of commit_nowait() has raised"
+                driver.client.loop.call_exception_handler({"message": message, "exception": failure})
 
         if group.identity() is None and offsets:
             raise group.no_member()

@@ -9,6 +9,7 @@ from kafkalite_sdk.consumer.auto_commit import AutoCommit
 from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.listeners import RebalanceListener
+from kafkalite_sdk.membership.patterns import check_pattern
 
 
 class Subscriptions:
@@ -56,6 +57,11 @@ class Subscriptions:
         group, changes = self._group()
         if bool(topics) == (pattern is not None):
             raise ValueError("pass names of topics, or a pattern")
+        if exclude is not None and pattern is None:
+            raise ValueError("exclude without a pattern; leave the topics out of the list")
+        for each in (pattern, exclude):
+            if each is not None:
+                check_pattern(each)
 
         def subscribe() -> None:
             group.membership.subscribe(topics, pattern=pattern, excluded=exclude, now=self._driver.now())
@@ -134,9 +140,6 @@ class Subscriptions:
         driver = self._driver
         if not driver.started:
             await driver.close(0.0)
-            return
-        if not driver.started:
-            await driver.close(timeout_s)
             return
         driver.client.check_owner()
         deadline = driver.now() + timeout_s

@@ -8,6 +8,7 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.consumer.consumer import Consumer
 
 from kafkalite.model import TopicPartition
+from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.kit.server import NOW_MS, batch
 from tests.story.sdk.client_rig import Story
 
@@ -44,3 +45,16 @@ async def values(consumer: Consumer[Any, Any], count: int, *, max_records: int |
         found += [each.value for each in records]
     assert len(found) == count
     return found
+
+
+def committed(world: Story, group: str = "g") -> list[dict]:
+    """The offsets of each OffsetCommit request."""
+    return [
+        {
+            (topic.name, each.partition_index): each.committed_offset
+            for topic in logged.request.topics
+            for each in topic.partitions
+        }
+        for logged in world.broker.requests(OffsetCommitRequest)
+        if logged.request.group_id == group
+    ]

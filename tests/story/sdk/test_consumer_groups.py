@@ -15,7 +15,7 @@ from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.client_rig import Story, outcome, story
-from tests.story.sdk.consumer_rig import A, B, append, consuming, new_consumer, values
+from tests.story.sdk.consumer_rig import A, B, append, committed, consuming, new_consumer, values
 
 
 class Journal(RebalanceListener):
@@ -37,19 +37,6 @@ class Journal(RebalanceListener):
 
 def member(world: Story, **options):
     return new_consumer(world, **{"group": "g", "group_protocol": "classic", **options})
-
-
-def committed(world: Story, group: str = "g") -> list[dict]:
-    """The offsets of each OffsetCommit request."""
-    return [
-        {
-            (topic.name, each.partition_index): each.committed_offset
-            for topic in logged.request.topics
-            for each in topic.partitions
-        }
-        for logged in world.broker.requests(OffsetCommitRequest)
-        if logged.request.group_id == group
-    ]
 
 
 @story()

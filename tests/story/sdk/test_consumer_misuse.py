@@ -110,6 +110,35 @@ async def test_assign_and_subscribe_exclude_each_other(world: Story) -> None:
 
 
 @story()
+async def test_invalid_patterns_are_rejected_before_the_start_and_leave_the_consumer_usable(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    append(world, A, b"a")
+    consumer = new_consumer(world, group="g")
+    for arguments, text in (
+        ({"pattern": "("}, "RE2 rejects it"),
+        ({"pattern": "orders", "exclude": "("}, "RE2 rejects it"),
+        ({"topics": "orders", "exclude": "a"}, "exclude without a pattern"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            consumer.subscribe(**arguments)
+    consumer.assign([A])
+    async with consumer:
+        assert await values(consumer, 1) == [b"a"]
+
+
+@story()
+async def test_poll_for_no_records_is_rejected_and_loses_none(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    append(world, A, b"a", b"b", b"c")
+    async with consuming(world, A) as consumer:
+        assert (await anext(consumer)).value == b"a"
+        for count in (0, -1):
+            with pytest.raises(ValueError, match="max_records is"):
+                await consumer.poll(1.0, count)
+        assert await values(consumer, 2) == [b"b", b"c"]
+
+
+@story()
 async def test_partitions_that_are_not_assigned_are_named(world: Story) -> None:
     async with new_consumer(world, group="g") as consumer:
         for use in (

@@ -169,6 +169,14 @@ def test_partition_that_was_taken_away_is_not_committed_again(commits, outcomes)
     assert sent(request(commits, 1.0)) == {B: 1}
 
 
+def test_commit_whose_partitions_were_taken_away_ends_with_its_lost_request(commits, outcomes):
+    commit(commits, outcomes, {A: 1})
+    call = request(commits)
+    commits.revoked([A], REBALANCED)
+    commits.lost(call, KafkaConnectionError("gone"), 0.0)
+    assert outcomes == [REBALANCED] and commits.idle
+
+
 def test_commits_and_questions_without_coordinator_fail(commits, committed, outcomes):
     denied = error_for(KafkaErrorCode.GROUP_AUTHORIZATION_FAILED)
     commit(commits, outcomes, {A: 1})
