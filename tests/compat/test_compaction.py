@@ -22,6 +22,8 @@ from tests.kit.clients.model import DEADLINE_S
 from tests.kit.dump_log import dump
 from tests.kit.isolated import closed_later, dropped_later, killable
 
+pytestmark = pytest.mark.xdist_group("compaction")  # the last test verifies the files of the others
+
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 TOPIC = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
 KEYS = 500

@@ -13,11 +13,19 @@ import asyncio
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import count
 from math import inf
 from typing import Any, NamedTuple
 
 from kafkalite.callbacks import call_all
-from kafkalite.errors import ClientUseError, KafkaConnectionError, KafkaError, KafkaErrorCode, error_for
+from kafkalite.errors import (
+    BrokerNotAvailableError,
+    ClientUseError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaErrorCode,
+    error_for,
+)
 from kafkalite.model import Node
 from kafkalite.net.client.connection import completing
 from kafkalite.net.client.core import Answer, Fail
@@ -118,16 +126,26 @@ class ClusterClient:
         self._request_metadata()
 
     async def _first_metadata(self, timeout_s: float | None) -> None:
-        call = self._schedule.next_request(self.loop.time())
-        assert call is not None, "the first request is due at once"
-        future: asyncio.Future[MetadataResponse] = self.loop.create_future()
-        try:
-            timeout_s = self.settings.default_api_timeout_s if timeout_s is None else timeout_s
-            self._submit_any(call.request, *completing(future), timeout_s, fail_fast=True)
-            self._apply(call, await future)
-        except BaseException:
-            self._schedule.failed(call, -inf)
-            raise
+        """Request metadata; again, with pauses, if a broker that has just started does not know the cluster yet."""
+        deadline = self.loop.time() + (self.settings.default_api_timeout_s if timeout_s is None else timeout_s)
+        for failures in count(1):
+            call = self._schedule.next_request(self.loop.time())
+            assert call is not None, "the first request is due at once"
+            future: asyncio.Future[MetadataResponse] = self.loop.create_future()
+            try:
+                self._submit_any(call.request, *completing(future), deadline - self.loop.time(), fail_fast=True)
+                self._apply(call, await future)
+                return
+            except BrokerNotAvailableError:
+                self._schedule.failed(call, -inf)
+                pause_s = self._backoff.delay_s(failures)
+                if self.loop.time() + pause_s >= deadline:
+                    raise
+                await asyncio.sleep(pause_s)
+                self._owner.check()  # it may be closed meanwhile
+            except BaseException:
+                self._schedule.failed(call, -inf)
+                raise
 
     async def close(self, timeout_s: float = 1.0) -> None:
         """End all connections; open requests fail with ClientUseError. A second call does nothing.

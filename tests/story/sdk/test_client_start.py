@@ -52,6 +52,26 @@ async def test_start_uses_another_address_while_one_does_not_answer(world: Story
 
 
 @story()
+async def test_start_waits_for_a_broker_that_does_not_know_the_cluster_yet(world: Story) -> None:
+    world.broker.on(MetadataRequest, edit=lambda response: response.brokers.clear(), times=3)
+    async with world.client() as client:
+        assert sorted(client.view.brokers) == [1] and world.now > 0.2
+    assert len(world.broker.requests(MetadataRequest)) == 4
+
+
+@story()
+async def test_start_fails_at_its_deadline_when_no_broker_knows_the_cluster(world: Story) -> None:
+    world.broker.on(MetadataRequest, edit=lambda response: response.brokers.clear(), times=None)
+    client = world.new_client()
+    assert isinstance(await outcome(client.start(2.0)), error_class(KafkaErrorCode.BROKER_NOT_AVAILABLE))
+    assert world.now <= 2.0
+    closed = asyncio.ensure_future(outcome(client.start(60.0)))
+    await pass_time(0.25)
+    await client.close()
+    assert isinstance(await closed, ClientUseError)
+
+
+@story()
 async def test_failed_start_may_be_repeated(world: Story) -> None:
     world.network.refuse("node1", 9092)
     client = world.new_client()
