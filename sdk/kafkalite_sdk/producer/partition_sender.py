@@ -6,7 +6,9 @@ Pure: no I/O, no clock. Invariants:
    batches have returned; then they leave again in order.
 2. A batch in doubt, which the broker may have appended, is sent again with the same producer id, epoch and sequence
    only: the broker recognises the duplicate.
-3. A gap in the sequences ends with a new epoch, which begins with sequence 0. Until then only batches in doubt leave.
+3. From the oldest batch without an outcome on, at most as many batches have sequences as the broker remembers, accepted
+   ones included: it recognises a repeated batch only while it remembers it.
+4. A gap in the sequences ends with a new epoch, which begins with sequence 0. Until then only batches in doubt leave.
 Sources: TransactionManager.java and Sender.java of Apache Kafka 4.3; KIP-360; sink.go of franz-go.
 """
 
@@ -17,8 +19,10 @@ from typing import NamedTuple
 from kafkalite_sdk._speedups.accumulator import PartitionQueue
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk.client.cluster_view import NO_LEADER
+from kafkalite_sdk.producer.settings import MAX_IN_FLIGHT_IDEMPOTENT
 
 SEQUENCE_MASK = 0x7FFFFFFF
+NO_GAP = -1
 
 
 class ProducerId(NamedTuple):
@@ -48,12 +52,13 @@ class PartitionSender:
     """
 
     __slots__ = (
-        "_gap",
+        "_gap_at",
         "_idempotent",
         "_max_in_flight",
         "_proven",
         "_returned",
         "_sequence",
+        "_window",
         "failures",
         "in_flight",
         "leader",
@@ -76,7 +81,8 @@ class PartitionSender:
         self._max_in_flight = max_in_flight if idempotent else 1
         self._idempotent = idempotent
         self._sequence = 0
-        self._gap = False  # nothing behind the last accepted batch can be in the log
+        self._gap_at = NO_GAP  # the first sequence that can never be in the log, nor can any behind it
+        self._window: deque[ProducerBatch] = deque()  # those with a sequence, from the oldest without an outcome on
         self._returned: list[ProducerBatch] = []
         self._proven = NO_LEADER
 
@@ -98,12 +104,25 @@ class PartitionSender:
             and not self._may_leave(full[0], current)
         ):
             return None
+        if self._idempotent and full[0].base_sequence < 0 and not self._assign_sequence(full[0]):
+            return None
         batch = full.popleft()
-        if self._idempotent and batch.base_sequence < 0:
-            batch.base_sequence = self._sequence
-            self._sequence = (self._sequence + batch.records_count) & SEQUENCE_MASK
         self.in_flight.append(batch)
         return batch
+
+    def _assign_sequence(self, batch: ProducerBatch) -> bool:
+        """Give a batch the next sequence. False = the broker would forget the oldest batch without an outcome, which
+        could then not be sent again: it counts accepted batches behind it, too.
+        """
+        window = self._window
+        while window and window[0].done:
+            window.popleft()
+        if len(window) >= MAX_IN_FLIGHT_IDEMPOTENT:
+            return False
+        window.append(batch)
+        batch.base_sequence = self._sequence
+        self._sequence = (self._sequence + batch.records_count) & SEQUENCE_MASK
+        return True
 
     def _may_leave(self, batch: ProducerBatch, current: ProducerId) -> bool:
         if batch.in_doubt:
@@ -116,8 +135,10 @@ class PartitionSender:
         if current in (self.producer_id, NO_PRODUCER_ID) or any(batch.in_doubt for batch in self.queue.full):
             return
         self.producer_id = current
-        self.needs_epoch = self._gap = False
+        self.needs_epoch = False
+        self._gap_at = NO_GAP
         self._sequence = 0
+        self._window.clear()
         for batch in self.queue.full:
             batch.base_sequence = -1
 
@@ -132,24 +153,40 @@ class PartitionSender:
         """The broker has rejected a batch, which is given up: later sequences have a gap."""
         self.in_flight.remove(batch)
         if self._idempotent:
-            self._begin_gap(certain=not batch.in_doubt)
+            self._begin_gap(batch)
         self._requeue()
 
     def sequence_lost(self, batch: ProducerBatch) -> None:
         """The broker does not expect the sequence of an open batch, so the batch is not in the log. The caller returns
-        it. If no earlier batch explains the error, the broker has lost the sequence.
+        it. If no earlier batch explains the error, the broker has lost the sequence. An earlier batch may still be
+        open at the former leader.
         """
         batch.in_doubt = False
-        if not self._returned:
-            self._begin_gap(certain=True)
+        age = self._age(batch)
+        if all(self._age(each) >= age for each in chain(self._returned, self.in_flight)):
+            self._begin_gap(batch)
 
-    def _begin_gap(self, *, certain: bool) -> None:
-        """Begin a new epoch as soon as possible. Behind a certain gap the broker cannot have appended anything."""
+    def _age(self, batch: ProducerBatch) -> int:
+        """Orders the batches of an epoch: the oldest one has the lowest number, also where sequences wrap."""
+        return (batch.base_sequence - self._sequence) & SEQUENCE_MASK
+
+    def _begin_gap(self, batch: ProducerBatch) -> None:
+        """Begin a new epoch as soon as possible: this batch is not sent again. Unless it is in doubt, the broker cannot
+        have appended any batch behind it.
+        """
         self.needs_epoch = True
-        self._gap |= certain
-        if self._gap:
-            for batch in chain(self._returned, self.queue.full):
-                batch.in_doubt = False
+        if not batch.in_doubt and (self._gap_at == NO_GAP or self._age(batch) < self._age_of_gap()):
+            self._gap_at = batch.base_sequence
+        for each in chain(self._returned, self.queue.full):
+            self._resolve_doubt(each)
+
+    def _age_of_gap(self) -> int:
+        return (self._gap_at - self._sequence) & SEQUENCE_MASK
+
+    def _resolve_doubt(self, batch: ProducerBatch) -> None:
+        """A batch behind a gap is not in the log."""
+        if batch.in_doubt and self._gap_at != NO_GAP and self._age(batch) >= self._age_of_gap():
+            batch.in_doubt = False
 
     def returned(self, *batches: ProducerBatch, instead_of: ProducerBatch, retry_at: float) -> None:
         """A batch must be sent again; `in_doubt` of the batch shows whether the broker may have appended it.
@@ -161,15 +198,23 @@ class PartitionSender:
         """
         self.in_flight.remove(instead_of)
         self._returned += batches
-        if self._gap:
-            for batch in batches:
-                batch.in_doubt = False
+        if len(batches) > 1 and self._idempotent:
+            at = self._window.index(instead_of)
+            self._window.remove(instead_of)
+            for batch in reversed(batches):
+                self._window.insert(at, batch)
+        for batch in batches:
+            self._resolve_doubt(batch)
         self.retry_at = max(self.retry_at, retry_at)
         self._requeue()
 
     def _requeue(self) -> None:
-        """Put returned batches back to the front once none is open."""
+        """Put returned batches back to the front once none is open, in the order of their records: requests to a former
+        and to a new leader end in any order.
+        """
         if not self.in_flight and self._returned:
+            if self._idempotent:
+                self._returned.sort(key=self._age)
             self.queue.full.extendleft(reversed(self._returned))
             self._returned = []
             self._proven = NO_LEADER
@@ -184,6 +229,6 @@ class PartitionSender:
         while not self.in_flight and full and full[0].created_s + timeout_s <= now:
             batch = full.popleft()
             if self._idempotent and batch.base_sequence >= 0:
-                self._begin_gap(certain=not batch.in_doubt)
+                self._begin_gap(batch)
             expired.append(batch)
         return expired

@@ -18,7 +18,7 @@ RUNS = 100
 async def scenario(world: ScriptedWorld, make: Any = Producer) -> dict[str, int]:
     world.cluster.create_topic("one", 1)
     world.cluster.create_topic("three", 3)
-    until = world.loop.time() + SECONDS / 2
+    until = world.loop.time() + SECONDS
     faults = asyncio.ensure_future(world.inject_faults(until))
     applications = [
         ProducerApplication(world, name, ["one", "three"], producer_settings(world), make) for name in ("a", "b")
