@@ -5,11 +5,13 @@ Invariants:
    listener is called.
 2. Each step is done once, also if the task that polls is cancelled: the next poll continues with the next step.
 3. A listener that raises does not stop the change; the first exception is raised by the poll after the last step.
+4. One task at a time carries out a change.
 """
 
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from kafkalite.errors import ClientUseError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.auto_commit import AutoCommit
 from kafkalite_sdk.consumer.driver import AnyDriver
@@ -45,14 +47,34 @@ class AssignmentChanges:
         self._begun: AssignmentChange | None = None
         self._steps: deque[Callable[[], Awaitable[None]]] = deque()
         self._error: Exception | None = None
+        self._busy = False
 
     @property
     def pending(self) -> bool:
         """Whether there is a change to carry out."""
         return self._group.membership.change is not None
 
+    def check_not_busy(self) -> None:
+        """Raise ClientUseError while a change is carried out: in a listener, or in another task beside one."""
+        if self._busy:
+            raise ClientUseError(
+                "the assignment is being changed, and a listener runs; call unsubscribe() or close() after poll() has "
+                "returned or was cancelled"
+            )
+
     async def carry_out(self) -> None:
         """Carry out the changes that the membership has decided. Raises what a listener raised."""
+        self.check_not_busy()
+        self._busy = True
+        try:
+            await self._carry_out()
+        finally:
+            self._busy = False
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def _carry_out(self) -> None:
         while (change := self._group.membership.change) is not None:
             if self._begun is not change:
                 self._begun = change
@@ -61,9 +83,6 @@ class AssignmentChanges:
                 await self._steps.popleft()()
             self._group.membership.change_done(self._driver.now())
             self._driver.use_topics()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
 
     def _begin(self, change: AssignmentChange) -> None:
         """Determine the steps."""

@@ -10,7 +10,6 @@ Invariants:
 
 from collections.abc import Callable
 from functools import partial
-from math import inf
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 from kafkalite.protocol.messages.offset_commit import OffsetCommitResponse
@@ -59,6 +58,7 @@ class GroupRequests:
         self._now = now
         self._changed = changed
         self._finding = False
+        self._find_at = 0.0
         self._connecting = False
         self._connect_at = 0.0
         self._anonymous = MemberIdentity(self.group, -1, "", None)
@@ -113,8 +113,9 @@ class GroupRequests:
                 if call.to_coordinator:
                     self._send_member(node, call)
             self._send_offsets(node, now)
-        connect_at = self._connect_at if self._connect_at > now else inf
-        return min(self.membership.wake_at(now), self.commits.wake_at(now), self.committed.wake_at(now), connect_at)
+        pauses = (at for at in (self._connect_at, self._find_at) if at > now)
+        machines = self.membership.wake_at(now), self.commits.wake_at(now), self.committed.wake_at(now)
+        return min(*machines, *pauses)
 
     def _find(self, now: float) -> int | None:
         """Return the coordinator; find it if it is needed and unknown."""
@@ -127,7 +128,7 @@ class GroupRequests:
             commits.coordinator_lost = committed.coordinator_lost = False
         node = self.coordinator
         needed = membership.needs_coordinator or commits.needs_coordinator or committed.needs_coordinator
-        if node is None and needed and not self._finding:
+        if node is None and needed and not self._finding and self._find_at <= now:
             self._finding = True
             self._client.find_coordinator(self.group, GROUP, self._found, self._not_found)
         return self.coordinator
@@ -139,6 +140,7 @@ class GroupRequests:
 
     def _not_found(self, error: KafkaError) -> None:
         self._finding = False
+        self._find_at = self._now() + self.membership.settings.retry_backoff_max_s  # the lookup itself has retried
         if not error.retriable:
             self.error = error
             self.commits.fail(error)

@@ -11,7 +11,8 @@ Partitions = Collection[TopicPartition]
 class RebalanceListener:
     """Base class for listeners of `Consumer.subscribe`. Methods are plain or async; those not overridden do nothing.
 
-    All run inside `poll`, `unsubscribe` or `close`. They may call every method of the consumer except `poll`.
+    All run inside `poll`, `unsubscribe` or `close`. They may call every method of the consumer except
+    `poll`, `unsubscribe` and `close`.
     """
 
     def on_partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:

@@ -103,32 +103,49 @@ class Subscriptions:
 
         Arguments:
             timeout_s: of the commits and requests.
+
+        Raises what a listener raised, after the end. ClientUseError: a listener runs.
         """
         driver, changes = self._driver, self._changes
+        if changes is not None:
+            changes.check_not_busy()
         deadline = driver.now() + timeout_s
+        raised: Exception | None = None
         if driver.group is not None and changes is not None:
             if driver.group.subscribed:
-                await self._leave(driver.group, changes, deadline)
+                raised = await self._leave(driver.group, changes, deadline)
             elif self._auto_commit is not None and changes.commit_on_revoke:
                 await self._auto_commit.commit(None, deadline)
             driver.group.subscribed = False
         self._assigned = False
         driver.assign(())
+        if raised is not None:
+            raise raised
 
-    async def _leave(self, group: GroupRequests, changes: AssignmentChanges, deadline: float) -> None:
-        driver = self._driver
+    async def _leave(self, group: GroupRequests, changes: AssignmentChanges, deadline: float) -> Exception | None:
+        """Leave the group; return what a listener raised."""
+        driver, raised = self._driver, None
         changes.deadline = deadline
         try:
             group.membership.leave(driver.now())
             while True:
                 if changes.pending:
-                    await changes.carry_out()
+                    raised = await self._carried_out(changes) or raised
                 driver.work()
                 if group.membership.left or driver.now() >= deadline:
-                    return
+                    return raised
                 await driver.wait(deadline)
         finally:
             changes.deadline = None
+
+    @staticmethod
+    async def _carried_out(changes: AssignmentChanges) -> Exception | None:
+        """Carry out changes; return what a listener raised: the member must leave in any case."""
+        try:
+            await changes.carry_out()
+        except Exception as error:
+            return error
+        return None
 
     async def close(self, timeout_s: float, *, commit: bool) -> None:
         """Leave the group and end the connections.
@@ -144,6 +161,7 @@ class Subscriptions:
         driver.client.check_owner()
         deadline = driver.now() + timeout_s
         if self._changes is not None:
+            self._changes.check_not_busy()
             self._changes.commit_on_revoke = commit
         try:
             await self.unsubscribe(timeout_s)

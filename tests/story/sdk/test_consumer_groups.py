@@ -279,6 +279,47 @@ async def test_exception_of_a_listener_is_raised_after_the_change(world: Story) 
 
 
 @story()
+async def test_exception_of_a_listener_at_close_is_raised_after_the_member_has_left(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions):
+            raise ZeroDivisionError
+
+    consumer = member(world)
+    await consumer.start()
+    consumer.subscribe("orders", listener=Listener())
+    await consumer.poll(1.0)
+    assert consumer.assignment() == {A}
+    with pytest.raises(ZeroDivisionError):
+        await consumer.close()
+    assert len(world.broker.requests(LeaveGroupRequest)) == 1
+    assert isinstance(await outcome(consumer.poll()), ClientUseError)
+
+
+@story()
+async def test_consumer_is_not_closed_while_a_listener_runs(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    append(world, A, b"0")
+    errors = []
+
+    class Listener(RebalanceListener):
+        async def on_partitions_assigned(self, partitions):
+            errors.append(await outcome(consumer.unsubscribe()))
+            errors.append(await outcome(consumer.close()))
+            await pass_time(1.0)
+
+    async with member(world) as consumer:
+        consumer.subscribe("orders", listener=Listener())
+        poll = asyncio.ensure_future(consumer.poll(10.0))
+        while len(errors) < 2:
+            await pass_time(0.1)
+        errors.append(await outcome(consumer.close()))
+        assert all(isinstance(each, ClientUseError) and "a listener runs" in str(each) for each in errors)
+        assert [each.value for each in await poll] == [b"0"]
+
+
+@story()
 async def test_cancelled_poll_continues_the_change(world: Story) -> None:
     world.broker.cluster.create_topic("orders")
     append(world, A, b"0")
@@ -354,6 +395,9 @@ async def test_denied_group_is_an_error_of_poll(world: Story) -> None:
         consumer.subscribe("orders")
         error = await outcome(consumer.poll(10.0))
         assert error.code == KafkaErrorCode.GROUP_AUTHORIZATION_FAILED and "g" in str(error)
+        before = len(world.broker.requests(FindCoordinatorRequest))
+        await pass_time(10.0)
+        assert len(world.broker.requests(FindCoordinatorRequest)) - before in range(1, 12)
 
 
 @story()
