@@ -31,9 +31,8 @@ MEMBER_ERRORS = (
 )
 STALE = KafkaErrorCode.STALE_MEMBER_EPOCH
 UNKNOWN_TOPIC = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-UNKNOWN_TOPIC_ATTEMPTS = (
-    3  # a new topic may be unknown to the coordinator for a short time; a deleted one stays unknown
-)
+UNKNOWN_TOPIC_ATTEMPTS = 3
+"""A new topic may be unknown to the coordinator for a short time; a deleted one stays unknown."""
 
 
 class Commit:

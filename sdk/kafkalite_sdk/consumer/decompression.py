@@ -16,8 +16,6 @@ from kafkalite_sdk.consumer.fetcher import Fetcher
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor  # imported with the first large batch
 
-__all__ = ["OFFLOAD_BYTES", "Decompression"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 OFFLOAD_BYTES = 256 << 10

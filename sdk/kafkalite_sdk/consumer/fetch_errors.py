@@ -14,8 +14,6 @@ from kafkalite_sdk.consumer.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.partition_buffer import PartitionBuffer
 from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions
 
-__all__ = ["FetchErrors"]
-
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 OUT_OF_RANGE, CORRUPT = KafkaErrorCode.OFFSET_OUT_OF_RANGE, KafkaErrorCode.CORRUPT_MESSAGE
 NO_PARTITION = PartitionView(NO_LEADER, NO_EPOCH)

@@ -15,8 +15,6 @@ from kafkalite_sdk.consumer.fetch_session import FetchSession, WantedPartition
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.partition_buffer import PartitionBuffer
 
-__all__ = ["FetchCall", "FetchNode"]
-
 
 class FetchCall:
     """A request to one broker.

@@ -15,8 +15,6 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 
-__all__ = ["NAMES_VERSION_MAX", "FetchSession", "WantedPartition"]
-
 FetchTopic = FetchRequest.FetchTopic
 ForgottenTopic = FetchRequest.ForgottenTopic
 NO_SESSION, FULL, FINAL = 0, 0, -1

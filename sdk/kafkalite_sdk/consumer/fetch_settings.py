@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["FetchSettings"]
-
 
 class FetchSettings(NamedTuple):
     """The settings of a fetcher, sizes in bytes, times in seconds.

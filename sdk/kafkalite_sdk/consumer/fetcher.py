@@ -33,8 +33,6 @@ from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer
 from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
 
-__all__ = ["Fetcher"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData

@@ -9,8 +9,6 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import BatchError
 from kafkalite.records.legacy import LegacyEntry, LegacyRecord
 
-__all__ = ["RewrittenBatch", "rewritten"]
-
 NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 OFFSET_MAX = 2**63 - 2
 OFFSET_DELTA_MAX = 2**31 - 1

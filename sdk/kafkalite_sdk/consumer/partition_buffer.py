@@ -15,8 +15,6 @@ from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
 
-__all__ = ["PartitionBuffer"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 NO_NODE = -1

@@ -8,8 +8,6 @@ from typing import Any
 
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 
-__all__ = ["ResponseMemory"]
-
 UNREAD_SHARE_MIN = 4
 
 

@@ -14,15 +14,6 @@ from kafkalite.model import TopicPartition
 from kafkalite.state.groups.assignors import ASSIGNORS, MemberSpec
 from kafkalite_sdk.membership.user_data import generation_data, previous_assignment_data
 
-__all__ = [
-    "DEFAULT_ASSIGNORS",
-    "PLUGINS",
-    "ClassicAssignor",
-    "MemberSubscription",
-    "assignors_named",
-    "without_transfers",
-]
-
 PLUGINS = "kafkalite.assignors"
 
 Assignment = Mapping[str, frozenset[TopicPartition]]

@@ -23,8 +23,6 @@ from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk.membership.core import COORDINATOR_MOVED, MemberCore, is_retriable
 from kafkalite_sdk.membership.settings import CLASSIC, CONSUMER, REGISTERED
 
-__all__ = ["Choice", "ProtocolChoice"]
-
 Code = KafkaErrorCode
 Versions = dict[int, int]
 """The newest served version by API key."""

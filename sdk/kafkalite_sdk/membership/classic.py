@@ -39,8 +39,6 @@ from kafkalite_sdk.membership.settings import (
 )
 from kafkalite_sdk.membership.topics import metadata_of_topics
 
-__all__ = ["ClassicMember"]
-
 Code = KafkaErrorCode
 
 PROTOCOL_TYPE = "consumer"

@@ -13,8 +13,6 @@ from kafkalite_sdk.membership.assignors import ClassicAssignor, MemberSubscripti
 from kafkalite_sdk.membership.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from kafkalite_sdk.membership.topics import GroupTopics
 
-__all__ = ["GroupLeader"]
-
 
 class GroupLeader:
     """The leader of one generation.

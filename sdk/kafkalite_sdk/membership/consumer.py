@@ -26,8 +26,6 @@ from kafkalite_sdk.membership.protocol import GroupProtocol, Reconsider
 from kafkalite_sdk.membership.settings import CONSUMER, AssignmentChange, GroupCall, MemberIdentity
 from kafkalite_sdk.membership.topics import metadata_of_ids
 
-__all__ = ["ConsumerMember"]
-
 Code = KafkaErrorCode
 OwnedTopic = ConsumerGroupHeartbeatRequest.TopicPartitions
 

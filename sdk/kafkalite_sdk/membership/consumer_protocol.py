@@ -18,13 +18,6 @@ from kafkalite.protocol.stored.consumer_protocol import (
 from kafkalite_sdk.membership.assignors import MemberSubscription
 from kafkalite_sdk.membership.user_data import by_topic, generation_in, previous_assignment
 
-__all__ = [
-    "decode_assignment",
-    "decode_subscription",
-    "encode_assignment",
-    "encode_subscription",
-]
-
 NO_GENERATION = -1
 
 

@@ -25,8 +25,6 @@ from kafkalite_sdk.membership.settings import (
 from kafkalite_sdk.membership.subscription import NO_SUBSCRIPTION, Subscription
 from kafkalite_sdk.membership.topics import GroupTopics
 
-__all__ = ["COORDINATOR_MOVED", "MemberCore", "Then", "is_retriable"]
-
 COORDINATOR_MOVED = (KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 Then = Callable[[float], None]

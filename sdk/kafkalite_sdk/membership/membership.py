@@ -50,8 +50,6 @@ from kafkalite_sdk.membership.settings import (
 from kafkalite_sdk.membership.subscription import NO_SUBSCRIPTION, Subscription
 from kafkalite_sdk.membership.topics import metadata_of_all
 
-__all__ = ["Membership"]
-
 MEMBERS: dict[str, type[GroupProtocol]] = {
     each.name: each for each in (ClassicMember, ConsumerMember, RegisteredMember)
 }

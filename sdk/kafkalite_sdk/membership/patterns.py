@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["check_pattern", "matching"]
-
 
 @lru_cache(maxsize=16)
 def _compiled(pattern: str) -> Any:

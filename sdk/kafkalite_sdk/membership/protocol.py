@@ -10,8 +10,6 @@ from typing import ClassVar
 from kafkalite.errors import KafkaError, KafkaErrorCode, is_known
 from kafkalite_sdk.membership.core import COORDINATOR_MOVED, MemberCore, is_retriable
 
-__all__ = ["GroupProtocol", "Reconsider"]
-
 Code = KafkaErrorCode
 Reconsider = Callable[[KafkaError, float], None]
 """Called with the error and the time if the group or the broker does not support this protocol."""

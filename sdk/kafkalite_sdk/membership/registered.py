@@ -23,8 +23,6 @@ from kafkalite_sdk.membership.protocol import GroupProtocol, Reconsider
 from kafkalite_sdk.membership.settings import REGISTERED, AssignmentChange, GroupCall, MemberIdentity
 from kafkalite_sdk.membership.user_data import by_topic
 
-__all__ = ["RegisteredMember"]
-
 Code = KafkaErrorCode
 
 REGISTER_TIMEOUT_EXTRA_S = 5.0

@@ -6,8 +6,6 @@ Pure; randomness is a parameter.
 from math import inf
 from typing import Protocol
 
-__all__ = ["RandomNumbers", "Retries"]
-
 JITTER = 0.2
 
 

@@ -9,21 +9,6 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk.membership.assignors import DEFAULT_ASSIGNORS, ClassicAssignor
 
-__all__ = [
-    "AUTO",
-    "CLASSIC",
-    "CONSUMER",
-    "NO_CHANGE",
-    "NO_PARTITIONS",
-    "PROTOCOLS",
-    "REGISTERED",
-    "AssignmentChange",
-    "GroupCall",
-    "MemberIdentity",
-    "MembershipSettings",
-    "Partitions",
-]
-
 AUTO, CLASSIC, CONSUMER, REGISTERED = "auto", "classic", "consumer", "registered"
 PROTOCOLS = (AUTO, CLASSIC, CONSUMER, REGISTERED)
 

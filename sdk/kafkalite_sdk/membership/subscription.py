@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from kafkalite_sdk.membership.settings import NO_PARTITIONS, Partitions
 
-__all__ = ["NO_SUBSCRIPTION", "Subscription"]
-
 
 class Subscription(NamedTuple):
     """What a member reads.

@@ -10,8 +10,6 @@ from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite_sdk.client.cluster_view import ClusterView
 
-__all__ = ["GroupTopics", "metadata_of_all", "metadata_of_ids", "metadata_of_topics"]
-
 Topic = MetadataRequest.MetadataRequestTopic
 
 

@@ -12,8 +12,6 @@ from kafkalite.errors import DecodeError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored.consumer_protocol import ConsumerProtocolAssignment, read_assignment, write
 
-__all__ = ["by_topic", "generation_data", "generation_in", "previous_assignment", "previous_assignment_data"]
-
 NO_GENERATION = -1
 GENERATION = struct.Struct(">i")
 VERSION_SIZE = 2
