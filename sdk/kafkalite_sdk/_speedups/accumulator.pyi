@@ -9,6 +9,8 @@ from typing_extensions import Buffer
 
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, ProducerBatch
 
+__all__ = ["PartitionQueue", "RecordAccumulator"]
+
 @final
 class PartitionQueue:
     """The unsent batches of one partition.

@@ -31,6 +31,8 @@ from kafkalite_sdk._speedups.partitioners cimport murmur2_of
 
 from kafkalite.errors import BufferExhaustedError, KafkaErrorCode, error_for
 
+__all__ = ["PartitionQueue", "RecordAccumulator"]
+
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
 

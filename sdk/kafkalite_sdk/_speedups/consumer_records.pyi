@@ -4,6 +4,8 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import Generic, Protocol, TypeVar, final
 
+__all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP", "Record", "RecordDecoder"]
+
 NO_TIMESTAMP: int
 CREATE_TIME: int
 LOG_APPEND_TIME: int

@@ -18,6 +18,8 @@ from kafkalite._speedups.wire.wire cimport Span, take
 
 from types import GenericAlias
 
+__all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP", "Record", "RecordDecoder"]
+
 NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = -1, BY_CREATE_TIME, BY_LOG_APPEND_TIME
 
 cdef enum:

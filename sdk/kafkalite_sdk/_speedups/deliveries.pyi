@@ -9,6 +9,8 @@ from typing_extensions import Buffer
 
 from kafkalite._speedups.records.batch_builder import Builder
 
+__all__ = ["FutureRecordMetadata", "ProducerBatch", "RecordMetadata"]
+
 @final
 class RecordMetadata:
     """The position of an acknowledged record.

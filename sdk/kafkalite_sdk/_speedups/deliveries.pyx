@@ -25,6 +25,9 @@ from copy import copy
 from kafkalite._speedups.records.batch_builder cimport Builder
 
 
+__all__ = ["FutureRecordMetadata", "ProducerBatch", "RecordMetadata"]
+
+
 @cython.final
 @cython.no_gc
 @cython.freelist(256)

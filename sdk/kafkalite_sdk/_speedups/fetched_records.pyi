@@ -9,6 +9,8 @@ from typing_extensions import Buffer
 from kafkalite.errors import CorruptRecordError
 from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
 
+__all__ = ["FetchedRecords"]
+
 _K = TypeVar("_K", covariant=True)
 _V = TypeVar("_V", covariant=True)
 

@@ -60,6 +60,8 @@ from types import GenericAlias
 from kafkalite.errors import CorruptRecordError
 from kafkalite.records import BatchError  # the package registers the codecs
 
+__all__ = ["FetchedRecords"]
+
 cdef enum:
     MAGIC = 2
     CRC_CALL_BYTES = 512      # below, the call of the crc32c package costs more than its speed gains
