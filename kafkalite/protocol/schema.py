@@ -19,8 +19,8 @@ The schema language of Kafka is described in its `common/message/README.md`.
 import sys
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeVar, Union, dataclass_transform, get_args, get_origin
+from itertools import starmap
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 from kafkalite._speedups.codec.codec import StructBase, register_request
 from kafkalite.errors import DecodeError as DecodeError
@@ -30,8 +30,7 @@ NEVER = 1 << 15
 UNTAGGED = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(NamedTuple):
     """A wire type. `element`: type of the elements of an array; `struct`: class of a struct."""
 
     kind: str
@@ -69,8 +68,7 @@ IMPLICIT_DEFAULTS: dict[str, Any] = {
 LENGTH_PREFIXED = frozenset({"string", "binary", "records", "array"})
 
 
-@dataclass(slots=True)
-class Field:
+class Field(NamedTuple):
     """One field of a declaration: its versions and its default.
 
     Attributes:
@@ -114,8 +112,7 @@ def field(
     return Field("", Wire("", 0), since, until, nullable, tag, first_tagged if tag != UNTAGGED else NEVER, value)
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A field in one version."""
 
     name: str
@@ -127,16 +124,26 @@ class Slot:
     element_size_min: int  # smallest size of an element in bytes: bounds the length of arrays
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """A struct in one version: fields in order, tagged fields by ascending tag, and absent fields."""
 
-    cls: type["Struct"]
-    flexible: bool
-    fields: tuple[Slot, ...]
-    tagged: tuple[Slot, ...]
-    absent: tuple[tuple[str, Any], ...]
-    size_min: int
+    __slots__ = ("absent", "cls", "fields", "flexible", "size_min", "tagged")
+
+    def __init__(
+        self,
+        cls: type["Struct"],
+        flexible: bool,
+        fields: tuple[Slot, ...],
+        tagged: tuple[Slot, ...],
+        absent: tuple[tuple[str, Any], ...],
+        size_min: int,
+    ) -> None:
+        self.cls = cls
+        self.flexible = flexible
+        self.fields = fields
+        self.tagged = tagged
+        self.absent = absent
+        self.size_min = size_min
 
 
 def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
@@ -176,40 +183,46 @@ def _parse(annotation: Any) -> tuple[Wire, bool]:
 def _declare(name: str, annotation: Any, value: Any) -> Field:
     wire, optional = _parse(annotation)
     declared = value if isinstance(value, Field) else field(default=value)
-    declared.name, declared.wire = name, wire
-    if declared.nullable_since == -1:
+    nullable_since, default = declared.nullable_since, declared.default
+    if nullable_since == -1:
         omitted = declared.tag != UNTAGGED and wire.kind == "struct"
-        declared.nullable_since = declared.since if optional and not omitted else NEVER
-    if declared.default is _ABSENT:
-        declared.default = IMPLICIT_DEFAULTS.get(wire.kind, 0)
-    return declared
+        nullable_since = declared.since if optional and not omitted else NEVER
+    if default is _ABSENT:
+        default = IMPLICIT_DEFAULTS.get(wire.kind, 0)
+    return declared._replace(name=name, wire=wire, nullable_since=nullable_since, default=default)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class StructMeta(type):
-    """Collects the fields of a declaration and adds a slot for each."""
+    """Adds a slot for each declared field. The declarations are parsed on first use, so that an import is quick."""
 
-    __fields__: tuple[Field, ...]
+    _declarations: list[tuple[str, Any, Any]]
+    _fields: tuple[Field, ...] | None
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> "StructMeta":
         annotations = {key: kind for key, kind in _annotations(namespace).items() if get_origin(kind) is not ClassVar}
         hidden = [key for key in annotations for base in bases if hasattr(base, key)]
         if hidden:
             raise TypeError(f"{name}.{hidden[0]} would hide an attribute of every message")
-        fields = tuple(_declare(key, kind, namespace.pop(key, _ABSENT)) for key, kind in annotations.items())
+        declarations = [(key, kind, namespace.pop(key, _ABSENT)) for key, kind in annotations.items()]
         namespace["__slots__"] = tuple(annotations)
         cls = super().__new__(mcs, name, bases, namespace, **options)
-        cls.__fields__ = fields
+        cls._declarations, cls._fields = declarations, None
         return cls
+
+    @property
+    def __fields__(cls) -> tuple[Field, ...]:
+        """The fields in the order of their declarations. Raises TypeError if one has no wire type."""
+        if cls._fields is None:
+            cls._fields = tuple(starmap(_declare, cls._declarations))
+        return cls._fields
 
 
 class Struct(StructBase, metaclass=StructMeta):
     """A group of fields in a message. Compared by value; it has no attributes but its fields."""
 
-    __fields__: ClassVar[tuple[Field, ...]]
-
     def __repr__(self) -> str:
-        values = (f"{each.name}={getattr(self, each.name)!r}" for each in self.__fields__)
+        values = (f"{each.name}={getattr(self, each.name)!r}" for each in type(self).__fields__)
         return f"{type(self).__qualname__}({', '.join(values)})"
 
 

@@ -13,7 +13,7 @@ from kafkalite.errors import DecodeError, EncodeError
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
-from kafkalite.protocol.schema import Message, Struct, field, int32, string
+from kafkalite.protocol.schema import ZERO_UUID, Message, Struct, field, int32, string
 from tests.oracles import codec as oracle
 
 Topic = FetchResponse.FetchableTopicResponse
@@ -132,6 +132,15 @@ def test_unknown_field_names_are_rejected() -> None:
         MetadataRequest().tpoics = []
 
 
+def test_a_struct_is_built_from_all_its_values_in_order() -> None:
+    data = ProduceRequest.TopicProduceData.PartitionProduceData.of(0, b"a")
+    topic = ProduceRequest.TopicProduceData.of("t", ZERO_UUID, [data])
+    assert ProduceRequest.of(None, 1, 0, [topic]) == request_with(b"a")
+    for values in ((0,), (0, b"a", 1)):
+        with pytest.raises(TypeError, match=f"has 2 fields, not {len(values)}"):
+            ProduceRequest.TopicProduceData.PartitionProduceData.of(*values)
+
+
 def test_message_equality_and_repr() -> None:
     assert request_with(b"a") == request_with(b"a")
     assert request_with(b"a") != request_with(b"b")
@@ -192,10 +201,14 @@ def test_invalid_message_declarations_are_rejected() -> None:
         class Wrong(Struct):
             size: int
 
+        Wrong()
+
     with pytest.raises(TypeError, match="no arrays of arrays"):
 
         class Nested(Struct):
             rows: list[list[int32]]
+
+        Nested()
 
 
 def test_struct_nesting_is_bounded() -> None:

@@ -40,6 +40,7 @@ def test_extension_api_keys() -> None:
         10003: "RegisterConsumer",
         10004: "HeartbeatPlus",
         10005: "RewindConsumer",
+        10006: "ListSegments",
     }
     assert all(cls.flexible == cls.versions[0] == 0 for cls in OWN)
 
