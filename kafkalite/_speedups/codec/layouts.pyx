@@ -8,10 +8,14 @@
 cimport cython
 
 from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyTypeObject
 from cpython.list cimport PyList_CheckExact, PyList_GET_SIZE, PyList_New
 from libc.stdlib cimport calloc, free
 
 from types import MemberDescriptorType
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(PyTypeObject *cls, Py_ssize_t n)
 
 cdef extern from *:
     """
@@ -168,6 +172,19 @@ cdef class StructBase:
         if used != len(values):
             unknown = ", ".join(sorted(set(values) - {each[0] for each in shape}))
             raise TypeError(f"{type(self).__qualname__} has no field {unknown}")
+
+    @classmethod
+    def of(cls, *values):
+        """Build a struct from all its values in order; see layouts.pyi."""
+        cdef list shape = shape_of(cls)
+        cdef object built
+        cdef Py_ssize_t i
+        if len(values) != len(shape):
+            raise TypeError(f"{cls.__qualname__} has {len(shape)} fields, not {len(values)}")
+        built = PyType_GenericAlloc(<PyTypeObject *> cls, 0)
+        for i in range(len(values)):
+            put(built, <Py_ssize_t> (<tuple> shape[i])[1], values[i])
+        return built
 
     def __eq__(self, other):
         if type(self) is not type(other):

@@ -22,3 +22,10 @@ cdef int32_t add_record(
     Builder b, int64_t timestamp,
     const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size, headers,
 ) except -2
+
+
+cdef uint8_t *begin_record(
+    Builder b, int64_t timestamp,
+    const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size,
+    Py_ssize_t headers_count, Py_ssize_t headers_size,
+) except? NULL

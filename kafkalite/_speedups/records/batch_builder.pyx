@@ -223,13 +223,28 @@ cdef int32_t add_record(
     cdef bytes header_bytes = None
     cdef Py_ssize_t headers_size = 0
     cdef Py_ssize_t headers_count = 0
-    cdef int64_t timestamp_delta = 0
-    cdef Py_ssize_t body
-    cdef Py_ssize_t whole
     cdef uint8_t *p
     if headers is not None and (headers_count := len(headers)):
         header_bytes = encode_headers(headers)
         headers_size = PyBytes_GET_SIZE(header_bytes)
+    p = begin_record(b, timestamp, key, key_size, value, value_size, headers_count, headers_size)
+    if p == NULL:
+        return -1
+    if headers_size:
+        memcpy(p, PyBytes_AS_STRING(header_bytes), headers_size)
+    return b.records_count - 1
+
+
+cdef uint8_t *begin_record(
+    Builder b, int64_t timestamp,
+    const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size,
+    Py_ssize_t headers_count, Py_ssize_t headers_size,
+) except? NULL:
+    """Add a record; return where the caller writes its headers, or NULL if the record does not fit."""
+    cdef int64_t timestamp_delta = 0
+    cdef Py_ssize_t body
+    cdef Py_ssize_t whole
+    cdef uint8_t *p
     if b.records_count:
         timestamp_delta = <int64_t> (<uint64_t> timestamp - <uint64_t> b.base_timestamp)
     body = (
@@ -239,7 +254,7 @@ cdef int32_t add_record(
     )
     whole = body + varint_size(zigzag(body))
     if whole > b.size_max - b.size and b.records_count:
-        return -1
+        return NULL
     if whole > SIZE_MAX_DEFAULT - b.size:
         raise BatchError(MESSAGE_TOO_LARGE, f"a record of {whole} bytes fits no batch")
     b.reserve(whole)
@@ -251,8 +266,6 @@ cdef int32_t add_record(
     p = put_nullable(p, key, key_size)
     p = put_nullable(p, value, value_size)
     p += put_varlong(p, headers_count)
-    if headers_size:
-        memcpy(p, PyBytes_AS_STRING(header_bytes), headers_size)
     if not b.records_count:
         b.base_timestamp = timestamp
         b.max_timestamp = timestamp
@@ -260,4 +273,4 @@ cdef int32_t add_record(
         b.max_timestamp = timestamp
     b.size += whole
     b.records_count += 1
-    return b.records_count - 1
+    return p

@@ -2,37 +2,37 @@
 
 Invariants:
 1. `call` is a plain function. It queues the request and returns a future; no task is created.
-2. All requests of one event loop iteration leave together, at its end.
+2. All requests of one event loop iteration leave together, at its end; `submit_now` writes them at once.
 3. One timer per connection: it fires at the nearest deadline, or when the broker's throttle time has passed.
 4. When the connection ends, every open call fails with a KafkaConnectionError that names the reason.
 """
 
 import asyncio
-import os
-import re
+import random as random_module
 import socket
 import ssl as ssl_module
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from math import inf
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
-import aiohappyeyeballs
-
+from kafkalite._speedups.net.client_calls import TransportWriter
 from kafkalite._version import VERSION
 from kafkalite.callbacks import call_all
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.net.client.core import FRAME_BYTES_MAX, Answer, ClientCore, Fail
+from kafkalite.net.client.failures import as_tls_error, reason_of, why_ended
+from kafkalite.net.sasl.steps import ClientMechanism
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.schema import Request
+
+if TYPE_CHECKING:
+    from kafkalite.net.client.session import SaslSession
 
 ATTEMPT_DELAY_S = 0.25
 """How long one address of a host may take before the next one is tried beside it (RFC 8305: 250 ms)."""
 
 PART_BYTES_MIN = 16 << 10
 """Parts below this size are joined with their neighbours: a copy is cheaper than a write of their own."""
-
-NO_ANSWER = " before the first response; is it a broker's port, without TLS and below max.connections?"
-_ATTEMPT = re.compile(r"\[Errno (\d+)\]")
 
 Dial = Callable[[Callable[[], asyncio.BaseProtocol], str, int, ssl_module.SSLContext | None], Awaitable[object]]
 """Connects a protocol to a host and a port, with TLS where a context is given. Raises OSError."""
@@ -51,6 +51,8 @@ async def dial(
     Raises:
         OSError: the name cannot be resolved, or no address accepts the connection.
     """
+    import aiohappyeyeballs  # with the first connection
+
     loop = asyncio.get_running_loop()
     try:  # without a thread, as an address needs no name server
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -76,9 +78,15 @@ class ClientConnection:
         connect_timeout_s: deadline in seconds for connecting, negotiation and authentication together.
         frame_bytes_max: largest accepted response, in bytes.
         ssl: the context for TLS; None = plain text.
-        authenticate: called with the connection after the negotiation of versions, before the first call (SASL).
+        sasl: the mechanism and credentials; None = no authentication by SASL.
         dial: connects; another one than TCP in simulations.
         on_end: called once with the reason when the connection ends, before its open calls fail.
+        random: returns a number from 0 to below 1; spreads the renewals of SASL sessions.
+        proven: another connection with these settings has worked; error texts do not ask about them.
+
+    Attributes:
+        host, port: the arguments.
+        submit_now: sends a request as `submit`, and writes it at once; see `TransportWriter`.
     """
 
     def __init__(
@@ -91,9 +99,11 @@ class ClientConnection:
         connect_timeout_s: float = 10.0,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         ssl: ssl_module.SSLContext | None = None,
-        authenticate: "Callable[[ClientConnection], Awaitable[None]] | None" = None,
+        sasl: ClientMechanism | None = None,
         dial: Dial = dial,
         on_end: Callable[[KafkaError], object] | None = None,
+        random: Callable[[], float] = random_module.random,
+        proven: bool = False,
     ) -> None:
         self.host = host
         self.port = port
@@ -101,9 +111,11 @@ class ClientConnection:
         self._timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s
         self._ssl = ssl
-        self._authenticate = authenticate
         self._dial = dial
-        self._driver = _Driver(self._core, on_end)
+        self._session = None if sasl is None else _new_session(self, sasl, self._core.name, random)
+        self._driver = _Driver(self._core, on_end, self._session)
+        self._driver.proven = proven
+        self.submit_now = self._driver.submit_now
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -143,14 +155,15 @@ class ClientConnection:
         Raises:
             KafkaConnectionError: the broker cannot be reached, or ends the connection.
             KafkaTimeoutError: `connect_timeout_s` has passed.
+            AuthenticationError: TLS or SASL fails, or the credentials are not usable.
         """
         name = self._core.name
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await self._dial(lambda: self._driver, self.host, self.port, self._ssl)
-                await self._negotiate()
-                if self._authenticate is not None:
-                    await self._authenticate(self)
+                await self._open()
+        except KafkaTimeoutError:
+            await self._discard()
+            raise
         except TimeoutError as error:
             await self._discard()
             text = f"{name} did not answer in {self._connect_timeout_s} s; is a broker there, and reachable?"
@@ -166,6 +179,19 @@ class ClientConnection:
         except BaseException:
             await self._discard()
             raise
+
+    async def _open(self) -> None:
+        steps = None if self._session is None else await self._session.begin()
+        try:
+            await self._dial(lambda: self._driver, self.host, self.port, self._ssl)
+        except OSError as error:
+            if self._ssl is not None and (failure := as_tls_error(error, self._core.name, self.host)) is not None:
+                raise failure from error
+            raise
+        self._driver.secure = self._ssl is not None
+        await self._negotiate()
+        if self._session is not None and steps is not None:
+            await self._session.authenticate(steps)
 
     async def _discard(self) -> None:
         """End a connection that was not accepted; without a wait for the broker."""
@@ -219,6 +245,7 @@ class ClientConnection:
         timeout_s: float | None = None,
         version_max: int | None = None,
         keep_connection: bool = False,
+        ahead: bool = False,
     ) -> asyncio.Future[Any]:
         """Send a request; the future gets its response. Any number of calls may be open; they are pipelined.
 
@@ -227,6 +254,7 @@ class ClientConnection:
             timeout_s: deadline in seconds for the response; None = that of the connection.
             version_max: the highest version to use; None = the highest that both sides know.
             keep_connection: a timeout fails this call only; otherwise it ends the connection (`ClientCore`).
+            ahead: it leaves before the requests that `hold` retains.
 
         Returns:
             A future. A cancelled future drops the response. It fails with KafkaTimeoutError, KafkaConnectionError or
@@ -237,8 +265,17 @@ class ClientConnection:
         """
         version = self._core.version(type(request), version_max)
         future: asyncio.Future[Any] = self._driver.loop.create_future()
-        self._submit(request, version, *completing(future), timeout_s, keep_connection=keep_connection)
+        self._submit(request, version, *completing(future), timeout_s, keep_connection=keep_connection, ahead=ahead)
         return future
+
+    def hold(self) -> None:
+        """Retain requests until `release`; those with `ahead` leave."""
+        self._core.hold()
+
+    def release(self) -> None:
+        """Send the requests that were retained since `hold`, in the order of their calls."""
+        self._core.release()
+        self._driver.schedule()
 
     def submit(
         self,
@@ -288,9 +325,10 @@ class ClientConnection:
         timeout_s: float | None = None,
         *,
         keep_connection: bool = False,
+        ahead: bool = False,
     ) -> None:
         deadline = self._deadline(timeout_s)
-        self._core.call(request, version, deadline, answer, fail, keep_connection=keep_connection)
+        self._core.call(request, version, deadline, answer, fail, keep_connection=keep_connection, ahead=ahead)
         self._driver.schedule()
 
     def _deadline(self, timeout_s: float | None) -> float:
@@ -313,6 +351,14 @@ class ClientConnection:
         return future
 
 
+def _new_session(
+    connection: ClientConnection, sasl: ClientMechanism, name: str, random: Callable[[], float]
+) -> "SaslSession":
+    from kafkalite.net.client.session import SaslSession  # its messages: connections without SASL do not need them
+
+    return SaslSession(connection, sasl, name, random)
+
+
 def completing(future: asyncio.Future[Any]) -> tuple[Answer, Fail]:
     """The callbacks that complete a future, unless its owner has cancelled it."""
 
@@ -327,34 +373,36 @@ def completing(future: asyncio.Future[Any]) -> tuple[Answer, Fail]:
     return answer, fail
 
 
-class _Driver(asyncio.BufferedProtocol):
+class _Driver(TransportWriter, asyncio.BufferedProtocol):
     """Moves bytes between a core and a transport, and keeps its timer.
 
-    Attributes:
+    Attributes: those of `TransportWriter`.
         ended: the connection has ended.
+        secure: it uses TLS.
+        proven: as of `ClientConnection`.
     """
 
-    def __init__(self, core: ClientCore, on_end: Callable[[KafkaError], object] | None) -> None:
-        self.core = core
+    def __init__(
+        self, core: ClientCore, on_end: Callable[[KafkaError], object] | None, session: "SaslSession | None"
+    ) -> None:
+        super().__init__(core, asyncio.get_running_loop())
         self.on_end = on_end
-        self.loop = asyncio.get_running_loop()
-        self.transport: asyncio.Transport | None = None
+        self.session = session
+        self.secure = self.proven = False
         self.ended = asyncio.Event()
         self._scheduled = False
-        self._writable = False  # the transport accepts bytes
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.core.begin()
-        self._writable = True
+        self.writable = True
 
     def pause_writing(self) -> None:
-        self._writable = False
+        self.writable = False
 
     def resume_writing(self) -> None:
-        self._writable = True
+        self.writable = True
         self.flush()
 
     def schedule(self) -> None:
@@ -367,35 +415,15 @@ class _Driver(asyncio.BufferedProtocol):
         self._scheduled = False
         self.flush()
 
-    def flush(self) -> None:
-        """Write what the core has, unless the transport is full."""
-        now = self.loop.time()  # once: between two reads the throttle time may pass, and no timer would be set
-        parts: Sequence[Any] = ()
-        if self.transport is not None and self._writable:
-            parts = self.core.take_outgoing(now)
-            for part in _joined(parts):
-                if self.transport.is_closing():
-                    break  # a write has failed, and the end follows; asyncio would log further writes
-                self.transport.write(part)
-        self._set_timer(now)
-        if parts:
-            self.core.written()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self.core.free_space()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        try:
-            call_all(lambda: self.core.received(nbytes, self.loop.time()), self._after)
-        except Exception as error:  # the transport would end the connection, but only one callback has failed
-            message = f"{self.core.name}: the callback of a response has failed"
-            self.loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
+    def report(self, error: Exception) -> None:
+        message = f"{self.core.name}: the callback of a response has failed"
+        self.loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
 
     def _expired(self) -> None:
-        self._timer, self._timer_at = None, inf
-        call_all(lambda: self.core.expire(self.loop.time()), self._after, self.flush)
+        self._timer, self.timer_at = None, inf
+        call_all(lambda: self.core.expire(self.loop.time()), self.close_failed, self.flush)
 
-    def _after(self) -> None:
+    def close_failed(self) -> None:
         """Close the transport if the core has failed."""
         if self.core.failure is not None and self.transport is not None:
             self.transport.abort()
@@ -406,30 +434,31 @@ class _Driver(asyncio.BufferedProtocol):
         if on_end is not None:
             on_end(failure)
 
-    def _set_timer(self, now: float) -> None:
+    def joined(self, parts: list[Any]) -> Iterator[Any]:
+        return _joined(parts)
+
+    def set_timer(self, now: float) -> None:
+        """Fire at the next deadline, or when the throttle time of bytes that wait has passed."""
         at = self.core.next_deadline
         if self.core.has_outgoing and self.core.throttled_until > now:
             at = min(at, self.core.throttled_until)
-        if at >= self._timer_at:
+        if at >= self.timer_at:
             return  # it fires early, and is set again
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = at
+        self.timer_at = at
         self._timer = self.loop.call_at(at, self._expired)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         if self._timer is not None:
             self._timer.cancel()
-        reason = (
-            "the connection was closed"
-            if error is None
-            else reason_of(error)
-            if isinstance(error, OSError)
-            else str(error)
+        if self.session is not None:
+            self.session.close()
+        core, secure, with_sasl, proven = self.core, self.secure, self.session is not None, self.proven
+        failure = core.failure or why_ended(
+            core.name, core.responses, error, secure=secure, with_sasl=with_sasl, proven=proven
         )
-        hint = "" if self.core.responses else NO_ANSWER
-        failure = self.core.failure or KafkaConnectionError(f"{self.core.name}: {reason}{hint}")
         self.ended.set()
         call_all(lambda: self._report_end(failure), lambda: self.core.end(failure))
 
@@ -447,10 +476,3 @@ def _joined(parts: Sequence[Any]) -> Iterator[Any]:
         yield part
     if small:
         yield small[0] if len(small) == 1 else b"".join(small)
-
-
-def reason_of(error: OSError | UnicodeError) -> str:
-    """Return why there is no connection, in the system's words; asyncio lists one attempt for each address instead."""
-    numbers = map(int, _ATTEMPT.findall(str(error)))
-    texts = ", ".join(dict.fromkeys(map(os.strerror, numbers)))
-    return texts or (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -10,7 +10,7 @@ import pytest
 from kafkalite._speedups.codec.codec import decode, encode, read_request_header, response_header
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
 from kafkalite.net.client import ClientConnection
-from kafkalite.net.client.connection import reason_of
+from kafkalite.net.client.failures import reason_of
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.net.rig import Rig, both_loops, frame, until
@@ -56,6 +56,22 @@ async def test_calls_are_pipelined_and_each_gets_its_own_answer():
             answers = await asyncio.gather(*(connection.call(MetadataRequest(topics=[])) for _ in range(100)))
         numbers = [answer.controller_id for answer in answers]
         assert numbers == list(range(numbers[0], numbers[0] + 100))
+
+
+@both_loops
+async def test_submit_now_writes_before_it_returns_and_leaves_a_closed_connection_alone():
+    async with Rig() as rig:
+        Speaker(rig)
+        async with ClientConnection(*rig.address) as connection:
+            answer = asyncio.get_running_loop().create_future()
+            deadline = asyncio.get_running_loop().time() + 10
+            request = MetadataRequest(topics=[])
+            assert connection.submit_now(request, answer.set_result, answer.set_exception, deadline, 2)
+            assert connection.open_calls == 1 and not connection._core.has_outgoing
+            assert (await answer).controller_id == 2  # the second request
+            with pytest.raises(UNSUPPORTED):
+                connection.submit_now(request, answer.set_result, answer.set_exception, deadline, -1)
+        assert not connection.submit_now(request, answer.set_result, answer.set_exception, deadline)
 
 
 @pytest.mark.parametrize("api_versions_max", [0, 2, 3])

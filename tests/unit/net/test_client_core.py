@@ -6,13 +6,15 @@ from math import inf
 import pytest
 
 from kafkalite._speedups.codec.codec import decode, encode, read_request_header, response_header
+from kafkalite._speedups.net.client_calls import FrameReader
 from kafkalite.errors import DecodeError, EncodeError, KafkaConnectionError, KafkaTimeoutError
 from kafkalite.net.client.core import ClientCore
-from kafkalite.net.client.frames import INITIAL_BYTES, LARGE_BYTES, FrameReader
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
 
 V = 12
+INITIAL_BYTES = 64 << 10  # of the receive buffer
+LARGE_BYTES = 64 << 10  # frames of this size are handed over without a copy
 
 
 def frame(body):
@@ -27,8 +29,14 @@ def feed(reader, data):
         count = min(len(space), len(data))
         space[:count] = data[:count]
         data = data[count:]
-        frames += map(bytes, reader.received(count))
+        frames += map(bytes, received(reader, count))
     return frames
+
+
+def received(reader, count):
+    """The frames that the next `count` bytes complete."""
+    reader.received(count)
+    return list(iter(reader.next_frame, None))
 
 
 class Outcomes:
@@ -103,6 +111,15 @@ def test_a_size_field_alone_reserves_no_memory():
     assert len(reader.free_space()) <= INITIAL_BYTES
 
 
+def test_memory_for_a_frame_is_at_most_that_of_the_last_large_one():
+    reader, size = FrameReader(1 << 30), 1 << 20
+    for body, space in ((bytes(size), INITIAL_BYTES), (bytes(size), size), (bytes(size + 1), INITIAL_BYTES)):
+        data = frame(body)
+        feed(reader, data[:INITIAL_BYTES])
+        assert len(reader.free_space()) <= space
+        assert feed(reader, data[INITIAL_BYTES:]) == [body]
+
+
 def test_large_frames_are_handed_over_without_a_copy():
     reader = FrameReader(1 << 30)
     body = random.Random(1).randbytes(1 << 20)
@@ -112,7 +129,7 @@ def test_large_frames_are_handed_over_without_a_copy():
         count = min(len(space), len(data))
         space[:count] = data[:count]
         data = data[count:]
-        views += reader.received(count)
+        views += received(reader, count)
     large, small = views
     assert type(large) is memoryview and large.obj is not small
     assert len(large.obj) == 4 + len(body)
@@ -296,3 +313,56 @@ def test_requests_that_no_transport_accepts_in_time_end_the_connection():
     assert str(core.failure) == "broker:9092: connection closed, MetadataRequest timed out"
     core.end(core.failure)
     assert outcomes.ended[1] is core.failure
+
+
+def test_held_requests_follow_those_that_leave_ahead_in_the_order_of_their_calls():
+    core, written = connected(), []
+    outcomes = Outcomes(core)
+    outcomes.call()
+    core.hold()
+    outcomes.call()
+    core.send(MetadataRequest(topics=[]), V, inf, lambda: written.append(1), written.append)
+    outcomes.call(ahead=True)
+    first, ahead = sent_ids(core)
+    core.written()
+    assert written == [] and core.open_calls == 3 and not core.has_outgoing
+    respond(core, first)
+    respond(core, ahead)
+    assert [each is not None for each in outcomes.ended] == [True, False, True]
+    core.release()
+    held, _ = sent_ids(core)
+    core.written()
+    outcomes.call()
+    (last,) = sent_ids(core)
+    respond(core, held)
+    respond(core, last)
+    assert [each.controller_id for each in outcomes.ended] == [first, held, ahead, last] and written == [1]
+
+
+def test_held_requests_have_their_deadlines():
+    core, failed = connected(), []
+    outcomes = Outcomes(core)
+    core.hold()
+    outcomes.call(5.0, keep_connection=True)
+    outcomes.call(9.0, ahead=True)
+    (ahead,) = sent_ids(core)
+    assert core.next_deadline == 5.0
+    core.expire(5.0)
+    assert isinstance(outcomes.ended[0], KafkaTimeoutError) and core.failure is None and core.next_deadline == 9.0
+    core.send(MetadataRequest(topics=[]), V, 7.0, lambda: failed.append("written"), failed.append)
+    respond(core, ahead)
+    assert core.next_deadline <= 7.0
+    core.expire(7.0)
+    assert isinstance(failed[0], KafkaTimeoutError) and core.failure is not None
+
+
+def test_held_requests_fail_with_their_connection():
+    core = connected()
+    outcomes = Outcomes(core)
+    core.hold()
+    outcomes.call()
+    outcomes.send()
+    core.end(KafkaConnectionError("lost"))
+    assert [str(each) for each in outcomes.ended] == ["lost", "lost"]
+    core.release()
+    assert core.open_calls == 0 and not core.has_outgoing

@@ -1,0 +1,72 @@
+"""Reads the validity of X.509 certificates in PEM files: Python's ssl module loads expired ones without an error.
+
+Only the fields in front of the validity are skipped; OpenSSL verifies everything else. Source: RFC 5280, section 4.1.
+"""
+
+import binascii
+import re
+from base64 import b64decode
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+CERTIFICATE = re.compile(
+    rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+)-----END (?:TRUSTED |X509 )?CERTIFICATE-----"
+)
+SEQUENCE, UTC_TIME, GENERALIZED_TIME, VERSION = 0x30, 0x17, 0x18, 0xA0
+
+
+class Validity(NamedTuple):
+    """When a certificate is valid, in seconds of the epoch."""
+
+    begins_at: float
+    ends_at: float
+
+
+def validities(pem: bytes) -> list[Validity]:
+    """Return the validity of each certificate of a PEM file, at least one.
+
+    Raises:
+        ValueError: there is no certificate, or one is malformed.
+    """
+    found = CERTIFICATE.findall(pem)
+    if not found:
+        raise ValueError("there is no PEM certificate in the file")
+    try:
+        return [_validity(b64decode(each)) for each in found]
+    except (binascii.Error, ValueError, IndexError) as error:
+        raise ValueError("a certificate in the file is malformed") from error
+
+
+def _validity(der: bytes) -> Validity:
+    _, certificate, _ = _element(der)
+    _, fields, _ = _element(certificate)
+    kind, _, rest = _element(fields)
+    skipped = 4 if kind == VERSION else 3  # version, serial number, signature algorithm, issuer
+    for _ in range(skipped - 1):
+        _, _, rest = _element(rest)
+    kind, validity, _ = _element(rest)
+    if kind != SEQUENCE:
+        raise ValueError("no validity")
+    begin_kind, begin, rest = _element(validity)
+    end_kind, end, _ = _element(rest)
+    return Validity(_time(begin_kind, begin), _time(end_kind, end))
+
+
+def _element(data: bytes) -> tuple[int, bytes, bytes]:
+    """Split a DER element off: its tag, its content, and the bytes behind it."""
+    length, begin = data[1], 2
+    if length >= 0x80:
+        begin += length - 0x80
+        length = int.from_bytes(data[2:begin], "big")
+    if len(data) < begin + length:
+        raise ValueError("truncated")
+    return data[0], data[begin : begin + length], data[begin + length :]
+
+
+def _time(kind: int, text: bytes) -> float:
+    digits = text.decode("ascii")
+    if kind == UTC_TIME:  # two digits of the year: 1950 to 2049
+        digits = ("19" if digits[:2] >= "50" else "20") + digits
+    elif kind != GENERALIZED_TIME:
+        raise ValueError("no time")
+    return datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()

@@ -1,0 +1,125 @@
+"""The authentication of one connection on the broker's side: handshake, messages, sessions that end (KIP-152, KIP-368).
+
+Invariants:
+1. The principal of a connection never changes: who authenticates again must be the same user.
+2. After a failure the connection accepts nothing more; its owner sends the answer and closes it.
+3. Error texts contain no bytes of the client but the name of a mechanism.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafkalite.errors import AuthenticationError, KafkaErrorCode
+from kafkalite.net.sasl.steps import MESSAGE_BYTES_MAX, Authenticated, Job, ServerMechanism, ServerSteps, check_size
+
+
+class Answer(NamedTuple):
+    """The fields of a SaslAuthenticateResponse."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int = 0
+
+
+class SaslServer:
+    """The authentication of a connection.
+
+    Arguments:
+        mechanisms: those of the listener.
+        now: the time in seconds of the epoch.
+        reauthenticate_s: longest session, in seconds (`connections.max.reauth.ms`); None = unlimited.
+
+    Attributes:
+        name: of the user; None = not authenticated.
+        expires_at: end of the session in seconds of the epoch; None = it does not end.
+        failed: an authentication has failed; the connection must be closed.
+    """
+
+    def __init__(
+        self,
+        mechanisms: Iterable[ServerMechanism],
+        now: Callable[[], float],
+        reauthenticate_s: float | None = None,
+    ) -> None:
+        self.name: str | None = None
+        self.expires_at: float | None = None
+        self.failed = False
+        self._mechanisms = {each.name: each for each in mechanisms}
+        self._now = now
+        self._reauthenticate_s = reauthenticate_s
+        self._selected: ServerMechanism | None = None
+        self._steps: ServerSteps | None = None
+
+    @property
+    def session_expired(self) -> bool:
+        """Whether a request other than SaslHandshake must end the connection."""
+        return self.expires_at is not None and self._now() >= self.expires_at
+
+    @property
+    def authenticating(self) -> bool:
+        """Whether the next request must be SaslAuthenticate."""
+        return self._selected is not None
+
+    def handshake(self, mechanism: str) -> tuple[int, list[str]]:
+        """Select a mechanism; return error code and mechanisms of a SaslHandshakeResponse."""
+        offered = sorted(self._mechanisms)
+        if self.failed or self._selected is not None:
+            self.failed = True
+            return KafkaErrorCode.ILLEGAL_SASL_STATE, offered
+        self._selected = self._mechanisms.get(mechanism)
+        if self._selected is None:
+            self.failed = True
+            return KafkaErrorCode.UNSUPPORTED_SASL_MECHANISM, offered
+        return 0, offered
+
+    def authenticate(self, message: bytes) -> Answer | Job:
+        """Apply the bytes of a SaslAuthenticateRequest.
+
+        Returns:
+            The answer, or a job; run it and pass its result to `job_done`.
+        """
+        if self._selected is None or self.failed:
+            self.failed = True
+            return Answer(KafkaErrorCode.ILLEGAL_SASL_STATE, "send a SaslHandshakeRequest first")
+        if len(message) > MESSAGE_BYTES_MAX:
+            return self._reject(f"a SASL message of {len(message)} bytes, limit {MESSAGE_BYTES_MAX}")
+        if self._steps is None:
+            self._steps = self._selected.begin(message)
+            return self._advance(None)
+        return self._advance(message)
+
+    def job_done(self, result: object) -> Answer | Job:
+        """Continue with the result of a job."""
+        return self._advance(result)
+
+    def _advance(self, value: object) -> Answer | Job:
+        assert self._steps is not None
+        try:
+            step = self._steps.send(value)
+            if isinstance(step, Job):
+                return step
+            check_size(step, "broker")
+        except StopIteration as end:
+            return self._accept(end.value)
+        except AuthenticationError as error:
+            return self._reject(str(error))
+        return Answer(auth_bytes=step)
+
+    def _accept(self, authenticated: Authenticated) -> Answer:
+        if self.name not in (None, authenticated.name):
+            return self._reject("the principal of a connection cannot change")
+        now = self._now()
+        ends = [] if authenticated.expires_at is None else [authenticated.expires_at]
+        if self._reauthenticate_s is not None:
+            ends.append(now + self._reauthenticate_s)
+        if min(ends, default=now + 1) <= now:
+            return self._reject("the credential has expired")
+        self.name, self._selected, self._steps = authenticated.name, None, None
+        self.expires_at = min(ends, default=None)
+        lifetime_ms = 0 if self.expires_at is None else max(1, int((self.expires_at - now) * 1000))
+        return Answer(auth_bytes=authenticated.answer, session_lifetime_ms=lifetime_ms)
+
+    def _reject(self, reason: str) -> Answer:
+        self.failed, self._steps = True, None
+        return Answer(KafkaErrorCode.SASL_AUTHENTICATION_FAILED, f"authentication failed: {reason}")

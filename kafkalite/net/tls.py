@@ -1,0 +1,202 @@
+"""TLS contexts of PEM files, which are loaded again when the files have changed.
+
+Invariants:
+1. TLS 1.2 is the oldest version.
+2. Files that cannot be used are named when they are first loaded, not in the handshake. OpenSSL never asks the terminal
+   for a password.
+3. Files that cannot be used any more after a change (half of a new pair, for example) are reported in the log, and the
+   context of the previous ones stays in use.
+"""
+
+import logging
+import os
+import ssl
+import time
+from typing import NamedTuple
+
+from kafkalite.net.certificates import Validity, validities
+
+LOGGER = logging.getLogger("kafkalite.net")
+Path = str | os.PathLike[str]
+Stamp = tuple[tuple[int, int, int], ...]
+MISSING: Stamp = ((-1, -1, -1),)
+"""The stamp of files one of which cannot be found."""
+
+
+class PemFiles(NamedTuple):
+    """The files of a client's TLS context.
+
+    Attributes:
+        cafile: certificates of the issuers that are trusted; None = those of the system.
+        certfile: the client's certificate and its chain; None = the client has none.
+        keyfile: its private key; None = it is in `certfile`.
+        password: of the key.
+        check_hostname: the broker's certificate must name its host.
+    """
+
+    cafile: Path | None = None
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    password: str | None = None
+    check_hostname: bool = True
+
+    def __repr__(self) -> str:
+        return (
+            f"PemFiles(cafile={self.cafile!r}, certfile={self.certfile!r}, keyfile={self.keyfile!r}, "
+            f"check_hostname={self.check_hostname})"
+        )
+
+    def stamp(self) -> Stamp:
+        """Return a value that changes with the files. Raises OSError."""
+        found = (os.stat(path) for path in (self.cafile, self.certfile, self.keyfile) if path is not None)
+        return tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+
+
+class FixedContext:
+    """A context that the application has created."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+
+    def get(self) -> ssl.SSLContext:
+        """Return the context for the next connection."""
+        return self._context
+
+
+class ReloadedContext:
+    """A client's context of PEM files, for connections one after the other.
+
+    Arguments:
+        files: loaded at once.
+
+    Raises:
+        ValueError: a file cannot be used; the text names setting and file.
+    """
+
+    def __init__(self, files: PemFiles) -> None:
+        self._files = files
+        self._stamp: Stamp = ()
+        self._context = self._load()
+
+    def __repr__(self) -> str:
+        return f"ReloadedContext({self._files!r})"
+
+    def get(self) -> ssl.SSLContext:
+        """Return the context for the next connection; the files are loaded again if they have changed."""
+        try:
+            if self._current_stamp() != self._stamp:
+                self._context = self._load()
+        except ValueError as error:
+            LOGGER.warning("TLS files have changed and cannot be used, the previous ones stay in use: %s", error)
+        return self._context
+
+    def _current_stamp(self) -> Stamp:
+        try:
+            return self._files.stamp()
+        except OSError:
+            return MISSING
+
+    def _load(self) -> ssl.SSLContext:
+        self._stamp = MISSING
+        try:
+            self._stamp = self._files.stamp()  # also of files that cannot be used: they are reported once
+        except OSError as error:
+            raise ValueError(f"{_setting_of(self._files, error.filename)}: {error.strerror}") from error
+        return load_client_context(self._files)
+
+
+def load_client_context(files: PemFiles) -> ssl.SSLContext:
+    """Return a client's context.
+
+    Raises:
+        ValueError: a file cannot be read, is no PEM file, is encrypted with another password, does not belong to the
+            other one, or has expired; the text names setting and file.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = files.check_hostname
+    if files.cafile is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _load_issuers(context, files.cafile)
+    if files.certfile is not None:
+        _load_certificate(context, files)
+    return context
+
+
+def _load_issuers(context: ssl.SSLContext, cafile: Path) -> None:
+    name = f"ssl_cafile {os.fspath(cafile)}"
+    found = _validities(name, cafile)
+    if all(each.ends_at <= time.time() for each in found):
+        raise ValueError(f"{name}: {_expired(found[0])}; replace it")
+    try:
+        context.load_verify_locations(cafile=cafile)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name}: cannot be used: {_reason(error)}") from error
+
+
+def _load_certificate(context: ssl.SSLContext, files: PemFiles) -> None:
+    assert files.certfile is not None
+    name = f"ssl_certfile {os.fspath(files.certfile)}"
+    now, first = time.time(), _validities(name, files.certfile)[0]
+    if first.ends_at <= now:
+        raise ValueError(f"{name}: {_expired(first)}; renew it")
+    if first.begins_at > now:
+        raise ValueError(f"{name}: the certificate is not valid before {_date(first.begins_at)}; check the clock")
+    asked = []
+
+    def password() -> str:
+        asked.append(True)
+        return files.password or ""
+
+    try:
+        context.load_cert_chain(files.certfile, files.keyfile, password)
+    except (OSError, ValueError) as error:
+        raise ValueError(_key_reason(files, error, encrypted=bool(asked))) from error
+
+
+def _key_reason(files: PemFiles, error: Exception, *, encrypted: bool) -> str:
+    key = files.certfile if files.keyfile is None else files.keyfile
+    assert key is not None
+    name = f"ssl_{'certfile' if files.keyfile is None else 'keyfile'} {os.fspath(key)}"
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        return f"{name}: the key does not belong to the certificate in {os.fspath(files.certfile or '')}"
+    if encrypted and not files.password:
+        return f"{name}: the key is encrypted; set ssl_password"
+    if encrypted:
+        return f"{name}: the key cannot be decrypted with ssl_password"
+    hint = "; set ssl_keyfile if the key is in another file" if files.keyfile is None else ""
+    return f"{name}: no usable private key: {_reason(error)}{hint}"
+
+
+def _validities(name: str, path: Path) -> list[Validity]:
+    try:
+        with open(path, "rb") as file:
+            found = validities(file.read())
+    except OSError as error:
+        raise ValueError(f"{name}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return found
+
+
+def _setting_of(files: PemFiles, path: object) -> str:
+    for field in ("cafile", "certfile", "keyfile"):
+        value = getattr(files, field)
+        if value is not None and os.fspath(value) == path:
+            return f"ssl_{field} {path}"
+    return str(path)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "the content is not valid"
+    return (error.strerror or "") if isinstance(error, OSError) else str(error)
+
+
+def _expired(validity: Validity) -> str:
+    return f"the certificate expired at {_date(validity.ends_at)}"
+
+
+def _date(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
