@@ -7,7 +7,7 @@ request or connection. `retriable` = the same request may succeed later. `refres
 KIP-1050.
 """
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from functools import cache
 from typing import Any
 
@@ -33,16 +33,7 @@ def reason_of(error: int) -> str | None:
     return error.reason if isinstance(error, ErrorWithReason) else None
 
 
-class Trait(IntFlag):
-    """How a client reacts to a code."""
-
-    NOTHING = 0
-    RETRY = 1
-    REFRESH = 3  # implies RETRY
-    FATAL = 4
-
-
-RETRY, REFRESH, FATAL = Trait.RETRY, Trait.REFRESH, Trait.FATAL
+RETRY, REFRESH, FATAL = 1, 3, 4  # bits: how a client reacts to a code; REFRESH implies RETRY
 
 
 class KafkaErrorCode(IntEnum):
@@ -53,13 +44,13 @@ class KafkaErrorCode(IntEnum):
     refresh: bool
     fatal: bool
 
-    def __new__(cls, code: int, message: str = "", trait: Trait = Trait.NOTHING) -> "KafkaErrorCode":
+    def __new__(cls, code: int, message: str = "", traits: int = 0) -> "KafkaErrorCode":
         self = int.__new__(cls, code)
         self._value_ = code
         self.message = message
-        self.retriable = bool(trait & Trait.RETRY)
-        self.refresh = trait & Trait.REFRESH == Trait.REFRESH
-        self.fatal = bool(trait & Trait.FATAL)
+        self.retriable = bool(traits & RETRY)
+        self.refresh = traits & REFRESH == REFRESH
+        self.fatal = bool(traits & FATAL)
         return self
 
     UNKNOWN_SERVER_ERROR = -1, "unexpected error in the broker; see its log"
@@ -246,6 +237,10 @@ class AuthenticationError(KafkaError):
     fatal = True
 
 
+class SslAuthenticationError(AuthenticationError):
+    """TLS failed: a certificate is rejected, or one side uses TLS and the other does not."""
+
+
 class KafkaTimeoutError(RetriableError, TimeoutError):
     """An operation timed out."""
 
@@ -277,6 +272,30 @@ class CorruptRecordError(KafkaError):
         return type(self), (self.code, self.topic, self.partition, self.offset, self.next_offset, self.reason)
 
 
+class PoisonRecordError(KafkaError):
+    """A key or value cannot be deserialized, or an interceptor rejects the record; `__cause__` is the reason.
+
+    Attributes:
+        topic, partition, offset: of the record.
+        next_offset: the offset behind it; a consumer skips the record by a seek to it.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        text = f"{topic}-{partition}: the record at offset {offset} is a poison value; seek to {offset + 1} skips it"
+        super().__init__(text)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.next_offset = offset + 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topic, self.partition, self.offset)
+
+
+class SchemaError(KafkaError):
+    """A schema of a registry cannot be loaded or registered, or data has no valid reference to a schema."""
+
+
 class MaxPollIntervalExceededError(KafkaError):
     """A consumer did not poll within `max_poll_interval_ms`: it has left its group. The next poll joins again."""
 
@@ -293,8 +312,50 @@ class LogTruncationError(KafkaError):
     """The leader's log does not contain the position of a consumer, and `auto_offset_reset` is "none" (KIP-320)."""
 
 
+class OffsetRangeError(KafkaError):
+    """Records of an offset range cannot be read: retention or a truncation has removed them, or the log ends before.
+
+    Attributes:
+        topic, partition, start, end: the range; `end` does not belong to it.
+        offset: of the first record that is missing.
+    """
+
+    def __init__(self, topic: str, partition: int, start: int, end: int, offset: int, reason: str) -> None:
+        super().__init__(f"offsets {start} to {end - 1} of {topic}-{partition} cannot be read at {offset}: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.offset = offset
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topic, self.partition, self.start, self.end, self.offset, self.reason)
+
+
 class ClientUseError(KafkaError, RuntimeError):
     """A client was used before its start, after its close, after a fork, or from another event loop or thread."""
+
+
+class OutcomeUnknownError(KafkaError):
+    """A change was sent, but its response was lost: the broker may have made it. Read its state before you repeat it.
+
+    Attributes:
+        made: what a later request has shown: the resource has the new state (True) or not (False); None = not known.
+    """
+
+    def __init__(self, message: str, made: bool | None = None) -> None:
+        super().__init__(message)
+        self.made = made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.made)
+
+
+class ClientFailedError(KafkaError):
+    """An unexpected exception inside a client, its `__cause__`: the client cannot continue. Close it."""
+
+    fatal = True
 
 
 class DecodeError(KafkaError, ValueError):
@@ -349,7 +410,6 @@ class EncodeError(KafkaError, ValueError):
         return type(self), (self.detail, self.field)
 
 
-AUTHORIZATION = frozenset(code for code in KafkaErrorCode if code.name.endswith("_AUTHORIZATION_FAILED"))
 AUTHENTICATION = frozenset({33, 34, 58})
 BASES: dict[int, type[KafkaError]] = {
     KafkaErrorCode.REQUEST_TIMED_OUT: KafkaTimeoutError,
@@ -363,7 +423,8 @@ def _class_name(code: KafkaErrorCode) -> str:
 
 
 def _bases(code: KafkaErrorCode) -> tuple[type[KafkaError], ...]:
-    bases: list[type[KafkaError]] = [AuthorizationError if code in AUTHORIZATION else BrokerResponseError]
+    authorization = code.name.endswith("_AUTHORIZATION_FAILED")
+    bases: list[type[KafkaError]] = [AuthorizationError if authorization else BrokerResponseError]
     if code in BASES:
         bases.append(BASES[code])
     elif code in AUTHENTICATION:
@@ -389,13 +450,17 @@ def _build(code: KafkaErrorCode) -> type[BrokerResponseError]:
 
 MESSAGE_CHARACTERS_MAX = 1000
 _KNOWN = frozenset(map(int, KafkaErrorCode))
-_BY_CLASS_NAME = {_class_name(code): code for code in KafkaErrorCode if code}
+
+
+@cache
+def _codes_by_class_name() -> dict[str, KafkaErrorCode]:
+    return {_class_name(code): code for code in KafkaErrorCode if code}
 
 
 def __getattr__(name: str) -> type[BrokerResponseError]:
     """The exception class of a code by name: `errors.OffsetOutOfRangeError`."""
     try:
-        return _build(_BY_CLASS_NAME[name])
+        return _build(_codes_by_class_name()[name])
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 

@@ -97,6 +97,7 @@ class BrokerConfig:
     offsets_load_buffer_size: int = field(init=False, repr=False, compare=False)
     fetch_max_bytes: int = field(init=False, repr=False, compare=False)
     max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
+    kafkalite_fetch_session_memory_max_bytes: int = field(init=False, repr=False, compare=False)
     max_request_partition_size_limit: int = field(init=False, repr=False, compare=False)
     group_min_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     group_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
@@ -240,6 +241,7 @@ PLAIN = (
     "producer.id.expiration.check.interval.ms",
     "fetch.max.bytes",
     "max.incremental.fetch.session.cache.slots",
+    "kafkalite.fetch.session.memory.max.bytes",
     "max.request.partition.size.limit",
     "group.min.session.timeout.ms",
     "group.max.session.timeout.ms",

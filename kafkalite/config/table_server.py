@@ -127,6 +127,8 @@ LOG = (
 FETCH = (
     Key("fetch.max.bytes", INT, 57_671_680, "Maximum size of a fetch response, in bytes.", low=1024),
     Key("max.incremental.fetch.session.cache.slots", INT, 1000, "Maximum number of incremental fetch sessions.", low=0),
+    Key("kafkalite.fetch.session.memory.max.bytes", LONG, 67_108_864,
+        "Memory for incremental fetch sessions, in bytes; a partition counts as 360 bytes and its topic name.", low=0),
     Key("max.request.partition.size.limit", INT, 2000,
         "Maximum number of partitions in a DescribeTopicPartitions response.", low=1),
     Key("fetch.purgatory.purge.interval.requests", INT, 1000,

@@ -63,7 +63,10 @@ class Row:
         self.decode: Decode
 
     def load(self) -> Self:
-        """Import the messages and the handler, once. Raises TypeError where the request class has other versions."""
+        """Import the messages and the handler, once.
+
+        Raises TypeError where the request class has another key or lacks versions; it may have older ones for clients.
+        """
         if self.loaded:
             return self
         messages = import_module(f"kafkalite.protocol.{self.package}.{self.module}")
@@ -72,7 +75,7 @@ class Row:
             getattr(messages, f"{self.name}Response"),
         )
         declared = (self.request.api_key, *self.request.versions)
-        if declared != (self.api_key, self.version_min, self.version_max):
+        if declared[1] > self.version_min or declared[::2] != (self.api_key, self.version_max):
             raise TypeError(f"{self.name}: key and versions in the table differ from those of the class, {declared}")
         handlers = import_module(f"kafkalite.server.handlers.{self.module}")
         self.handler = getattr(handlers, self.module)
@@ -126,4 +129,5 @@ ROWS = (
     Row("register_consumer", 10003, 0, 0, of_groups=True, package="extensions"),
     Row("heartbeat_plus", 10004, 0, 0, of_groups=True, package="extensions"),
     Row("rewind_consumer", 10005, 0, 0, of_groups=True, package="extensions"),
+    Row("list_segments", 10006, 0, 0, package="extensions"),
 )

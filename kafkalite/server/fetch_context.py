@@ -104,7 +104,8 @@ def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaE
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         return None
     by_id = call.version >= TOPIC_ID_SINCE
-    return call.context.fetch_sessions.resume(request.session_id, request.session_epoch, by_id, now_ms(call))
+    sessions = call.context.fetch_sessions
+    return sessions.resume(request.session_id, request.session_epoch, by_id, call.connection, now_ms(call))
 
 
 def open_context(
@@ -122,7 +123,10 @@ def open_context(
     for topic in request.topics:
         named += named_partitions(topic, topic.partitions, by_id)
     if session is None:
-        return full_context(call, request, named, by_id)
+        opened = new_session(call, request)
+        if opened is not None:
+            update(opened, named)
+        return full_context(call, request, named, opened)
     update(session, named)
     for forgotten in request.forgotten_topics_data:
         forget(session, forgotten, forgotten.partitions)
@@ -139,11 +143,13 @@ def open_in_steps(
         for piece in pieces(topic.partitions):
             named += named_partitions(topic, piece, by_id)
             yield
+    changed = new_session(call, request) if session is None else session
+    if changed is not None:
+        for some in pieces(named):
+            update(changed, some)
+            yield
     if session is None:
-        return full_context(call, request, named, by_id)
-    for changed in pieces(named):
-        update(session, changed)
-        yield
+        return full_context(call, request, named, changed)
     for forgotten in request.forgotten_topics_data:
         for indexes in pieces(forgotten.partitions):
             forget(session, forgotten, indexes)
@@ -161,13 +167,22 @@ def now_ms(call: PartitionCall) -> int:
     return int(call.context.clock.monotonic() * 1000)
 
 
-def full_context(call: PartitionCall, request: FetchRequest, named: list[Named], by_id: bool) -> FetchContext:
-    """Return the partitions of a request that names all of them; with epoch 0 it opens a session."""
+def new_session(call: PartitionCall, request: FetchRequest) -> FetchSession | None:
+    """Return the session, without partitions, that a full request asks for: one with epoch 0."""
+    if request.session_epoch != EPOCH_INITIAL:
+        return None
+    return FetchSession(call.version >= TOPIC_ID_SINCE, call.connection, now_ms(call))
+
+
+def full_context(
+    call: PartitionCall, request: FetchRequest, named: list[Named], session: FetchSession | None
+) -> FetchContext:
+    """Return the partitions of a request that names all of them, and open the session that it asks for, if any."""
     sessions = call.context.fetch_sessions
     if request.session_id != SESSION_NONE:
         sessions.close(request.session_id)
-    wanted = request.session_epoch == EPOCH_INITIAL
-    session_id = sessions.open(named, by_id, now_ms(call)) if wanted else SESSION_NONE
+    session_id = SESSION_NONE if session is None else sessions.open(session)
+    by_id = call.version >= TOPIC_ID_SINCE
     return FetchContext(call.context.replicas, by_id, [part for _key, part in named], None, session_id)
 
 
@@ -185,22 +200,14 @@ def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext 
 def update(session: FetchSession, named: list[Named]) -> None:
     """Add partitions to a session, or change their parameters."""
     for key, part in named:
-        known = session.partitions.setdefault(key, part)
-        if known is not part:
-            known.update_request(
-                part.fetch_offset,
-                part.max_bytes,
-                part.current_leader_epoch,
-                part.last_fetched_epoch,
-                part.log_start_offset,
-            )
+        session.update(key, part)
 
 
 def forget(session: FetchSession, topic: FetchRequest.ForgottenTopic, indexes: list[int]) -> None:
     """Remove partitions of a topic from a session."""
     name = topic.topic_id if session.by_id else topic.topic
     for index in indexes:
-        session.partitions.pop((name, index), None)
+        session.forget((name, index))
 
 
 def named_partitions(

@@ -25,6 +25,7 @@ from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node
 from kafkalite.server.api import ROWS
 from kafkalite.server.config_resources import ConfigResources
+from kafkalite.server.deferred_free import emptied
 from kafkalite.server.description_cache import DescriptionCache
 from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.hosted_partitions import HostedPartitions
@@ -96,11 +97,14 @@ class RunningBroker:
         self.producer_ids = ProducerIds(store.take_producer_ids)
         self.transactional_clients = TransactionalClients()
         self.fetch_sessions = FetchSessions(
-            config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
+            config.max_incremental_fetch_session_cache_slots,
+            config.kafkalite_fetch_session_memory_max_bytes,
+            lambda: 1 + self.random.below(SESSION_ID_MAX),
+            lambda partitions: self.slicer.run(emptied(partitions), Outcome.result),
         )
         self.dispatcher = Dispatcher(self, ROWS, resources.log)
         self.heartbeats = Heartbeats()
-        service = BrokerService(self.dispatcher, self.replicas, self.heartbeats)
+        service = BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions)
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
         self.closing = ExitStack()
         self._stopping = False
@@ -139,6 +143,7 @@ class RunningBroker:
             await self.listening.close(0)
             raise
         self.store.finish_deletions()
+        self.store.delete_expired()
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Stop cleanly; open responses have `grace_s` seconds to leave. A second call does nothing."""

@@ -4,22 +4,27 @@ from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.server.dispatch import PRODUCE, Dispatcher
+from kafkalite.state.fetch_sessions import FetchSessions
 
 
 class BrokerService:
     """The broker as the connection layer sees it."""
 
-    def __init__(self, dispatcher: Dispatcher, replicas: Replicas, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, replicas: Replicas, heartbeats: Heartbeats, fetch_sessions: FetchSessions
+    ) -> None:
         # Bound methods are handed through as they are: this is called for every request.
         self.request = dispatcher.request
         self.write_pending = replicas.write_pending
         self.quick = heartbeats
         self.pinning = frozenset({PRODUCE})  # its records are views of the frame
         self.connections = 0
+        self._fetch_sessions = fetch_sessions
 
     def connected(self, _connection: Connection) -> bool:
         self.connections += 1
         return True
 
-    def disconnected(self, _connection: Connection) -> None:
+    def disconnected(self, connection: Connection) -> None:
         self.connections -= 1
+        self._fetch_sessions.disconnected(connection)

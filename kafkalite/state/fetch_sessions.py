@@ -4,26 +4,32 @@ A pure machine: it has sessions, epochs and eviction; of a partition it stores o
 1. A session's epoch grows by one with each request; any other epoch is rejected, and the client starts a new session.
 2. An incremental response contains only partitions with changes; a partition with an error counts as changed.
 3. A partition whose records were returned moves to the end of the session: the next response begins with others.
-4. A session can be evicted if it was idle for `EVICTION_MS`, or if it is that old and smaller than the new one.
-5. All sessions together hold at most `PARTITIONS_MAX` partitions: a new session that does not fit is not opened, and
-   a session that grows beyond the limit is closed.
-   Stricter than Kafka, which counts sessions only; a client without one names all its partitions each time.
+4. A session belongs to the connection of its last request and ends with it: a client that still needs it gets
+   FETCH_SESSION_ID_NOT_FOUND on its next connection and names its partitions again.
+5. All sessions together take at most `bytes_max` bytes: a new session that does not fit is not opened, and a session
+   that grows beyond the limit is closed. A client without a session names all its partitions each time.
+6. A session can be evicted if it was idle for `EVICTION_MS`; for a slot also if it is that old and its number of
+   partitions has fewer binary digits than that of the new one. Finding one takes the same time for any number.
+
+Kafka counts sessions only, keeps them until their slot is needed, and evicts the smallest old one for a larger one.
 Source: FetchSession.java of Apache Kafka, KIP-227.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from kafkalite.errors import KafkaErrorCode
 
 EVICTION_MS = 120_000
-PARTITIONS_MAX = 250_000  # of all sessions; each takes some 300 bytes
+PARTITION_BYTES = 360  # measured: the entry, its key, the numbers of the request and of the response
+CHARACTER_BYTES = 4  # of a name that is not ASCII
 SESSION_NONE = 0
 EPOCH_INITIAL = 0
 EPOCH_FINAL = -1
 EPOCH_MAX = 2**31 - 1
 
 PartitionKey = tuple[object, int]
+Partitions = dict[PartitionKey, "SessionPartition"]
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +53,12 @@ class SessionPartition:
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
     max_bytes: int = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of this partition in a session, in bytes; partitions may share the text of their name."""
+        name = self.topic
+        return PARTITION_BYTES + (len(name) if name.isascii() else CHARACTER_BYTES * len(name))
 
     def update_request(
         self,
@@ -82,18 +94,59 @@ class SessionPartition:
 
 
 class FetchSession:
-    """One client's fetch: its partitions in the order in which they are served."""
+    """One client's fetch: its partitions in the order in which they are served.
 
-    __slots__ = ("by_id", "counted", "created_ms", "epoch", "id", "last_used_ms", "partitions")
+    Arguments:
+        by_id: its requests name topics by id.
+        owner: the connection of the last request.
+        now_ms: monotonic time.
 
-    def __init__(self, session_id: int, by_id: bool, now_ms: int) -> None:
-        self.id = session_id
+    Attributes:
+        memory_bytes: of the partitions; counted_bytes: those of them that all sessions together count.
+        size_class: binary digits of the number of partitions, since `classed_ms`.
+    """
+
+    __slots__ = (
+        "by_id",
+        "classed_ms",
+        "counted_bytes",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "memory_bytes",
+        "owner",
+        "partitions",
+        "size_class",
+    )
+
+    def __init__(self, by_id: bool, owner: Hashable, now_ms: int) -> None:
+        self.id = SESSION_NONE
         self.by_id = by_id
+        self.owner = owner
         self.epoch = EPOCH_INITIAL
-        self.created_ms = now_ms
-        self.last_used_ms = now_ms
-        self.partitions: dict[PartitionKey, SessionPartition] = {}
-        self.counted = 0  # of its partitions, in those of all sessions
+        self.classed_ms = self.last_used_ms = now_ms
+        self.partitions: Partitions = {}
+        self.memory_bytes = self.counted_bytes = self.size_class = 0
+
+    def update(self, key: PartitionKey, part: SessionPartition) -> None:
+        """Add a partition, or store the newest request for it."""
+        known = self.partitions.setdefault(key, part)
+        if known is part:
+            self.memory_bytes += part.memory_bytes
+        else:
+            known.update_request(
+                part.fetch_offset,
+                part.max_bytes,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                part.log_start_offset,
+            )
+
+    def forget(self, key: PartitionKey) -> None:
+        """Remove a partition; an unknown one is ignored."""
+        part = self.partitions.pop(key, None)
+        if part is not None:
+            self.memory_bytes -= part.memory_bytes
 
     def served(self, key: PartitionKey) -> None:
         """Move a partition that returned records to the end (invariant 3), unless a pipelined request removed it."""
@@ -107,16 +160,26 @@ class FetchSessions:
 
     Arguments:
         slots: how many sessions are kept (`max.incremental.fetch.session.cache.slots`).
+        bytes_max: memory of all sessions (`kafkalite.fetch.session.memory.max.bytes`).
         new_id: draws a positive int32, so that ids cannot be guessed from each other.
-        partitions_max: of all sessions together.
+        free: called with the partitions of each session that has ended, which may be many.
     """
 
-    def __init__(self, slots: int, new_id: Callable[[], int], partitions_max: int = PARTITIONS_MAX) -> None:
+    def __init__(
+        self,
+        slots: int,
+        bytes_max: int,
+        new_id: Callable[[], int],
+        free: Callable[[Partitions], object] = dict.clear,
+    ) -> None:
         self._slots = slots
+        self._bytes_max = bytes_max
         self._new_id = new_id
-        self._partitions_max = partitions_max
-        self._partitions = 0
+        self._free = free
+        self.memory_bytes = 0
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._by_owner: dict[Hashable, dict[int, FetchSession]] = {}
+        self._by_size: list[dict[int, FetchSession]] = []  # by size class, the longest in its class first
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -124,8 +187,17 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession | KafkaErrorCode:
-        """Find the session that an incremental request continues, or the error code that the client must get."""
+    def resume(
+        self, session_id: int, epoch: int, by_id: bool, owner: Hashable, now_ms: int
+    ) -> FetchSession | KafkaErrorCode:
+        """Find the session that an incremental request continues, or the error code that the client must get.
+
+        Arguments:
+            session_id, epoch: of the request.
+            by_id: the request names topics by id.
+            owner: the connection of the request.
+            now_ms: monotonic time.
+        """
         session = self._sessions.get(session_id)
         if session is None:
             return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -136,17 +208,21 @@ class FetchSessions:
         session.last_used_ms = now_ms
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         self._sessions[session_id] = self._sessions.pop(session_id)
+        if session.owner != owner:
+            self._disown(session)
+            session.owner = owner
+            self._by_owner.setdefault(owner, {})[session_id] = session
         return session
 
-    def open(self, partitions: Iterable[tuple[PartitionKey, SessionPartition]], by_id: bool, now_ms: int) -> int:
-        """Open a session with the partitions of a full request; return its id, or 0 if the session does not fit."""
-        kept = dict(partitions)
-        if not kept or not self._make_room(len(kept), now_ms):
+    def open(self, session: FetchSession) -> int:
+        """Open a new session with the partitions of a full request; return its id, or 0 if the session does not fit."""
+        if not session.partitions or not self._evict_for(session):
+            self._free(session.partitions)
             return SESSION_NONE
-        session = FetchSession(self._fresh_id(), by_id, now_ms)
+        session.id = self._fresh_id()
         session.epoch = 1
-        session.partitions = kept
         self._sessions[session.id] = session
+        self._by_owner.setdefault(session.owner, {})[session.id] = session
         self.recount(session)
         return session.id
 
@@ -155,37 +231,64 @@ class FetchSessions:
 
         Returns whether the session still exists: it is closed if it grew beyond the bound.
         """
-        grown = len(session.partitions) - session.counted
+        if self._sessions.get(session.id) is not session:  # closed while a request changed it in slices
+            return False
+        grown = session.memory_bytes - session.counted_bytes
         if grown:
-            if self._sessions.get(session.id) is not session:  # closed while a request changed it in slices
-                return False
-            session.counted += grown
-            self._partitions += grown
-            if self._partitions > self._partitions_max:
+            session.counted_bytes += grown
+            self.memory_bytes += grown
+            if self.memory_bytes > self._bytes_max:
                 self.close(session.id)
                 return False
+            self._classify(session)
         return True
 
     def close(self, session_id: int) -> None:
         """Close a session; an unknown id is ignored."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._partitions -= session.counted
+            self.memory_bytes -= session.counted_bytes
+            self._disown(session)
+            self._by_size[session.size_class].pop(session_id)
+            self._free(session.partitions)
+
+    def disconnected(self, owner: Hashable) -> None:
+        """Close the sessions of a closed connection."""
+        for session_id in list(self._by_owner.get(owner, ())):
+            self.close(session_id)
 
     def _fresh_id(self) -> int:
         while (session_id := self._new_id()) in self._sessions or session_id == SESSION_NONE:
             pass
         return session_id
 
-    def _make_room(self, partitions: int, now_ms: int) -> bool:
-        allowed = self._partitions_max - partitions
-        while self._partitions > allowed >= 0 and (idle := self._idle(now_ms)) is not None:
+    def _disown(self, session: FetchSession) -> None:
+        own = self._by_owner[session.owner]
+        del own[session.id]
+        if not own:
+            del self._by_owner[session.owner]
+
+    def _classify(self, session: FetchSession) -> None:
+        size_class = len(session.partitions).bit_length()
+        if size_class != session.size_class:
+            while len(self._by_size) <= size_class:
+                self._by_size.append({})
+            self._by_size[session.size_class].pop(session.id, None)
+            self._by_size[size_class][session.id] = session
+            session.size_class = size_class
+            session.classed_ms = session.last_used_ms
+
+    def _evict_for(self, session: FetchSession) -> bool:
+        """Evict sessions until a new one fits; return whether it does."""
+        now_ms = session.last_used_ms
+        allowed = self._bytes_max - session.memory_bytes
+        while self.memory_bytes > allowed >= 0 and (idle := self._idle(now_ms)) is not None:
             self.close(idle.id)
-        if self._partitions > allowed:
+        if self.memory_bytes > allowed:
             return False
         if len(self._sessions) < self._slots:
             return True
-        victim = self._idle(now_ms) or self._smaller(partitions, now_ms)
+        victim = self._idle(now_ms) or self._smaller(len(session.partitions), now_ms)
         if victim is None:
             return False
         self.close(victim.id)
@@ -196,6 +299,8 @@ class FetchSessions:
         return idlest if idlest is not None and now_ms - idlest.last_used_ms > EVICTION_MS else None
 
     def _smaller(self, partitions: int, now_ms: int) -> FetchSession | None:
-        old = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTION_MS]
-        smallest = min(old, key=lambda s: len(s.partitions), default=None)
-        return smallest if smallest is not None and len(smallest.partitions) < partitions else None
+        for smaller in self._by_size[: partitions.bit_length()]:
+            oldest = next(iter(smaller.values()), None)
+            if oldest is not None and now_ms - oldest.classed_ms > EVICTION_MS:
+                return oldest
+        return None

@@ -1,38 +1,186 @@
-"""The pytest plugin of the package: a broker for the test run, and a topic for each test.
+"""The pytest plugin of the package: a broker for the test run, a topic, a producer and a consumer for each test.
 
 1. Every pytest run of every user loads this module, so it imports nothing of the broker before a fixture is used.
 2. Each process of pytest-xdist has its own broker on a free port, so parallel tests do not affect each other.
+3. The marker `kafkalite` of a test precedes the ini options: `settings` (of the broker), `partitions` and `configs` (of
+   the topic), `producer` and `consumer` (their settings).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from kafkalite_sdk.blocking import Consumer, Producer
+
+    from kafkalite.config.keys import SettingValue
     from kafkalite.testing.thread import BrokerThread
 
 TOPIC_NAME_MAX = 249  # Topic.java, MAX_NAME_LENGTH
+MARKER = "kafkalite"
+MARKER_ARGUMENTS = ("settings", "partitions", "configs", "producer", "consumer")
 _numbers = count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the ini options."""
+    parser.addini("kafkalite_settings", "settings of kafkalite_broker, NAME=VALUE on each line", type="linelist")
+    parser.addini("kafkalite_partitions", "number of partitions of kafkalite_topic", default="1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    arguments = ", ".join(f"{each}=None" for each in MARKER_ARGUMENTS)
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}({arguments}): settings of the broker, partitions and configs of the topic, settings of producer and "
+        "consumer, for the fixtures kafkalite_*",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give tests whose marker has settings a broker of their own; tests with equal settings share it."""
+    settings = _marked(metafunc.definition).get("settings")
+    if settings is not None and "kafkalite_broker" in metafunc.fixturenames:
+        name = ",".join(f"{key}={value}" for key, value in sorted(settings.items()))
+        metafunc.parametrize("kafkalite_broker", [settings], ids=[name], indirect=True, scope="session")
+
+
+def _marked(node: pytest.Item | pytest.Collector) -> Mapping[str, Any]:
+    """The arguments of the marker of a test; those of the nearest marker precede."""
+    merged: dict[str, Any] = {}
+    for marker in node.iter_markers(MARKER):
+        unknown = sorted(set(marker.kwargs) - set(MARKER_ARGUMENTS))
+        if marker.args or unknown:
+            given = ", ".join([*map(repr, marker.args), *unknown])
+            raise pytest.UsageError(
+                f"{node.nodeid}: pytest.mark.{MARKER} does not accept {given}; it accepts {', '.join(MARKER_ARGUMENTS)}"
+            )
+        merged = {**marker.kwargs, **merged}
+    return merged
+
+
+def _ini_settings(config: pytest.Config) -> dict[str, str]:
+    """The settings of the ini option."""
+    settings = {}
+    for line in config.getini("kafkalite_settings"):
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise pytest.UsageError(f"kafkalite_settings: {line!r} is no setting, expected NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def _ini_partitions(config: pytest.Config) -> int:
+    text = config.getini("kafkalite_partitions")
+    if not text.isdecimal() or int(text) < 1:
+        raise pytest.UsageError(f"kafkalite_partitions is {text!r}, expected a number above 0")
+    return int(text)
+
+
 @pytest.fixture(scope="session")
-def kafkalite_broker() -> Iterator["BrokerThread"]:
+def kafkalite_broker_factory(pytestconfig: pytest.Config) -> Iterator[Callable[..., "BrokerThread"]]:
+    """A function of settings, as {"num.partitions": 3}, that starts a broker in its own thread, until the session ends.
+
+    The settings precede those of the ini option.
+    """
+    from kafkalite.testing.thread import BrokerThread
+
+    with ExitStack() as brokers:
+
+        def start(settings: "Mapping[str, SettingValue] | None" = None) -> "BrokerThread":
+            return brokers.enter_context(BrokerThread(settings={**_ini_settings(pytestconfig), **(settings or {})}))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def kafkalite_broker(request: pytest.FixtureRequest) -> Iterator["BrokerThread"]:
     """A broker in its own thread, for the whole session; clients connect to its `address` (HOST:PORT)."""
     from kafkalite.testing.thread import BrokerThread
 
-    with BrokerThread() as broker:
+    with BrokerThread(settings={**_ini_settings(request.config), **getattr(request, "param", {})}) as broker:
         yield broker
 
 
 @pytest.fixture
-def kafkalite_topic(kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest) -> str:
-    """The name of a topic with one partition that belongs to this test alone."""
-    name = topic_name(request.node.name, next(_numbers))
-    kafkalite_broker.create_topic(name, partitions=1)
-    return name
+def kafkalite_topic_factory(kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest) -> Callable[..., str]:
+    """A function of `partitions` and `configs` that creates a topic for this test, and returns its name.
+
+    Without arguments, those of the marker and of the ini option apply.
+    """
+    marked = _marked(request.node)
+
+    def create(partitions: int | None = None, configs: "Mapping[str, SettingValue] | None" = None) -> str:
+        name = topic_name(request.node.name, next(_numbers))
+        number = partitions or marked.get("partitions") or _ini_partitions(request.config)
+        kafkalite_broker.create_topic(name, number, marked.get("configs") if configs is None else configs)
+        return name
+
+    return create
+
+
+@pytest.fixture
+def kafkalite_topic(kafkalite_topic_factory: Callable[..., str]) -> str:
+    """The name of a topic that belongs to this test alone; it has one partition without a marker or ini option."""
+    return kafkalite_topic_factory()
+
+
+@pytest.fixture
+def kafkalite_producer_factory(
+    kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest
+) -> Iterator[Callable[..., "Producer[Any, Any]"]]:
+    """A function of settings that starts a `kafkalite_sdk.blocking.Producer`, which is closed after the test.
+
+    The settings precede those of the marker.
+    """
+    from kafkalite_sdk.blocking import Producer
+
+    marked = _marked(request.node).get("producer") or {}
+    with ExitStack() as producers:
+        yield lambda **settings: producers.enter_context(Producer(kafkalite_broker.address, **{**marked, **settings}))
+
+
+@pytest.fixture
+def kafkalite_producer(kafkalite_producer_factory: Callable[..., "Producer[Any, Any]"]) -> "Producer[Any, Any]":
+    """A `kafkalite_sdk.blocking.Producer`. Closing it after the test raises failures that the test has not read."""
+    return kafkalite_producer_factory()
+
+
+@pytest.fixture
+def kafkalite_consumer_factory(
+    kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest
+) -> Iterator[Callable[..., "Consumer[Any, Any]"]]:
+    """A function of topics and settings that starts a `kafkalite_sdk.blocking.Consumer`; it is closed after the test.
+
+    It reads the topics from their beginning, in a group of this test. The settings precede those of the marker.
+    """
+    from kafkalite_sdk.blocking import Consumer
+
+    marked = _marked(request.node).get("consumer") or {}
+    group = topic_name(request.node.name, next(_numbers))
+    with ExitStack() as consumers:
+
+        def start(*topics: str, **settings: Any) -> "Consumer[Any, Any]":
+            options = {"group": group, "auto_offset_reset": "earliest", **marked, **settings}
+            consumer: Consumer[Any, Any] = Consumer(kafkalite_broker.address, **options)
+            if topics:
+                consumer.subscribe(topics)
+            return consumers.enter_context(consumer)
+
+        yield start
+
+
+@pytest.fixture
+def kafkalite_consumer(
+    kafkalite_consumer_factory: Callable[..., "Consumer[Any, Any]"], kafkalite_topic: str
+) -> "Consumer[Any, Any]":
+    """A `kafkalite_sdk.blocking.Consumer` that reads `kafkalite_topic` from the beginning, in a group of this test."""
+    return kafkalite_consumer_factory(kafkalite_topic)
 
 
 def topic_name(test: str, number: int) -> str:

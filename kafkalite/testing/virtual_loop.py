@@ -11,6 +11,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from kafkalite.testing.virtual_clock import START_WALL_MS
+
 T = TypeVar("T")
 
 CANCEL_S = 60.0  # of virtual time, then the tasks that are left are cancelled again
@@ -71,17 +73,27 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.failures.append(context.get("exception") or VirtualTimeError(context["message"]))
 
 
+def _end(passed: "asyncio.Future[None]") -> None:
+    if not passed.done():  # else it was cancelled in this iteration
+        passed.set_result(None)
+
+
 async def pass_time(seconds: float) -> None:
     """Let virtual time pass. Raises VirtualTimeError in a loop of real time."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualLoop):
         raise VirtualTimeError("pass_time is for code of run_virtually; await an event in real time")
     passed = loop.create_future()
-    timer = loop.call_later(seconds, passed.set_result, None)
+    timer = loop.call_later(seconds, _end, passed)
     try:
         await passed
     finally:
         timer.cancel()
+
+
+def virtual_wall_ms() -> int:
+    """Return the wall time in milliseconds since 1970: `START_WALL_MS` when the running loop was created."""
+    return START_WALL_MS + round(asyncio.get_running_loop().time() * 1000)
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
