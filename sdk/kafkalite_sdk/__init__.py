@@ -9,31 +9,39 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalite import errors as errors
     from kafkalite.model import TopicPartition as TopicPartition
+    from kafkalite.net.sasl.steps import ClientMechanism as ClientMechanism
+    from kafkalite.net.sasl.steps import ClientSteps as ClientSteps
+    from kafkalite.net.sasl.steps import Job as Job
+    from kafkalite.net.sasl.tokens import OAuthToken as OAuthToken
     from kafkalite_sdk._speedups.consumer_records import Record as Record
     from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata as FutureRecordMetadata
     from kafkalite_sdk._speedups.deliveries import RecordMetadata as RecordMetadata
+    from kafkalite_sdk.admin.admin import Admin as Admin
     from kafkalite_sdk.client.environment import Environment as Environment
     from kafkalite_sdk.consumer.consumer import Consumer as Consumer
-    from kafkalite_sdk.consumer.consumer import Deserializer as Deserializer
     from kafkalite_sdk.consumer.health import ConsumerHealth as ConsumerHealth
     from kafkalite_sdk.consumer.listeners import RebalanceListener as RebalanceListener
     from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
     from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndTimestamp as OffsetAndTimestamp
-    from kafkalite_sdk.producer.hooks import ProducerHooks as ProducerHooks
+    from kafkalite_sdk.consumer.parts import Deserializer as Deserializer
     from kafkalite_sdk.producer.producer import Producer as Producer
-    from kafkalite_sdk.producer.producer import ProducerRecord as ProducerRecord
+    from kafkalite_sdk.producer.record import ProducerRecord as ProducerRecord
 
 _MODULES = {
+    "Admin": "kafkalite_sdk.admin.admin",
+    "ClientMechanism": "kafkalite.net.sasl.steps",
+    "ClientSteps": "kafkalite.net.sasl.steps",
     "Consumer": "kafkalite_sdk.consumer.consumer",
     "ConsumerHealth": "kafkalite_sdk.consumer.health",
-    "Deserializer": "kafkalite_sdk.consumer.consumer",
+    "Deserializer": "kafkalite_sdk.consumer.parts",
     "Environment": "kafkalite_sdk.client.environment",
     "FutureRecordMetadata": "kafkalite_sdk._speedups.deliveries",
+    "Job": "kafkalite.net.sasl.steps",
+    "OAuthToken": "kafkalite.net.sasl.tokens",
     "OffsetAndMetadata": "kafkalite_sdk.consumer.offset_and_metadata",
     "OffsetAndTimestamp": "kafkalite_sdk.consumer.offset_and_metadata",
     "Producer": "kafkalite_sdk.producer.producer",
-    "ProducerHooks": "kafkalite_sdk.producer.hooks",
-    "ProducerRecord": "kafkalite_sdk.producer.producer",
+    "ProducerRecord": "kafkalite_sdk.producer.record",
     "RebalanceListener": "kafkalite_sdk.consumer.listeners",
     "Record": "kafkalite_sdk._speedups.consumer_records",
     "RecordMetadata": "kafkalite_sdk._speedups.deliveries",

@@ -124,6 +124,14 @@ class RecordAccumulator:
             TypeError: a value, key or header that is not bytes.
         """
 
+    def share(self, *, monotonic_s: Callable[[], float], wake: Callable[[], object]) -> None:
+        """Prepare for records of several threads, each of which holds the lock of the client; see `SharedSends`.
+
+        Arguments:
+            monotonic_s, wake: replace those of the constructor. A Python function as `wake` could be interrupted by a
+                signal handler after the record was queued.
+        """
+
     def drain(self) -> Awaitable[None]:
         """Return an awaitable that ends at once while there is space; else what `wait` returns.
 

@@ -41,6 +41,7 @@ cdef enum:
     EMPTY_BATCH = 61  # bytes of a batch without records
     ITERATION_BYTES = 131072  # `drain` gives the loop an iteration when so many bytes were sent since the last one
 
+COLUMNS = object()
 cdef object ENDED = iter(())
 cdef long forks = 0
 
@@ -51,6 +52,11 @@ def count_fork():
     forks += 1
 
 
+cdef long fork_count() noexcept:
+    """How often this process or its ancestors have forked: it differs between a parent and its child."""
+    return forks
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=count_fork)
 
@@ -58,7 +64,6 @@ if hasattr(os, "register_at_fork"):
 @cython.final
 cdef class Pause:
     """An awaitable that ends at once, or after one iteration of the loop."""
-    cdef object steps
 
     def __cinit__(self, tuple steps):
         self.steps = steps
@@ -70,12 +75,6 @@ cdef class Pause:
 @cython.final
 cdef class PartitionQueue:
     """The unsent batches of one partition; see accumulator.pyi."""
-    cdef readonly str topic
-    cdef readonly int32_t partition
-    cdef readonly ProducerBatch open
-    cdef readonly object full
-    cdef readonly bint leaderless
-    cdef public object sender
 
     def __cinit__(self, str topic not None, int32_t partition):
         self.topic = topic
@@ -87,15 +86,6 @@ cdef class PartitionQueue:
 @cython.final
 cdef class TopicQueue:
     """The partitions of a topic; while they are unknown, its records in `records` and their futures in `unassigned`."""
-    cdef str topic
-    cdef list partitions
-    cdef ProducerBatch unassigned
-    cdef list records
-    cdef list available
-    cdef object numbers
-    cdef Py_ssize_t buffered
-    cdef int32_t sticky
-    cdef Py_ssize_t sticky_left
 
     def __cinit__(self, str topic not None, loop):
         self.topic = topic
@@ -106,35 +96,6 @@ cdef class TopicQueue:
 @cython.final
 cdef class RecordAccumulator:
     """All unsent records of a producer; see accumulator.pyi."""
-    cdef dict topics
-    cdef readonly Py_ssize_t buffered
-    cdef readonly Py_ssize_t buffer_memory
-    cdef readonly Py_ssize_t batch_size
-    cdef readonly object ready
-    cdef readonly dict unassigned
-    cdef readonly int64_t opened
-    cdef public bint must_wait
-    cdef Py_ssize_t record_bytes_max
-    cdef Py_ssize_t since_iteration
-    cdef Py_ssize_t offload_bytes
-    cdef readonly object large
-    cdef double assigned_since
-    cdef TopicQueue limited
-    cdef unsigned long thread
-    cdef long forks
-    cdef object loop
-    cdef object partitioner
-    cdef bint crc32
-    cdef object choose
-    cdef object wall_ms
-    cdef object monotonic_s
-    cdef object wake
-    cdef object refuse
-    cdef object wait
-    cdef object open_batches
-    cdef dict incomplete
-    cdef Pause at_once
-    cdef Pause next_iteration
 
     def __init__(
         self, loop, *,
@@ -168,11 +129,15 @@ cdef class RecordAccumulator:
 
     def send(self, str topic not None, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None):
         """Queue a record; see accumulator.pyi."""
+        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
+            self.refuse()
+        return self.enqueue(topic, value, key, partition, timestamp_ms, headers)
+
+    cdef FutureRecordMetadata enqueue(self, str topic, value, key, partition, timestamp_ms, headers):
+        """Queue a record; the caller has checked that the accumulator may be used here."""
         cdef TopicQueue queue = self.topics.get(topic)
         cdef int64_t timestamp
         cdef FutureRecordMetadata future
-        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
-            self.refuse()
         if timestamp_ms is not None:
             timestamp = timestamp_ms
         elif self.wall_ms is None:
@@ -194,7 +159,7 @@ cdef class RecordAccumulator:
         """Wait until there is space for records; see accumulator.pyi."""
         if PyThread_get_thread_ident() != self.thread or forks != self.forks:
             self.refuse()
-        if self.must_wait or self.limited is not None or self.buffered >= self.buffer_memory:
+        if self.has_to_wait():
             return self.wait()
         return self.next_iteration if self.iteration_due() else self.at_once
 
@@ -204,6 +169,18 @@ cdef class RecordAccumulator:
             return False
         self.since_iteration = 0
         return True
+
+    cdef int check_use(self) except -1:
+        """Raise unless the producer may be used here, and has space."""
+        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
+            self.refuse()
+        if self.buffered >= self.buffer_memory:
+            raise BufferExhaustedError(f"{self.buffered} bytes are not acknowledged yet; await drain() first")
+        return 0
+
+    cdef int64_t now_ms(self) except? -1:
+        """The timestamp of a record without one."""
+        return <int64_t> (time() * 1000) if self.wall_ms is None else self.wall_ms()
 
     @property
     def limited_topic(self):
@@ -227,6 +204,19 @@ cdef class RecordAccumulator:
             )
         return 0
 
+    def share(self, *, monotonic_s, wake):
+        """Prepare for records of several threads; see accumulator.pyi."""
+        self.monotonic_s = monotonic_s
+        self.wake = wake
+
+    cdef bint usable(self) noexcept:
+        """Whether records are accepted, of any thread of the process that created it."""
+        return self.thread != 0 and forks == self.forks
+
+    cdef bint has_to_wait(self) noexcept:
+        """Whether `drain` waits."""
+        return self.must_wait or self.limited is not None or self.buffered >= self.buffer_memory
+
     def close(self):
         """Reject all further records; see accumulator.pyi."""
         self.thread = 0
@@ -235,13 +225,17 @@ cdef class RecordAccumulator:
         self, str topic, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
     ) except -1:
         """Queue a record whose partition cannot be chosen yet."""
-        cdef TopicQueue queue = self.topics.get(topic)
         cdef Builder builder = Builder(1)
-        cdef double now = self.monotonic_s() if queue is None else 0.0
-        cdef Py_ssize_t size
         builder.add(timestamp, key, value, headers)  # verifies the types, and counts the bytes
-        size = builder.size
-        self.check_size(topic, size)
+        self.check_size(topic, builder.size)
+        return self.keep_entry(topic, future, timestamp, key, value, headers, partition, builder.size)
+
+    cdef int keep_entry(
+        self, str topic, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition, Py_ssize_t size
+    ) except -1:
+        """Queue a record; or columns of `size` bytes, whose `partition` is COLUMNS and whose `value` sends them."""
+        cdef TopicQueue queue = self.topics.get(topic)
+        cdef double now = self.monotonic_s() if queue is None else 0.0
         if queue is None:
             queue = self.topics[topic] = TopicQueue(topic, self.loop)
             self.unassigned[topic] = now
@@ -258,7 +252,7 @@ cdef class RecordAccumulator:
             raise error_for(KafkaErrorCode.MESSAGE_TOO_LARGE, text + str(self.record_bytes_max))
         return 0
 
-    cdef inline int reserve(self, TopicQueue queue, Py_ssize_t size, bint leaderless) except -1:
+    cdef int reserve(self, TopicQueue queue, Py_ssize_t size, bint leaderless) except -1:
         self.buffered += size
         self.since_iteration += size
         queue.buffered += size
@@ -287,17 +281,21 @@ cdef class RecordAccumulator:
         self, PartitionQueue target, FutureRecordMetadata future, int64_t timestamp, key, value, headers
     ) except -1:
         """Put a record into a new batch; return its size. A record that is rejected opens none."""
-        cdef ProducerBatch batch = ProducerBatch(
-            target.topic,
-            target.partition,
-            self.batch_size,
-            self.loop,
-            self.monotonic_s() if self.assigned_since < 0 else self.assigned_since,
-        )
-        cdef bint wake = not self.open_batches
+        cdef ProducerBatch batch = self.new_batch(target)
         batch.add(future, timestamp, key, value, headers)
         if batch.builder.size > self.batch_size:
             self.check_size(target.topic, batch.builder.size)
+        self.begin_batch(target, batch)
+        return batch.builder.size - EMPTY_BATCH
+
+    cdef ProducerBatch new_batch(self, PartitionQueue target):
+        """A batch that is not in the queue yet."""
+        created_s = self.monotonic_s() if self.assigned_since < 0 else self.assigned_since
+        return ProducerBatch(target.topic, target.partition, self.batch_size, self.loop, created_s)
+
+    cdef int begin_batch(self, PartitionQueue target, ProducerBatch batch) except -1:
+        """Make a new batch the open one of its partition."""
+        cdef bint wake = not self.open_batches
         if target.open is not None:
             wake |= self.close_batch(target)
         target.open = batch
@@ -306,7 +304,7 @@ cdef class RecordAccumulator:
         self.incomplete[batch] = self.opened
         if wake:
             self.wake()
-        return batch.builder.size - EMPTY_BATCH
+        return 0
 
     cdef PartitionQueue target(self, TopicQueue queue, key, value, partition):
         """The partition of a record."""
@@ -403,7 +401,10 @@ cdef class RecordAccumulator:
             self.buffered -= size
             queue.buffered -= size
             try:
-                self.put(queue, future, timestamp, key, value, headers, partition)
+                if partition is COLUMNS:
+                    value()
+                else:
+                    self.put(queue, future, timestamp, key, value, headers, partition)
             except Exception as error:  # there is no such partition, or the user's partitioner raises
                 rejected = ProducerBatch(queue.topic, -1, 1, self.loop)
                 rejected.adopt(future, timestamp)

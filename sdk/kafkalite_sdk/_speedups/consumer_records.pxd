@@ -3,6 +3,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkalite._speedups.records.record_walk cimport RecordFields
+from kafkalite._speedups.wire.wire cimport Span
 
 
 cdef enum:
@@ -46,3 +47,9 @@ cdef class Record:
 
     cdef int fields(self, RecordFields *out) except -1
     cdef object deserialized(self, deserializer, bint in_context, bytes data, str field)
+
+
+cdef str fault_text(int fault)
+cdef bytes nullable(const uint8_t *at, int32_t size)
+cdef tuple read_headers(Span span, int32_t count)
+cdef int64_t timestamp_of(Record record, RecordFields *fields) noexcept

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import Generic, Protocol, TypeVar, final
 
-__all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP", "Record", "RecordDecoder"]
+from kafkalite.model import TopicPartition
+
+__all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP", "Record", "RecordDecoder", "by_partition"]
 
 NO_TIMESTAMP: int
 CREATE_TIME: int
@@ -57,6 +59,9 @@ class Record(Generic[_K, _V]):
     def raw_key(self) -> bytes | None: ...
     @property
     def raw_value(self) -> bytes | None: ...
+
+def by_partition(records: list[Record[_K, _V]]) -> dict[TopicPartition, list[Record[_K, _V]]]:
+    """Return records by partition, in their order."""
 
 @final
 class RecordDecoder(Generic[_K, _V]):

@@ -13,12 +13,23 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kafkalite._speedups.records.record_walk cimport RecordFields, read_record, short_varint
+from kafkalite._speedups.records.record_walk cimport (
+    FAULT_HEADERS,
+    FAULT_LENGTH,
+    FAULT_MISSING,
+    FAULT_OFFSET,
+    FAULT_TRAILING,
+    RecordFields,
+    read_record,
+    short_varint,
+)
 from kafkalite._speedups.wire.wire cimport Span, take
 
 from types import GenericAlias
 
-__all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP", "Record", "RecordDecoder"]
+from kafkalite.model import TopicPartition
+
+__all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP", "Record", "RecordDecoder", "by_partition"]
 
 NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = -1, BY_CREATE_TIME, BY_LOG_APPEND_TIME
 
@@ -34,7 +45,7 @@ cdef class RecordBatch:
     """The records of one batch in memory, decompressed, and what its records have in common."""
 
 
-cdef inline bytes nullable(const uint8_t *at, int32_t size):
+cdef bytes nullable(const uint8_t *at, int32_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char *> at, size)
 
 
@@ -54,6 +65,13 @@ cdef tuple read_headers(Span span, int32_t count):
             nullable(take(&span, max(value_size, 0)), value_size),
         ))
     return tuple(headers)
+
+
+cdef int64_t timestamp_of(Record record, RecordFields *fields) noexcept:
+    """The timestamp of a record in ms; LogAppendTime is that of its batch."""
+    if record.batch.timestamp_type == BY_LOG_APPEND_TIME:
+        return record.batch.append_timestamp
+    return <int64_t> (<uint64_t> record.batch.base_timestamp + <uint64_t> fields.timestamp_delta)
 
 
 @cython.final
@@ -94,10 +112,8 @@ cdef class Record:
     @property
     def timestamp_ms(self):
         cdef RecordFields fields
-        if self.batch.timestamp_type == BY_LOG_APPEND_TIME:
-            return self.batch.append_timestamp
         self.fields(&fields)
-        return <int64_t> (<uint64_t> self.batch.base_timestamp + <uint64_t> fields.timestamp_delta)
+        return timestamp_of(self, &fields)
 
     @property
     def key(self):
@@ -166,6 +182,20 @@ cdef str shown(data):
     return repr(data) if data is None or len(data) <= 64 else f"<{len(data)} bytes>"
 
 
+def by_partition(list records not None):
+    """Records by partition; see consumer_records.pyi."""
+    cdef dict found = {}
+    cdef list same = None
+    cdef RecordBatch batch = None
+    cdef Record record
+    for record in records:
+        if record.batch is not batch:
+            batch = record.batch
+            same = found.setdefault(TopicPartition(batch.topic, batch.partition), [])
+        same.append(record)
+    return found
+
+
 @cython.final
 cdef class RecordDecoder:
     """How a consumer decodes records; see fetched_records.pyi."""
@@ -192,3 +222,17 @@ cdef class RecordDecoder:
     @classmethod
     def __class_getitem__(cls, types, /):
         return GenericAlias(cls, types)
+
+cdef str fault_text(int fault):
+    """Why a record cannot be read, by its RecordFault."""
+    if fault == FAULT_MISSING:
+        return "the batch has fewer records than it claims"
+    if fault == FAULT_LENGTH:
+        return "the length of a record reaches past its batch"
+    if fault == FAULT_HEADERS:
+        return "a header of a record is malformed"
+    if fault == FAULT_OFFSET:
+        return "the offset of a record is not between its neighbours"
+    if fault == FAULT_TRAILING:
+        return "bytes are left after the last record of the batch"
+    return "a record is malformed, its fields do not fill its length"

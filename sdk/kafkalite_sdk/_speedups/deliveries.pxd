@@ -28,6 +28,7 @@ cdef class ProducerBatch:
     cdef int add(self, FutureRecordMetadata future, int64_t timestamp_ms, key, value, headers) except -1
     cdef int adopt(self, FutureRecordMetadata future, int64_t timestamp_ms) except -1
     cdef ProducerBatch root(self)
+    cdef int32_t first_index(self) except -1
     cdef int divide(self, list parts) except -1
     cdef int complete(self) except -1
 
@@ -37,16 +38,19 @@ cdef class FutureRecordMetadata:
     cdef object callbacks
     cdef int64_t timestamp_ms
     cdef int32_t index
+    cdef int32_t more                 # records behind the first one that it stands for
     cdef bint blocking
     cdef bint is_cancelled
     cdef bint is_observed
 
+    cdef bint is_done(self) noexcept
     cdef int observe(self) except -1
     cdef object outcome(self)
     cdef int run_callbacks(self) except -1
 
 
 cdef class RecordMetadata:
+    cdef bint appended                # the timestamp is the time of the append
     cdef readonly str topic
     cdef readonly int32_t partition
     cdef readonly int64_t offset

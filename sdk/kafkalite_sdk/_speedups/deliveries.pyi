@@ -8,6 +8,7 @@ from typing import Any, final
 from typing_extensions import Buffer
 
 from kafkalite._speedups.records.batch_builder import Builder
+from kafkalite.model import TopicPartition
 
 __all__ = ["FutureRecordMetadata", "ProducerBatch", "RecordMetadata"]
 
@@ -19,6 +20,8 @@ class RecordMetadata:
         topic, partition: its partition.
         offset: its offset; -1 with acks=0, or where the broker no longer knows it.
         timestamp_ms: of the append where the topic uses LogAppendTime, else of the record.
+        timestamp_type: CREATE_TIME (0) or LOG_APPEND_TIME (1).
+        timestamp, topic_partition, log_start_offset: as aiokafka names them; the last one is None.
     """
 
     @property
@@ -29,6 +32,14 @@ class RecordMetadata:
     def offset(self) -> int: ...
     @property
     def timestamp_ms(self) -> int: ...
+    @property
+    def timestamp_type(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def log_start_offset(self) -> None: ...
 
 @final
 class ProducerBatch:

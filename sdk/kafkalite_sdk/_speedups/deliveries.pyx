@@ -24,6 +24,8 @@ from copy import copy
 
 from kafkalite._speedups.records.batch_builder cimport Builder
 
+from kafkalite.model import TopicPartition
+
 
 __all__ = ["FutureRecordMetadata", "ProducerBatch", "RecordMetadata"]
 
@@ -39,6 +41,24 @@ cdef class RecordMetadata:
             f"RecordMetadata(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
             f"timestamp_ms={self.timestamp_ms})"
         )
+
+    @property
+    def timestamp_type(self):
+        return <int> self.appended
+
+    # the names of aiokafka
+
+    @property
+    def timestamp(self):
+        return self.timestamp_ms
+
+    @property
+    def topic_partition(self):
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def log_start_offset(self):
+        return None
 
 
 @cython.final
@@ -75,8 +95,9 @@ cdef class ProducerBatch:
         if future.callbacks is not None:
             self.awaited = [] if self.awaited is None else self.awaited
             self.awaited.append(future)
-        self.observed += future.is_observed
-        self.records_count += 1
+        if future.is_observed:
+            self.observed += 1 + future.more
+        self.records_count += 1 + future.more
         return 0
 
     def acknowledge(self, int64_t base_offset, int64_t log_append_time_ms=-1):
@@ -104,24 +125,29 @@ cdef class ProducerBatch:
     cdef int divide(self, list parts) except -1:
         """Divide the batch: each record gets the outcome of its part, and the batch is complete when all parts are."""
         cdef ProducerBatch part
-        cdef ProducerBatch root
-        cdef ProducerBatch leaf
-        cdef ProducerBatch outer = None
-        cdef int32_t index
+        cdef FutureRecordMetadata future
+        cdef int32_t first
         self.parts = parts
         self.parts_open = len(parts)
         for part in parts:
             part.whole = self
-        root = self.root()
-        for future in root.awaited or ():
-            leaf = root
-            index = (<FutureRecordMetadata> future).index
-            while leaf.parts is not None:
-                outer = leaf
-                leaf = part_of(leaf, &index)
-            if outer is self:
-                leaf.observed += 1
+        for future in self.root().awaited or ():
+            if future.is_observed:
+                first = future.index - self.first_index()
+                observe_parts(self, first, first + 1 + future.more)
         return 0
+
+    cdef int32_t first_index(self) except -1:
+        """The index of the first record in the batch of which this one is a part."""
+        cdef ProducerBatch part
+        cdef int32_t index = 0
+        if self.whole is None:
+            return 0
+        for part in self.whole.parts:
+            if part is self:
+                break
+            index += part.records_count
+        return index + self.whole.first_index()
 
     cdef int complete(self) except -1:
         cdef ProducerBatch whole
@@ -161,6 +187,20 @@ cdef ProducerBatch part_of(ProducerBatch batch, int32_t *index):
     raise AssertionError("a record belongs to one part of its batch")
 
 
+cdef int observe_parts(ProducerBatch batch, int32_t begin, int32_t end) except -1:
+    """Count the records from index `begin` to below `end` as observed in the parts that have them."""
+    cdef ProducerBatch part
+    cdef int32_t common
+    for part in batch.parts or ():
+        common = min(end, part.records_count) - max(begin, 0)
+        if common > 0:
+            part.observed += common
+            observe_parts(part, begin, end)
+        begin -= part.records_count
+        end -= part.records_count
+    return 0
+
+
 @cython.final
 @cython.no_gc
 @cython.freelist(1024)
@@ -188,21 +228,20 @@ cdef class FutureRecordMetadata:
     def get_loop(self):
         return self.batch.loop
 
-    def done(self):
+    cdef bint is_done(self) noexcept:
         return self.is_cancelled or self.batch.done
+
+    def done(self):
+        return self.is_done()
 
     def cancelled(self):
         return self.is_cancelled
 
     cdef int observe(self) except -1:
-        cdef ProducerBatch batch = self.batch
-        cdef int32_t index = self.index
         if not self.is_observed:
             self.is_observed = True
-            batch.observed += 1
-            while batch.parts is not None:
-                batch = part_of(batch, &index)
-                batch.observed += 1
+            self.batch.observed += 1 + self.more
+            observe_parts(self.batch, self.index, self.index + 1 + self.more)
         return 0
 
     cdef object outcome(self):
@@ -218,7 +257,8 @@ cdef class FutureRecordMetadata:
         metadata.topic = batch.topic
         metadata.partition = batch.partition
         metadata.offset = batch.base_offset + index if batch.base_offset >= 0 else -1
-        metadata.timestamp_ms = batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self.timestamp_ms
+        metadata.appended = batch.log_append_time_ms >= 0
+        metadata.timestamp_ms = batch.log_append_time_ms if metadata.appended else self.timestamp_ms
         return metadata
 
     def result(self):
@@ -285,13 +325,13 @@ cdef class FutureIterator:
         return self
 
     def __next__(self):
-        return self.send(None)
-
-    def send(self, _value):
-        if not self.future.done():
+        if not self.future.is_done():
             self.future.blocking = True
             return self.future
         raise StopIteration(self.future.outcome())
+
+    def send(self, _value):
+        return self.__next__()
 
     def throw(self, kind, value=None, traceback=None):
         raise kind if value is None else value

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar, final
 from typing_extensions import Buffer
 
 from kafkalite.errors import CorruptRecordError
+from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
 
 __all__ = ["FetchedRecords"]
@@ -71,6 +72,16 @@ class FetchedRecords(Generic[_K, _V]):
     def waits(self) -> bool: ...
     def take(self, records: list[Record[_K, _V]], records_max: int) -> int:
         """Append at most `records_max` records to a list. Return their number; 0 = see `done`, `error` and `waits`."""
+    def take_columns(self, columns: ColumnBuilder, end: int = ...) -> int:
+        """Append records to columns until these are full. Return their number; 0 = see `done`, `error` and `waits`.
+
+        Arguments:
+            columns: the columns.
+            end: records from this offset on are not read; the position is `end` once all records below it were read.
+
+        Raises:
+            MemoryError: there is no memory for one record; the position stays.
+        """
     def detach(self) -> None:
         """Copy the batches that are not open yet: the data of the argument is not needed any more."""
     def decompress(self) -> None:

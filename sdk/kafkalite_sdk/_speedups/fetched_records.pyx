@@ -17,9 +17,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kafkalite._speedups.records.record_walk cimport (
-    FAULT_HEADERS,
-    FAULT_LENGTH,
-    FAULT_MISSING,
     FAULT_NONE,
     FAULT_OFFSET,
     FAULT_TRAILING,
@@ -53,7 +50,10 @@ from kafkalite_sdk._speedups.consumer_records cimport (
     Record,
     RecordBatch,
     RecordDecoder,
+    fault_text,
 )
+
+from kafkalite_sdk._speedups.column_builder cimport COLUMNS_END, COLUMNS_FULL, ColumnBuilder, RecordCursor
 
 from types import GenericAlias
 
@@ -85,6 +85,7 @@ cdef class FetchedRecords:
     cdef readonly bint waits
     cdef Py_buffer view
     cdef Py_ssize_t at                # of the next batch in the response
+    cdef bint borrowing               # records may stay in the memory of the response while they are read
     cdef bint advanced                # a batch was read, or skipped although it is not below the position
     cdef list aborted                 # (first offset, producer id) of aborted transactions, the last one first
     cdef set aborted_producers
@@ -128,6 +129,7 @@ cdef class FetchedRecords:
 
     def detach(self):
         """Copy the batches that are not open yet; see fetched_records.pyi."""
+        self.own_batch()
         rest = PyBytes_FromStringAndSize(<const char *> self.bytes_at(self.at), self.view.len - self.at)
         PyBuffer_Release(&self.view)
         PyObject_GetBuffer(rest, &self.view, PyBUF_SIMPLE)
@@ -170,10 +172,72 @@ cdef class FetchedRecords:
             at += size
         return True
 
+    def take_columns(self, ColumnBuilder columns not None, int64_t end=INT64_MAX):
+        """Append the next records to columns; see fetched_records.pyi."""
+        cdef Py_ssize_t before = len(columns)
+        self.borrowing = True
+        columns.expect(self.view.len - self.at)
+        while self.position < end and not columns.is_full() and self.error is None and not self.waits:
+            if self.batch is None and (self.begins_behind(end) or not self.open_next()):
+                break
+            if self.batch is not None and not self.read_columns(columns, end):
+                break
+        return len(columns) - before
+
+    cdef bint begins_behind(self, int64_t end) except -1:
+        """Whether all offsets of the next batch are at `end` or behind it: the range ends before it."""
+        if end == INT64_MAX or self.view.len - self.at < HEADER_SIZE or self.bytes_at(self.at)[MAGIC_AT] != MAGIC:
+            return False
+        if <int64_t> load_u64(self.bytes_at(self.at)) < end:
+            return False
+        self.position = end
+        return True
+
+    cdef bint read_columns(self, ColumnBuilder columns, int64_t end) except -1:
+        """Append records of the open batch. False = the columns are full, `end` is reached, or the batch is damaged."""
+        cdef RecordBatch batch = self.batch
+        cdef RecordCursor cursor
+        cdef int found
+        cursor.span = self.span
+        cursor.left = self.left
+        cursor.base_offset = batch.base_offset
+        cursor.last_offset = self.last_offset
+        cursor.before = self.before
+        cursor.position = self.position
+        cursor.end = end
+        cursor.base_timestamp = batch.base_timestamp
+        cursor.append_timestamp = batch.append_timestamp
+        cursor.timestamp_type = batch.timestamp_type
+        found = columns.append_records(&cursor, self.topic, self.partition)
+        self.span = cursor.span
+        self.left = cursor.left
+        self.before = cursor.before
+        self.position = cursor.position
+        if found > 0:
+            self.damaged(found)
+        elif found == COLUMNS_END:
+            self.position = end
+        elif found != COLUMNS_FULL:
+            self.end_records()
+        return not found
+
+    cdef int own_batch(self) except -1:
+        """Copy the records of the open batch if they are in the memory of the response."""
+        cdef RecordBatch batch = self.batch
+        cdef const uint8_t *former
+        if batch is not None and batch.memory is None:
+            former = batch.records
+            batch.memory = PyBytes_FromStringAndSize(<const char *> former, batch.size)
+            batch.records = <const uint8_t *> PyBytes_AS_STRING(batch.memory)
+            self.span.at = batch.records + (self.span.at - former)
+        return 0
+
     def take(self, list records not None, Py_ssize_t records_max):
         """Append the next records; see fetched_records.pyi."""
         cdef Py_ssize_t before = len(records)
         cdef Py_ssize_t until = before + records_max
+        self.borrowing = False
+        self.own_batch()
         while len(records) < until and self.error is None and not self.waits:
             if self.batch is None and not self.open_next():
                 break
@@ -210,11 +274,11 @@ cdef class FetchedRecords:
             records.append(record)
             self.position = offset + 1
             wanted -= 1
-        if not self.left:
-            if self.span.left:
-                return self.damaged(FAULT_TRAILING)
-            self.end_batch()
-        return 0
+        return 0 if self.left else self.end_records()
+
+    cdef int end_records(self) except -1:
+        """All records of the open batch have been read."""
+        return self.damaged(FAULT_TRAILING) if self.span.left else self.end_batch()
 
     cdef int end_batch(self) except -1:
         self.position = max(self.position, self.last_offset + 1)
@@ -342,21 +406,28 @@ cdef class FetchedRecords:
             batch.memory = plain
         elif codec:
             batch.memory = decompressed(codec, p + HEADER_SIZE, size - HEADER_SIZE, self.decoder.decompressed_max)
-        else:
+        elif not self.borrowing:
             batch.memory = PyBytes_FromStringAndSize(<const char *> p + HEADER_SIZE, size - HEADER_SIZE)
         batch.base_offset = header.base_offset
         batch.base_timestamp = header.base_timestamp
         batch.append_timestamp = header.max_timestamp
         batch.leader_epoch = header.leader_epoch
         batch.timestamp_type = BY_LOG_APPEND_TIME if header.attributes & LOG_APPEND_TIME_BIT else BY_CREATE_TIME
-        return self.begin_records(batch, header.records_count)
+        if batch.memory is not None:
+            return self.begin_records(batch, header.records_count)
+        batch.records = p + HEADER_SIZE
+        batch.size = size - HEADER_SIZE
+        return self.begin_batch(batch, header.records_count)
 
     cdef int begin_records(self, RecordBatch batch, int32_t count) except -1:
+        batch.records = <const uint8_t *> PyBytes_AS_STRING(batch.memory)
+        batch.size = PyBytes_GET_SIZE(batch.memory)
+        return self.begin_batch(batch, count)
+
+    cdef int begin_batch(self, RecordBatch batch, int32_t count) except -1:
         batch.decoder = self.decoder
         batch.topic = self.topic
         batch.partition = self.partition
-        batch.records = <const uint8_t *> PyBytes_AS_STRING(batch.memory)
-        batch.size = PyBytes_GET_SIZE(batch.memory)
         self.batch = batch
         self.leader_epoch = batch.leader_epoch
         self.span.at = batch.records
@@ -416,17 +487,3 @@ cdef inline int64_t checksum(const uint8_t *p, Py_ssize_t size) except -1:
     if size < CRC_CALL_BYTES:
         return crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT)
     return crc_of(p, size)
-
-
-cdef str fault_text(int fault):
-    if fault == FAULT_MISSING:
-        return "the batch has fewer records than it claims"
-    if fault == FAULT_LENGTH:
-        return "the length of a record reaches past its batch"
-    if fault == FAULT_HEADERS:
-        return "a header of a record is malformed"
-    if fault == FAULT_OFFSET:
-        return "the offset of a record is not between its neighbours"
-    if fault == FAULT_TRAILING:
-        return "bytes are left after the last record of the batch"
-    return "a record is malformed, its fields do not fill its length"

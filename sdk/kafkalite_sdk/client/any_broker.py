@@ -3,7 +3,9 @@
 Invariants:
 1. A request is repeated on other brokers after connection errors and timeouts, until its deadline.
 2. Known brokers come first. While none of them can be reached, the bootstrap addresses are tried (KIP-899).
-3. While an attempt to connect takes longer than `ATTEMPT_DELAY_S`, the next broker is tried beside it.
+3. While no broker is connected and one has rejected the credentials (or TLS has failed), requests fail at once with
+   that error, which is fatal (KIP-152). A request after the back-off tries again.
+4. While an attempt to connect takes longer than `ATTEMPT_DELAY_S`, the next broker is tried beside it.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from functools import partial
 from math import inf
 
 from kafkalite.callbacks import call_all, call_each
-from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from kafkalite.errors import AuthenticationError, KafkaConnectionError, KafkaError, KafkaTimeoutError
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.schema import Request
 from kafkalite_sdk.client.alarm import Alarm
@@ -57,14 +59,21 @@ class AnyBroker:
         loop: the event loop.
         channels: the connections.
         randrange: returns an integer from 0 to below its argument.
+        failed: called with an unexpected exception of a timer.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, channels: Channels, randrange: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        channels: Channels,
+        randrange: Callable[[int], int],
+        failed: Callable[[Exception], object],
+    ) -> None:
         self._loop = loop
         self._channels = channels
         self._randrange = randrange
         self._waiting: deque[AnyCall] = deque()
-        self._alarm = Alarm(loop, self.advance)
+        self._alarm = Alarm(loop, self.advance, failed)
         self._closed_by: KafkaError | None = None
 
     def submit(self, call: AnyCall) -> None:
@@ -88,6 +97,7 @@ class AnyBroker:
     def _wait(self, now: float) -> None:
         if self._waiting:
             self._alarm.set(min(self._connect(now), *(call.deadline for call in self._waiting), inf))
+            self._fail_rejected()
             self._fail_unreachable()
 
     def _fail_late(self, now: float) -> None:
@@ -96,7 +106,7 @@ class AnyBroker:
         call_each(lambda call: call.fail(self._timeout(call)), late)
 
     def _timeout(self, call: AnyCall) -> KafkaTimeoutError:
-        reason = call.last_error or self._unreachable()
+        reason = call.last_error or self._reasons()
         return KafkaTimeoutError(f"no broker answered {type(call.request).__name__} in time: {reason}")
 
     def _least_loaded(self) -> Channel | None:
@@ -141,6 +151,17 @@ class AnyBroker:
         known = [node for node in free if node >= 0 and self._channels.get(node).failures == fewest]
         return known or [node for node in free if self._channels.get(node).failures == fewest]
 
+    def _fail_rejected(self) -> None:
+        """Fail all calls if authentication has failed and no broker is connected, or being connected."""
+        channels = [self._channels.get(node) for node in self._channels.addresses]
+        if any(channel.connecting or channel.connection is not None for channel in channels):
+            return
+        errors = (channel.last_error for channel in channels)
+        rejection = next((error for error in errors if isinstance(error, AuthenticationError)), None)
+        if rejection is not None:
+            waiting, self._waiting = self._waiting, deque()
+            call_each(lambda call: call.fail(rejection), waiting)
+
     def _fail_unreachable(self) -> None:
         """Fail the calls that do not wait for a broker, if every address has failed."""
         channels = [self._channels.get(node) for node in self._channels.addresses]
@@ -148,9 +169,15 @@ class AnyBroker:
             return
         hasty = [call for call in self._waiting if call.fail_fast]
         self._waiting = deque(call for call in self._waiting if not call.fail_fast)
-        call_each(lambda call: call.fail(self._unreachable()), hasty)
+        call_each(lambda call: call.fail(self._reasons()), hasty)
 
-    def _unreachable(self) -> KafkaError:
+    def unreachable(self) -> KafkaError | None:
+        """Return why no broker is connected; None = one is, or none has failed."""
+        channels = list(self._channels.data_channels())
+        failed = any(channel.last_error is not None for channel in channels)
+        return self._reasons() if failed and not any(channel.connection is not None for channel in channels) else None
+
+    def _reasons(self) -> KafkaError:
         errors = [channel.last_error for channel in self._channels.data_channels() if channel.last_error is not None]
         if len(errors) == 1:
             return errors[0]

@@ -62,6 +62,7 @@ class Channel:
         loop: the event loop.
         backoff: pause between attempts to connect.
         changed: called with the channel when it has connected, has failed to, or has lost requests.
+        failed: called with an unexpected exception of a timer.
 
     Attributes:
         name: of the broker in error texts.
@@ -79,6 +80,7 @@ class Channel:
         loop: asyncio.AbstractEventLoop,
         backoff: Backoff,
         changed: "Callable[[Channel], object]",
+        failed: Callable[[Exception], object],
     ) -> None:
         self.blocked_until = -inf
         self.failures = 0
@@ -93,8 +95,9 @@ class Channel:
         self._queue: deque[Submission] = deque()
         self._connection: ClientConnection | None = None
         self._responses = 0  # of the negotiation; more of them show that the broker works
+        self._worked = False
         self._task: asyncio.Task[ClientConnection] | None = None
-        self._alarm = Alarm(loop, self._wake)
+        self._alarm = Alarm(loop, self._wake, failed)
         self._closed_by: KafkaError | None = None
 
     @property
@@ -102,6 +105,12 @@ class Channel:
         """The connection that accepts calls, or None."""
         connection = self._connection
         return None if connection is None or connection.failure is not None else connection
+
+    @property
+    def worked(self) -> bool:
+        """Whether a connection has had responses beyond those of the negotiation."""
+        connection = self._connection
+        return self._worked or (connection is not None and connection.responses > self._responses)
 
     @property
     def open_calls(self) -> int:
@@ -130,6 +139,29 @@ class Channel:
         self._queue.append(submission)
         self._alarm.set(submission.deadline)
         self.connect()
+
+    def submit_now(
+        self, request: Request, answer: Answer, fail: Fail, now: float, deadline: float, version_max: int | None
+    ) -> bool:
+        """Write a request at once if the channel is connected. Errors go to `fail`.
+
+        Arguments:
+            request, answer, fail, deadline, version_max: as in `Submission`.
+            now: in seconds of the loop's clock.
+
+        Returns:
+            Whether the channel is connected; if not, nothing is done.
+        """
+        connection = self._connection
+        if connection is None or self._queue or self._closed_by is not None:
+            return False
+        self.used_at = now
+        try:
+            return connection.submit_now(request, answer, fail, deadline, version_max)
+        except KafkaError as error:  # an unsupported version, or a value that does not fit
+            failure = error
+        fail(failure)
+        return True
 
     def connect(self) -> None:
         """Connect, unless the channel is connected or connecting; during the back-off, at its end."""
@@ -183,6 +215,7 @@ class Channel:
         self._connection = None
         if connection.responses > self._responses:
             self.failures = 0
+            self._worked = True
         if connection.open_calls:
             self.last_error = error
             self._block()

@@ -7,6 +7,7 @@ Invariants:
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import inf
@@ -22,6 +23,7 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import ClientSettings
 
 DATA = ""
+log = logging.getLogger(__name__)
 
 
 def bootstrap_node(index: int) -> int:
@@ -36,6 +38,7 @@ class Channels:
         loop: the event loop.
         settings, environment: of the client.
         changed: called with a channel as in `Channel`.
+        failed: called with an unexpected exception of a timer.
 
     Attributes:
         addresses: host and port by broker id; bootstrap addresses have negative ids.
@@ -47,6 +50,7 @@ class Channels:
         settings: ClientSettings,
         environment: Environment,
         changed: Callable[[Channel], object],
+        failed: Callable[[Exception], object],
     ) -> None:
         self._bootstrap = {bootstrap_node(index): address for index, address in enumerate(settings.bootstrap)}
         self.addresses: dict[int, tuple[str, int]] = dict(self._bootstrap)
@@ -54,12 +58,15 @@ class Channels:
         self._settings = settings
         self._environment = environment
         self._changed = changed
+        self._failed = failed
         self._backoff = Backoff(
             settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, environment.random.random
         )
         self._channels: dict[tuple[int, str], Channel] = {}
+        self._unreachable: set[str] = set()  # addresses whose outage was logged
+        self._proven = False
         self._ending: list[Channel] = []
-        self._idle_alarm = Alarm(loop, self._close_idle)
+        self._idle_alarm = Alarm(loop, self._close_idle, failed)
 
     def find(self, node: int, purpose: str = DATA) -> Channel | None:
         """Return the channel to a broker if a request has used it."""
@@ -81,7 +88,7 @@ class Channels:
         return channel
 
     def _create(self, host: str, port: int) -> Channel:
-        settings = self._settings
+        settings, security = self._settings, self._settings.security
 
         def open_connection(on_end: Callable[[KafkaError], object]) -> ClientConnection:
             return ClientConnection(
@@ -90,11 +97,39 @@ class Channels:
                 client_id=settings.client_id,
                 timeout_s=settings.request_timeout_s,
                 connect_timeout_s=settings.connect_timeout_s,
+                ssl=None if security.tls is None else security.tls.get(),
+                sasl=security.sasl,
                 dial=self._environment.dial,
                 on_end=on_end,
+                random=self._environment.random.random,
+                proven=self._settings_proven(),
             )
 
-        return Channel(open_connection, f"{host}:{port}", self._loop, self._backoff, self._changed)
+        return Channel(
+            open_connection, f"{host}:{port}", self._loop, self._backoff, self._channel_changed, self._failed
+        )
+
+    def _settings_proven(self) -> bool:
+        """Whether a connection with the security settings of this client has worked."""
+        self._proven = self._proven or any(each.worked for each in self._channels.values())
+        return self._proven
+
+    def _channel_changed(self, channel: Channel) -> None:
+        if any(each is channel and node >= 0 for (node, _), each in self._channels.items()):
+            # Else this client has closed it, or it belongs to a bootstrap address: `start` raises its error.
+            self._log_outage(channel)
+        self._changed(channel)
+
+    def _log_outage(self, channel: Channel) -> None:
+        """Log the begin and the end of an outage, once for all connections to a broker."""
+        name = channel.name
+        connected = any(each.name == name and each.connection is not None for each in self._channels.values())
+        if channel.last_error is not None and name not in self._unreachable and not connected:
+            self._unreachable.add(name)
+            log.warning("lost a broker, which is connected again when it is reachable: %s", channel.last_error)
+        elif connected and name in self._unreachable:
+            self._unreachable.remove(name)
+            log.info("connected again to %s", name)
 
     def data_channels(self) -> Iterator[Channel]:
         """Yield the channels for data that requests have used."""

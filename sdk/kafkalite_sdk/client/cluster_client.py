@@ -4,8 +4,7 @@ One `ClusterClient` belongs to one producer or consumer, and to the event loop t
 
 Invariants:
 1. Each request ends exactly once, by its deadline: `answer(response)` or `fail(KafkaError)`.
-2. A task exists only while a connection is being opened. Time and timers come from the loop, connections and
-   randomness from the `Environment`.
+2. A task exists only while a connection is opened. Timers come from the loop, the rest from the `Environment`.
 3. After `close` no connection, task or timer is left, and every request that was open has failed.
 """
 
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from kafkalite.callbacks import call_all
 from kafkalite.errors import (
+    AuthenticationError,
     BrokerNotAvailableError,
     ClientUseError,
     KafkaConnectionError,
@@ -63,8 +63,11 @@ class ClusterClient:
 
     Attributes:
         settings, environment: the arguments.
+        owner: the loop that it belongs to, and its failure.
         view: the cluster as responses have reported it.
         on_metadata: functions that are called with the changes of each response after the view has applied it.
+        on_rejected: functions that are called with the error when metadata cannot be loaded, as no broker accepts the
+            credentials. The client does not request it again by itself before `metadata_max_age_s` has passed.
     """
 
     def __init__(
@@ -75,8 +78,9 @@ class ClusterClient:
         self.environment = Environment() if environment is None else environment
         self.view = ClusterView()
         self.on_metadata: list[Callable[[MetadataChanges], object]] = []
+        self.on_rejected: list[Callable[[AuthenticationError], object]] = []
         self._name = name
-        self._owner = Owner(name)
+        self.owner = Owner(name)
         random = self.environment.random.random
         self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
         self._schedule = MetadataSchedule(self.view, settings.metadata_max_age_s, self._backoff)
@@ -84,20 +88,20 @@ class ClusterClient:
         self._closed_by = ClientUseError(f"this {name} was closed")
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
-        if self._running is not None and not self._owner.forked:
+        if self._running is not None and not self.owner.forked:
             warn(f'unclosed {self._name}: use "async with" or await its close()', ResourceWarning, source=self)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that the client belongs to. Raises ClientUseError before the start and after the close."""
-        if self._owner.loop is None:
-            self._owner.check()
-        assert self._owner.loop is not None
-        return self._owner.loop
+        if self.owner.loop is None:
+            self.owner.check_loop()
+        assert self.owner.loop is not None
+        return self.owner.loop
 
     def check_owner(self) -> None:
-        """Raise ClientUseError unless the client is used in the loop that started it, between start and close."""
-        self._owner.check()
+        """Raise ClientUseError outside of the loop that started it and of start and close; ClientFailedError."""
+        self.owner.check()
 
     # start and close
 
@@ -109,18 +113,21 @@ class ClusterClient:
 
         Raises:
             KafkaConnectionError: no bootstrap address is reachable. KafkaTimeoutError: the deadline has passed.
+            AuthenticationError: no broker accepts the credentials, or TLS fails.
             ClientUseError: the client is started or closed, or no loop is running.
         """
-        loop = self._owner.begin()
-        channels = Channels(loop, self.settings, self.environment, self._channel_changed)
-        any_broker = AnyBroker(loop, channels, self.environment.random.randrange)
-        coordinators = Coordinators(loop, self._ask_any, self._coordinator_found, self._backoff)
-        self._running = _Running(channels, any_broker, coordinators, Alarm(loop, self._request_metadata))
+        loop = self.owner.begin()
+        channels = Channels(loop, self.settings, self.environment, self._channel_changed, self.owner.fail)
+        any_broker = AnyBroker(loop, channels, self.environment.random.randrange, self.owner.fail)
+        coordinators = Coordinators(loop, self._ask_any, self._coordinator_found, self._backoff, self.owner.fail)
+        self._running = _Running(
+            channels, any_broker, coordinators, Alarm(loop, self._request_metadata, self.owner.fail)
+        )
         try:
             await self._first_metadata(timeout_s)
         except BaseException:
             if self._running is not None:  # else it was closed meanwhile
-                self._owner.abandon()
+                self.owner.abandon()
                 await self._end(0.0)
             raise
         self._request_metadata()
@@ -142,7 +149,7 @@ class ClusterClient:
                 if self.loop.time() + pause_s >= deadline:
                     raise
                 await asyncio.sleep(pause_s)
-                self._owner.check()  # it may be closed meanwhile
+                self.owner.check()  # it may be closed meanwhile
             except BaseException:
                 self._schedule.failed(call, -inf)
                 raise
@@ -157,19 +164,18 @@ class ClusterClient:
             ClientUseError: the client belongs to another loop or thread.
         """
         if self._running is not None:
-            self._owner.check()
-            self._owner.end()
+            self.owner.check_loop()
+            self.owner.end()
             await self._end(timeout_s)
-        self._owner.end()
+        self.owner.end()
 
     async def _end(self, timeout_s: float) -> None:
         running, self._running = self._running, None
         assert running is not None
         running.alarm.cancel()
         try:
-            call_all(
-                lambda: running.any_broker.close(self._closed_by), lambda: running.coordinators.close(self._closed_by)
-            )
+            error = self._closed_by
+            call_all(partial(running.any_broker.close, error), partial(running.coordinators.close, error))
         finally:
             await running.channels.close(self._closed_by, timeout_s)
 
@@ -204,8 +210,7 @@ class ClusterClient:
         self._submit(node, channel, submission, timeout_s)
 
     def _submit(self, node: int, channel: str, submission: Submission, timeout_s: float | None) -> None:
-        running = self._running
-        if running is None:
+        if (running := self._running) is None:
             submission.fail(self._unusable())
             return
         submission.deadline = self.loop.time() + (self.settings.request_timeout_s if timeout_s is None else timeout_s)
@@ -236,13 +241,12 @@ class ClusterClient:
             node: broker id.
             answer: called with the lowest and the highest version by API key.
             fail: called with the error instead, as in `submit`.
-            timeout_s: deadline in seconds; None = `request_timeout_s`.
-            channel: as in `submit`.
+            timeout_s, channel: as in `submit`.
         """
         self._submit(node, channel, Submission(None, answer, fail, 0.0), timeout_s)
 
     def _unusable(self) -> ClientUseError:
-        return self._closed_by if self._owner.closed else ClientUseError(f"this {self._name} is not started")
+        return self._closed_by if self.owner.closed else ClientUseError(f"this {self._name} is not started")
 
     def call(
         self,
@@ -290,7 +294,8 @@ class ClusterClient:
     def _ask_any(self, request: Request, answer: Answer, fail: Fail, timeout_s: float) -> None:
         self.submit_any(request, answer, fail, timeout_s=timeout_s)
 
-    def _channel(self, node: int, channel: str) -> Channel | None:
+    def channel(self, node: int, channel: str = DATA) -> Channel | None:
+        """Return the connection to a broker, arguments as in `submit`; None = no request has used it."""
         return None if self._running is None else self._running.channels.find(node, channel)
 
     def version(self, node: int, request: type[Request], channel: str = DATA) -> int | None:
@@ -304,17 +309,17 @@ class ClusterClient:
         Raises:
             UnsupportedVersionError: the broker does not serve the request.
         """
-        found = self._channel(node, channel)
+        found = self.channel(node, channel)
         return None if found is None or found.connection is None else found.connection.version(request)
 
     def in_flight(self, node: int, channel: str = DATA) -> int:
         """Return the number of requests to a broker that are not answered, queued ones included."""
-        found = self._channel(node, channel)
+        found = self.channel(node, channel)
         return 0 if found is None else found.open_calls
 
     def connected(self, node: int, channel: str = DATA) -> bool:
         """Return whether a request to a broker would be sent at once."""
-        found = self._channel(node, channel)
+        found = self.channel(node, channel)
         return found is not None and found.connection is not None
 
     def blocked_until(self, node: int, channel: str = DATA) -> float:
@@ -322,13 +327,17 @@ class ClusterClient:
 
         A request that is submitted before waits until then.
         """
-        found = self._channel(node, channel)
+        found = self.channel(node, channel)
         return -inf if found is None or found.connection is not None else found.blocked_until
 
     def last_error(self, node: int, channel: str = DATA) -> KafkaError | None:
         """Return why the last attempt to connect to a broker, or its last connection, has failed; None = it has not."""
-        found = self._channel(node, channel)
+        found = self.channel(node, channel)
         return None if found is None else found.last_error
+
+    def unreachable(self) -> KafkaError | None:
+        """Return why no broker is connected; None = one is, or no attempt has failed."""
+        return None if self._running is None else self._running.any_broker.unreachable()
 
     def _channel_changed(self, channel: Channel) -> None:
         if self._running is not None:
@@ -380,7 +389,8 @@ class ClusterClient:
         call = self._schedule.next_request(self.loop.time())
         if call is not None:
             answer, fail = partial(self._metadata_answered, call), partial(self._metadata_failed, call)
-            self.submit_any(call.request, answer, fail, timeout_s=self.settings.request_timeout_s)
+            guarded = self.owner.guarded  # also for the functions of `on_metadata` and `on_rejected`
+            self.submit_any(call.request, guarded(answer), guarded(fail), timeout_s=self.settings.request_timeout_s)
         self._set_alarm()
 
     def _metadata_answered(self, call: MetadataCall, response: MetadataResponse) -> None:
@@ -405,6 +415,12 @@ class ClusterClient:
         self._set_alarm()
         call_all(self._use_brokers, *(partial(function, changes) for function in self.on_metadata))
 
+    def use_brokers_of(self, response: MetadataResponse) -> None:
+        """Apply the brokers and the controller of a Metadata response that the user of this client has requested."""
+        if response.brokers:
+            self.view.update_brokers(response)
+            self._use_brokers()
+
     def _use_brokers(self) -> None:
         if self._running is not None:
             self._running.channels.set_brokers(self.view.brokers.values())
@@ -413,6 +429,11 @@ class ClusterClient:
         if self._running is None:
             return
         now = self.loop.time()
+        if isinstance(error, AuthenticationError):
+            self._schedule.rejected(call, now)
+            self._set_alarm()
+            call_all(*(partial(function, error) for function in self.on_rejected))
+            return
         self._schedule.failed(call, now)
         self._failing_since = min(self._failing_since, now)
         if now - self._failing_since >= self.settings.rebootstrap_after_s:

@@ -94,16 +94,20 @@ class ClusterView:
 
     def update(self, response: MetadataResponse) -> MetadataChanges:
         """Apply a Metadata response. Its brokers replace all known ones; topics that it does not name are kept."""
-        nodes = (Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers)
-        self.brokers = {node.broker_id: node for node in nodes if node.broker_id >= 0}
-        self.controller_id = response.controller_id
-        self.cluster_id = response.cluster_id
+        self.update_brokers(response)
         changes = MetadataChanges([], [], False, {})
         for topic in response.topics:
             name = topic.name if topic.name is not None else self._names.get(topic.topic_id)
             if name is not None:
                 changes = self._update_topic(name, topic, changes)
         return changes
+
+    def update_brokers(self, response: MetadataResponse) -> None:
+        """Apply the brokers and the controller of a Metadata response, without its topics."""
+        nodes = (Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers)
+        self.brokers = {node.broker_id: node for node in nodes if node.broker_id >= 0}
+        self.controller_id = response.controller_id
+        self.cluster_id = response.cluster_id
 
     def _update_topic(
         self, name: str, topic: MetadataResponse.MetadataResponseTopic, changes: MetadataChanges

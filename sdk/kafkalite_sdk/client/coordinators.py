@@ -8,15 +8,18 @@ Invariants:
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.callbacks import call_each
 from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.model import Node
 from kafkalite.net.client.core import Answer, Fail
-from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.protocol.schema import Request
 from kafkalite_sdk.client.alarm import Alarm
 from kafkalite_sdk.client.backoff import Backoff
+
+if TYPE_CHECKING:
+    from kafkalite.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 GROUP, TRANSACTION = 0, 1
 NAMES = {GROUP: "group", TRANSACTION: "transactional id"}
@@ -52,15 +55,22 @@ class Coordinators:
         ask: sends a request to any broker.
         found: called with the address of each coordinator.
         backoff: pause between the attempts of a lookup.
+        failed: called with an unexpected exception of a timer.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, ask: Ask, found: Callable[[Node], object], backoff: Backoff
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ask: Ask,
+        found: Callable[[Node], object],
+        backoff: Backoff,
+        failed: Callable[[Exception], object],
     ) -> None:
         self._loop = loop
         self._ask = ask
         self._found = found
         self._backoff = backoff
+        self._alarm_failed = failed
         self._known: dict[Key, int] = {}
         self._lookups: dict[Key, Lookup] = {}
 
@@ -94,17 +104,19 @@ class Coordinators:
         if lookup is not None:
             lookup.waiting.append((answer, fail))
             return
-        alarm = Alarm(self._loop, partial(self._attempt, (key, key_type)))
+        alarm = Alarm(self._loop, partial(self._attempt, (key, key_type)), self._alarm_failed)
         lookup = self._lookups[key, key_type] = Lookup(self._loop.time() + timeout_s, alarm)
         lookup.waiting.append((answer, fail))
         self._attempt((key, key_type))
 
     def _attempt(self, key: Key) -> None:
+        from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest  # with the first lookup
+
         request = FindCoordinatorRequest(key=key[0], key_type=key[1], coordinator_keys=[key[0]])
         timeout_s = self._lookups[key].deadline - self._loop.time()
         self._ask(request, partial(self._answered, key), partial(self._fail, key), timeout_s)
 
-    def _answered(self, key: Key, response: FindCoordinatorResponse) -> None:
+    def _answered(self, key: Key, response: "FindCoordinatorResponse") -> None:
         each = response.coordinators[0] if response.coordinators else response
         code = each.error_code or (0 if each.host else KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
         if code:

@@ -193,10 +193,19 @@ class MetadataSchedule:
     def failed(self, call: MetadataCall, now: float) -> None:
         """Repeat a request that has failed, after the back-off."""
         self._open = False
-        wishes = [self._everything] if call.everything else [self._topics[e] for e in call.topics if e in self._topics]
-        for wish in wishes:
+        for wish in [self._everything] if call.everything else self._wishes(call):
             wish.unchanged += 1
             self._repeat(wish, now)
+
+    def rejected(self, call: MetadataCall, now: float) -> None:
+        """Repeat a request that no broker has accepted when the metadata is too old, or earlier if `want` is called."""
+        self._open = False
+        for wish in [self._everything] if call.everything else self._wishes(call):
+            wish.unchanged += 1
+            self._set_due(wish, now + self._max_age_s)
+
+    def _wishes(self, call: MetadataCall) -> list[_Wish]:
+        return [self._topics[name] for name in call.topics if name in self._topics]
 
     def _repeat(self, wish: _Wish, now: float) -> None:
         self._set_due(wish, now + self._backoff.delay_s(wish.unchanged))

@@ -7,8 +7,13 @@ is determined only for the error.
 import asyncio
 import os
 import threading
+from collections.abc import Callable
+from typing import ParamSpec
 
-from kafkalite.errors import ClientUseError
+from kafkalite.callbacks import call_each
+from kafkalite.errors import ClientFailedError, ClientUseError
+
+Arguments = ParamSpec("Arguments")
 
 _forks = 0
 
@@ -31,9 +36,11 @@ class Owner:
     Attributes:
         loop: the event loop; None before the start and after the close.
         closed: the client was closed.
+        failure: an unexpected exception inside the client, which cannot continue; None = there was none.
+        on_failure: functions that are called with it.
     """
 
-    __slots__ = ("_forks", "_name", "_thread", "closed", "loop")
+    __slots__ = ("_forks", "_name", "_thread", "closed", "failure", "loop", "on_failure")
 
     def __init__(self, name: str) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -41,6 +48,8 @@ class Owner:
         self._thread = 0
         self._forks = 0
         self.closed = False
+        self.failure: ClientFailedError | None = None
+        self.on_failure: list[Callable[[ClientFailedError], object]] = []
 
     def begin(self) -> asyncio.AbstractEventLoop:
         """Bind the client to the running event loop.
@@ -73,7 +82,34 @@ class Owner:
         """Whether this process is a child of the one that started the client."""
         return self._forks != _forks
 
+    def fail(self, error: Exception) -> None:
+        """A callback or timer of the client has raised: later calls raise an error that names it, open ones end."""
+        if self.failure is None and self.loop is not None:
+            name = self._name
+            failure = ClientFailedError(f"this {name} has failed: {error!r}; close it and create another one")
+            failure.__cause__ = error
+            self.failure = failure
+            self.loop.call_exception_handler({"message": str(failure), "exception": error})
+            call_each(lambda function: function(failure), self.on_failure)
+
+    def guarded(self, function: Callable[Arguments, object]) -> Callable[Arguments, None]:
+        """Return `function` for a timer or a callback of the loop: an exception fails the client."""
+
+        def guarded(*args: Arguments.args, **named: Arguments.kwargs) -> None:
+            try:
+                function(*args, **named)
+            except Exception as error:
+                self.fail(error)
+
+        return guarded
+
     def check(self) -> None:
+        """Raise ClientUseError unless the loop that started the client is running here; raise a failure."""
+        self.check_loop()
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    def check_loop(self) -> None:
         """Raise ClientUseError unless the loop that started the client is running here."""
         if self.loop is None or asyncio._get_running_loop() is not self.loop:
             raise ClientUseError(self._misuse())

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kafkalite_sdk.client.security import Security
+
 DEFAULT_PORT = 9092
 PORT_MAX = 65_535
-ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]/\s]+))(?::(?P<port>\d{1,5}))?")
+ADDRESS = r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]/\s]+))(?::(?P<port>\d{1,5}))?"
 
 
 class ClientSettings(NamedTuple):
@@ -28,6 +30,7 @@ class ClientSettings(NamedTuple):
         connections_max_idle_s: a connection without requests is closed after this time.
         rebootstrap_after_s: without metadata for this time, the client forgets all brokers and begins again with
             `bootstrap`.
+        security: TLS and SASL; see `parse_security`.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -42,6 +45,7 @@ class ClientSettings(NamedTuple):
     reconnect_backoff_max_s: float = 1.0
     connections_max_idle_s: float = 540.0
     rebootstrap_after_s: float = 300.0
+    security: Security = Security()
 
 
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
@@ -64,8 +68,13 @@ def parse_bootstrap(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]
     return tuple(dict.fromkeys(addresses))
 
 
+def address_text(bootstrap: Iterable[tuple[str, int]]) -> str:
+    """Return addresses as text."""
+    return ", ".join(f"{host}:{port}" for host, port in bootstrap)
+
+
 def _parse_address(text: str) -> tuple[str, int]:
-    match = ADDRESS.fullmatch(text)
+    match = re.fullmatch(ADDRESS, text)
     if match is None:
         raise ValueError(f'bootstrap_servers: {text!r} is not an address; expected "host:port" or "[ipv6]:port"')
     port = DEFAULT_PORT if match["port"] is None else int(match["port"])

@@ -10,8 +10,9 @@ Invariants:
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from kafkalite.errors import ClientUseError
+from kafkalite.errors import ClientUseError, KafkaTimeoutError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.auto_commit import AutoCommit
 from kafkalite_sdk.consumer.driver import AnyDriver
@@ -34,7 +35,8 @@ class AssignmentChanges:
     Attributes:
         listener: of the application.
         commit_on_revoke: False while an exception closes the consumer.
-        deadline: until then the steps of a change may wait, in seconds of the loop's clock; None = the usual time.
+        deadline: until then the steps of a change may wait, in seconds of the loop's clock, then a listener is
+            cancelled; None = commits have the usual time, listeners any.
     """
 
     def __init__(self, driver: AnyDriver, group: GroupRequests, auto_commit: AutoCommit | None) -> None:
@@ -91,9 +93,13 @@ class AssignmentChanges:
         driver.positions.begin_revocation(taken)
         driver.iteration.hold(taken)
         if change.lost:
+            if driver.streams is not None:
+                driver.streams.lost(change.lost)
             self._group.commits.revoked(change.lost, self._group.no_member())
             self._notify(listener.on_partitions_lost, change.lost)
         if change.revoked:
+            if driver.streams is not None:
+                steps.append(partial(driver.streams.release, change.revoked, self.deadline))
             if self._auto_commit is not None and self.commit_on_revoke:
                 steps.append(lambda: self._commit(change.revoked))
             self._notify(listener.on_partitions_revoked, change.revoked)
@@ -104,9 +110,16 @@ class AssignmentChanges:
     def _notify(self, method: Callable[[Partitions], Awaitable[None] | None], partitions: Assigned) -> None:
         async def step() -> None:
             try:
-                await call_listener(method, partitions)
+                async with self._driver.limit(self.deadline) as limit:
+                    await call_listener(method, partitions)
             except Exception as error:
-                self._error = self._error or error
+                failure = error
+                if isinstance(error, TimeoutError) and limit.expired():
+                    names = ", ".join(map(str, sorted(partitions)))
+                    failure = KafkaTimeoutError(
+                        f"{method.__name__} of the listener has not returned in time for {names}; it was cancelled"
+                    )
+                self._error = self._error or failure
 
         self._steps.append(step)
 
@@ -116,18 +129,18 @@ class AssignmentChanges:
         if settings.group is not None:
             limit_s = min(limit_s, settings.group.max_poll_interval_s)
         assert self._auto_commit is not None
-        await self._auto_commit.commit(partitions, self.deadline or self._driver.now() + limit_s)
+        deadline = self._driver.now() + limit_s if self.deadline is None else self.deadline
+        await self._auto_commit.commit(partitions, deadline)
 
     async def _replace(self, change: AssignmentChange) -> None:
         """Replace the assignment in the positions."""
         driver, states = self._driver, self._driver.positions.states
         taken = change.lost | change.revoked
         self._group.commits.revoked(taken, self._group.no_member())
-        if self._auto_commit is not None:
-            self._auto_commit.forget(taken)
         returned = self._returned(change, taken)
+        driver.positions.end_revocation(returned)
         for each in returned:
-            states[each].revoking = False
+            states[each].committed = change.start_offsets[each]
         owned = [each for each, state in states.items() if not state.revoking]
         waiting = sorted(change.revoked) if change.keep_fetched else ()
         driver.released = frozenset(waiting)
@@ -148,6 +161,7 @@ class AssignmentChanges:
     def _begin_position(self, state: PartitionState, start_offset: int | None) -> None:
         positions = self._driver.positions
         if start_offset is not None and start_offset >= 0:
+            state.committed = start_offset
             positions.seek(state, start_offset)
         elif start_offset is not None and positions.policy is not None:
             positions.begin_reset(state, positions.policy)

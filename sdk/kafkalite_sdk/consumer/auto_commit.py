@@ -32,7 +32,6 @@ class AutoCommit:
         self._group = group
         self._interval_s = interval_s
         self.next_at = 0.0
-        self._committed: dict[TopicPartition, int] = {}
 
     def polled(self, now: float) -> None:
         """The application polls: commit if the interval has passed. `now` in seconds of the loop's clock."""
@@ -42,10 +41,11 @@ class AutoCommit:
 
     def _changed(self, partitions: Container[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         """The consumed offsets of partitions (None = all) that are not committed."""
+        states = self._driver.positions.states
         return {
             each: offset
             for each, offset in self._driver.consumed().items()
-            if (partitions is None or each in partitions) and self._committed.get(each) != offset.offset
+            if (partitions is None or each in partitions) and states[each].committed != offset.offset
         }
 
     def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], now: float) -> list[KafkaError | None]:
@@ -55,7 +55,7 @@ class AutoCommit:
         def done(error: KafkaError | None) -> None:
             outcome.append(error)
             if error is None:
-                self._committed.update((each, offset.offset) for each, offset in offsets.items())
+                self._driver.positions.committed(offsets)
             else:
                 log.warning("automatic commit: %s", error)
             self._driver.changed()
@@ -78,7 +78,6 @@ class AutoCommit:
             driver.work()
             await driver.wait(deadline)
 
-    def forget(self, partitions: frozenset[TopicPartition]) -> None:
-        """Partitions were taken away: others may commit them."""
-        for each in partitions:
-            self._committed.pop(each, None)
+    def commit_nowait(self, partitions: Container[TopicPartition]) -> None:
+        """Commit what the application has received of partitions, without a wait."""
+        self._commit(self._changed(partitions), self._driver.now())

@@ -9,6 +9,7 @@ Sources: ConsumerCoordinator.java and CommitRequestManager.java of Apache Kafka 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.membership.settings import MemberIdentity
 
 CommitDone = Callable[[KafkaError | None], object]
+CommitObserver = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 VERSION_MAX = 9  # v10 names topics by id
 COORDINATOR_LOST = (KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -86,12 +88,14 @@ class Commits:
         coordinator_lost: the driver must find the coordinator again; it resets the attribute.
         member_error: identity and error code of a commit that the membership must know; the driver resets it.
         committed: number of successful requests.
+        observer: called with the offsets of each commit and its error when it has ended; None = not called.
     """
 
     def __init__(self, group: str, retry_backoff_s: float) -> None:
         self.coordinator_lost = False
         self.member_error: tuple[MemberIdentity, int] | None = None
         self.committed = 0
+        self.observer: CommitObserver | None = None
         self._group = group
         self._retry_backoff_s = retry_backoff_s
         self._waiting: list[Commit] = []
@@ -116,6 +120,8 @@ class Commits:
             deadline: when the commit fails with KafkaTimeoutError, in seconds of the loop's clock.
             done: called once, with None or the error.
         """
+        if self.observer is not None and offsets:
+            done = partial(_observed, self.observer, dict(offsets), done)
         commit = Commit(offsets, deadline, done)
         if commit.offsets:
             self._waiting.append(commit)
@@ -250,3 +256,14 @@ class Commits:
         """Return when `requests` or `expire` has something to do without a response; infinity = never."""
         at = min((commit.deadline for commits in self._lists() for commit in commits), default=inf)
         return min(at, self._retry_at) if self._waiting and self._open is None and self._retry_at > now else at
+
+
+def _observed(
+    observer: CommitObserver,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    done: CommitDone,
+    error: KafkaError | None,
+) -> None:
+    """A commit has ended."""
+    done(error)
+    observer(offsets, error)

@@ -3,7 +3,9 @@
 Pure: no I/O, no clock. Invariants:
 1. Each question ends once: with an offset or None for each of its partitions, or with an error that is not retriable.
 2. One request is open. It asks for all partitions that wait, for each of them once.
-3. Offsets of open transactions are not returned; the question is retried until they are stable (KIP-447).
+3. After an error of a topic, also one that ends the question, its offsets are requested again after a pause, which
+   doubles with each error. Other topics do not wait.
+4. Offsets of open transactions are not returned; the question is retried until they are stable (KIP-447).
 Sources: ConsumerCoordinator.java and CommitRequestManager.java of Apache Kafka 4.3.
 """
 
@@ -19,6 +21,7 @@ from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
 OffsetsDone = Callable[[Committed | KafkaError], object]
 VERSION_MAX = 9  # v10 names topics by id; a re-created topic would have no offsets until its id is known
+ALL = ""
 COORDINATOR_LOST = (KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 Topics = OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics
 ResponseTopic = OffsetFetchResponse.OffsetFetchResponseTopic
@@ -26,13 +29,22 @@ GroupResponse = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 class Question:
-    """Partitions whose offsets are wanted."""
+    """Partitions whose offsets are wanted, not before `retry_at`."""
 
-    __slots__ = ("done", "partitions")
+    __slots__ = ("done", "partitions", "retry_at", "topics")
 
     def __init__(self, partitions: list[TopicPartition], done: OffsetsDone) -> None:
         self.partitions = partitions
+        self.topics = {each.topic for each in partitions}
         self.done = done
+        self.retry_at = 0.0
+
+
+class Pause(NamedTuple):
+    """The errors in a row of a topic, and the time before which its offsets are not requested again."""
+
+    failures: int
+    until: float
 
 
 class FetchOffsetsCall(NamedTuple):
@@ -48,19 +60,21 @@ class CommittedOffsets:
 
     Arguments:
         group: whose offsets are read.
-        retry_backoff_s: pause after a retriable error.
+        retry_backoff_s: pause after an error, doubled with each further error.
+        retry_backoff_max_s: longest pause.
 
     Attributes:
         coordinator_lost: the driver must find the coordinator again; it resets the attribute.
     """
 
-    def __init__(self, group: str, retry_backoff_s: float) -> None:
+    def __init__(self, group: str, retry_backoff_s: float, retry_backoff_max_s: float) -> None:
         self.coordinator_lost = False
         self._group = group
         self._retry_backoff_s = retry_backoff_s
+        self._retry_backoff_max_s = retry_backoff_max_s
+        self._pauses: dict[str, Pause] = {}  # by topic; ALL = the whole group
         self._waiting: list[Question] = []
         self._open: FetchOffsetsCall | None = None
-        self._retry_at = 0.0
 
     @property
     def needs_coordinator(self) -> bool:
@@ -75,6 +89,7 @@ class CommittedOffsets:
             done: called with the offsets, None = no offset is committed, or with the error.
         """
         question = Question(list(partitions), done)
+        question.retry_at = self._paused_until(question)
         self._waiting.append(question)
         return question
 
@@ -86,15 +101,17 @@ class CommittedOffsets:
 
     def requests(self, now: float) -> Iterator[FetchOffsetsCall]:
         """Yield the request that leaves now for the coordinator; `now` in seconds of the loop's clock."""
-        if not self._waiting or self._open is not None or now < self._retry_at:
+        if not self._waiting or self._open is not None:
             return
-        self._open = FetchOffsetsCall(self._request(), self._waiting)
-        self._waiting = []
-        yield self._open
+        due = [each for each in self._waiting if each.retry_at <= now]
+        if due:
+            self._waiting = [each for each in self._waiting if each.retry_at > now]
+            self._open = FetchOffsetsCall(self._request(due), due)
+            yield self._open
 
-    def _request(self) -> OffsetFetchRequest:
+    def _request(self, questions: list[Question]) -> OffsetFetchRequest:
         topics: dict[str, dict[int, None]] = {}
-        for question in self._waiting:
+        for question in questions:
             for topic, partition in question.partitions:
                 topics.setdefault(topic, {})[partition] = None
         group = OffsetFetchRequest.OffsetFetchRequestGroup(
@@ -111,8 +128,9 @@ class CommittedOffsets:
         """The response to a request has arrived; `now` in seconds of the loop's clock."""
         offsets, code = _outcomes(response)
         if code:
-            self._failed(call.questions, error_for(code, f"group {self._group}"), now)
+            self._failed(call.questions, error_for(code, f"group {self._group}"), now, ALL)
             return
+        self._pauses.pop(ALL, None)
         self._open = None
         for question in call.questions:
             self._answer(question, offsets, now)
@@ -124,25 +142,37 @@ class CommittedOffsets:
         for each in question.partitions:
             code, offset = offsets.get(each, (int(KafkaErrorCode.UNKNOWN_SERVER_ERROR), None))
             if code:
-                self._failed([question], error_for(code, f"group {self._group}, {each}"), now)
+                self._failed([question], error_for(code, f"group {self._group}, {each}"), now, each.topic)
                 return
             found[each] = offset if offset is not None and offset.offset >= 0 else None
+        for topic in question.topics:
+            self._pauses.pop(topic, None)
         question.done(found)
 
     def lost(self, call: FetchOffsetsCall, error: KafkaError, now: float) -> None:
         """A request has no response; `now` in seconds of the loop's clock."""
         self.coordinator_lost = True
-        self._failed(call.questions, error, now)
+        self._failed(call.questions, error, now, ALL)
 
-    def _failed(self, questions: list[Question], error: KafkaError, now: float) -> None:
+    def _failed(self, questions: list[Question], error: KafkaError, now: float, topic: str) -> None:
         self._open = None
         self.coordinator_lost |= error.code in COORDINATOR_LOST
-        if error.retriable:
-            self._waiting += questions
-            self._retry_at = now + self._retry_backoff_s
-            return
+        self._pause(topic, now)
         for question in questions:
-            question.done(error)
+            if error.retriable:
+                question.retry_at = self._paused_until(question)
+                self._waiting.append(question)
+            else:
+                question.done(error)
+
+    def _pause(self, topic: str, now: float) -> None:
+        failures = self._pauses[topic].failures if topic in self._pauses else 0
+        pause_s = min(self._retry_backoff_s * 2 ** min(failures, 30), self._retry_backoff_max_s)
+        self._pauses[topic] = Pause(failures + 1, now + pause_s)
+
+    def _paused_until(self, question: Question) -> float:
+        pauses = (self._pauses[topic].until for topic in (ALL, *question.topics) if topic in self._pauses)
+        return max(pauses, default=0.0)
 
     def fail(self, error: KafkaError) -> None:
         """Fail the questions that wait: they cannot be sent."""
@@ -152,7 +182,8 @@ class CommittedOffsets:
 
     def wake_at(self, now: float) -> float:
         """Return when `requests` has something to do without a response; infinity = never."""
-        return self._retry_at if self._waiting and self._open is None and self._retry_at > now else inf
+        pauses = (each.retry_at for each in self._waiting if each.retry_at > now)
+        return min(pauses, default=inf) if self._open is None else inf
 
 
 def _outcomes(response: OffsetFetchResponse) -> tuple[dict[TopicPartition, tuple[int, OffsetAndMetadata]], int]:

@@ -5,53 +5,48 @@ polls one timer of the event loop sends heartbeats. A handler may await for a lo
 and stays in its group.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Generic, Protocol, Self, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Never, Self, Unpack
 
 from kafkalite.errors import ClientUseError, KafkaError
 from kafkalite.model import TopicPartition
-from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
-from kafkalite_sdk.client.cluster_client import ClusterClient
+from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
-from kafkalite_sdk.consumer.auto_commit import AutoCommit
-from kafkalite_sdk.consumer.decompression import OFFLOAD_BYTES
-from kafkalite_sdk.consumer.driver import Driver
-from kafkalite_sdk.consumer.fetcher import Fetcher
-from kafkalite_sdk.consumer.health import ConsumerHealth, health_of, lag_of
+from kafkalite_sdk.consumer.arguments import (
+    ignore_error,
+    offset_of,
+    partition_of,
+    partitions_of,
+    topics_of,
+)
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
-from kafkalite_sdk.consumer.poll_loop import PollLoop
-from kafkalite_sdk.consumer.positions import PartitionState, Positions
-from kafkalite_sdk.consumer.queries import Queries
+from kafkalite_sdk.consumer.parts import ConsumerParts, Deserializer, new_parts
+from kafkalite_sdk.consumer.poison import PoisonPolicy
+from kafkalite_sdk.consumer.polls import Polls
+from kafkalite_sdk.consumer.queries import Offsets
 from kafkalite_sdk.consumer.reset_policy import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, ResetPolicy
-from kafkalite_sdk.consumer.settings import ConsumerOptions, check_deserializer, consumer_settings
-from kafkalite_sdk.consumer.subscriptions import Subscriptions
+from kafkalite_sdk.consumer.settings import ConsumerOptions, consumer_settings
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from kafkalite_sdk.consumer.health import ConsumerHealth
+    from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor
+    from kafkalite_sdk.streams.streams import Stream
+
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-    T = TypeVar("T", covariant=True)
 else:
     from typing import TypeVar
 
-    K, V, T = TypeVar("K"), TypeVar("V"), TypeVar("T", covariant=True)
+    K, V = TypeVar("K"), TypeVar("V")
 
-Headers = tuple[tuple[str, bytes | None], ...]
-Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 CLOSE_TIMEOUT_S = 30.0
+ROWS_MAX = 2**31 - 1
 
 
-class Deserializer(Protocol[T]):
-    """Turns the bytes of keys or values into objects."""
-
-    def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> T:
-        """Return the object. Null keys and values are not passed."""
-
-
-class Consumer(Generic[K, V]):
+class Consumer(Polls[K, V]):
     """A consumer of records, an async context manager and an async iterator of `Record[K, V]`.
 
     Leaving `async with` closes the consumer. After an exception it does not commit: what the last poll has returned is
@@ -60,6 +55,10 @@ class Consumer(Generic[K, V]):
     Arguments:
         bootstrap_servers: `host:port` of brokers, separated by commas or as a list.
         key_deserializer, value_deserializer: a function of the bytes, or a `Deserializer`; None = bytes.
+        interceptors: their methods are called with records and commits.
+        on_poison: for records that cannot be deserialized or that an interceptor rejects: "raise" = `poll` raises
+            PoisonRecordError, "skip", or a function of record and error, plain or async, such as `DeadLetterTopic`.
+            None = keys and values are deserialized when they are read; where that is not possible, as "raise".
         environment: connections and randomness; another one in simulations.
         options: see `ConsumerOptions`.
 
@@ -70,36 +69,24 @@ class Consumer(Generic[K, V]):
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],
-        *,
+        *misplaced: Never,
         key_deserializer: Callable[[bytes], K] | Deserializer[K] | None = None,
         value_deserializer: Callable[[bytes], V] | Deserializer[V] | None = None,
+        interceptors: "Sequence[ConsumerInterceptor]" = (),
+        on_poison: PoisonPolicy | None = None,
         environment: Environment | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        settings = consumer_settings(bootstrap_servers, options)
-        check_deserializer(key_deserializer, "key_deserializer")
-        check_deserializer(value_deserializer, "value_deserializer")
-        client = ClusterClient(settings.client, environment, name="Consumer")
-        positions = Positions(settings.policy)
-        decoder: RecordDecoder[K, V] = RecordDecoder(
-            key_deserializer=key_deserializer,
-            value_deserializer=value_deserializer,
-            read_committed=bool(settings.isolation_level),
+        parts: ConsumerParts[K, V] = new_parts(
+            consumer_settings(bootstrap_servers, options, misplaced),
+            environment,
+            (key_deserializer, value_deserializer),
+            interceptors,
+            on_poison,
             check_crcs=options.get("check_crcs", True),
-            offload_bytes=OFFLOAD_BYTES,
         )
-        fetcher: Fetcher[K, V] = Fetcher(settings.fetch, decoder, positions, client.view)
-        driver: Driver[K, V] = Driver(settings, client, positions, fetcher)
-        self._driver = driver
-        auto_commit = changes = None
-        if driver.group is not None:
-            if settings.auto_commit_interval_s is not None:
-                auto_commit = AutoCommit(driver, driver.group, settings.auto_commit_interval_s)
-            changes = AssignmentChanges(driver, driver.group, auto_commit)
-        self._queries = Queries(driver)
-        self._loop = PollLoop(driver, changes, auto_commit)
-        self._subscriptions = Subscriptions(driver, changes, auto_commit)
-        self._iteration = driver.iteration.records
+        self._driver, self._queries, self._loop, self._subscriptions = parts
+        self._iteration = self._driver.iteration.records
 
     # start and close
 
@@ -158,8 +145,7 @@ class Consumer(Generic[K, V]):
         self._check_error()
         if listener is not None and not isinstance(listener, RebalanceListener):
             raise TypeError(f"listener is {listener!r}, expected an instance of a subclass of RebalanceListener")
-        names = [topics] if isinstance(topics, str) else list(topics)
-        self._subscriptions.subscribe(names, pattern, exclude, listener)
+        self._subscriptions.subscribe(topics_of(topics), pattern, exclude, listener)
 
     def add_topic(self, topic: str, partition: int | None = None) -> None:
         """Read one more topic, or claim one partition that no other member gets (a static claim, kafkalite only).
@@ -181,7 +167,7 @@ class Consumer(Generic[K, V]):
             ClientUseError: `subscribe` was called.
         """
         self._check_error()
-        self._subscriptions.assign(_partitions(partitions))
+        self._subscriptions.assign(partitions_of(partitions))
 
     async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Release all partitions and leave the group; `subscribe` or `assign` may follow.
@@ -199,23 +185,6 @@ class Consumer(Generic[K, V]):
 
     # records
 
-    async def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Record[K, V]]:
-        """Return the next records, in order per partition; wait for the first one.
-
-        Arguments:
-            timeout: in seconds, 0 = do not wait; then the list is empty.
-            max_records: None = `max_poll_records`.
-
-        Raises:
-            KafkaError: of a partition or of the group; it names them and the next step.
-            ClientUseError: another task polls, or the consumer is not open. ValueError: `max_records` is less than 1.
-        """
-        if max_records is None:
-            max_records = self._driver.settings.records_max
-        elif max_records < 1:
-            raise ValueError(f"max_records is {max_records}, expected a number above 0")
-        return await self._loop.poll(timeout, max_records)
-
     def __aiter__(self) -> Self:
         self._check_owner()
         return self
@@ -226,6 +195,28 @@ class Consumer(Generic[K, V]):
             driver.iterated = True
             return records.pop()
         return await self._loop.next()
+
+    def streams(self, count: int, *, explicit: bool = False, release_timeout: float = 30.0) -> list["Stream[K, V]"]:
+        """Return async iterators for so many tasks, in place of `poll`. Each partition belongs to one of them.
+
+        A commit covers the records that are complete; the lowest incomplete record of a partition bounds it.
+
+        Arguments:
+            count: number of streams.
+            explicit: `Stream.complete` completes a record; False = the request for the next one does it, too.
+            release_timeout: in seconds, how long a rebalance waits for records of revoked partitions to be completed,
+                at most half of `max_poll_interval_ms`.
+
+        Raises:
+            ClientUseError: the consumer has streams. TypeError, ValueError: an argument is not valid.
+        """
+        from kafkalite_sdk.streams.streams import Streams
+
+        if self._driver.streams is not None:
+            raise ClientUseError("this Consumer has streams; streams() is called once")
+        streams = Streams(self._driver, self._loop, count, explicit=explicit, release_s=release_timeout)
+        self._driver.streams = streams
+        return streams.streams
 
     # commits
 
@@ -241,7 +232,7 @@ class Consumer(Generic[K, V]):
             KafkaError: names the partition that was not committed. KafkaTimeoutError: no answer in time.
         """
         self._check()
-        await self._queries.commit(self._offsets(what), timeout)
+        await self._queries.commit(self._queries.offsets_of(what), timeout)
 
     def commit_nowait(
         self,
@@ -255,20 +246,7 @@ class Consumer(Generic[K, V]):
             done: called with None, or with the error; None = an error is ignored, as a later commit covers it.
         """
         self._check()
-        self._queries.commit_nowait(self._offsets(what), _ignore if done is None else done)
-
-    def _offsets(self, what: str | TopicPartition | Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets of the argument of `commit`."""
-        if isinstance(what, Mapping):
-            return {_partition(each): _offset(each, offset) for each, offset in what.items()}
-        self._queries.group()
-        consumed = self._driver.consumed()
-        if what is None:
-            return consumed
-        if isinstance(what, str):
-            return {each: offset for each, offset in consumed.items() if each.topic == what}
-        state = self._state(what)
-        return {what: consumed[what]} if state.topic_partition in consumed else {}
+        self._queries.commit_nowait(self._queries.offsets_of(what), ignore_error if done is None else done)
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
@@ -300,8 +278,8 @@ class Consumer(Generic[K, V]):
         Raises: UnsupportedVersionError on Apache Kafka.
         """
         self._check()
-        targets = {_partition(each): (offset, -1) for each, offset in (offsets or {}).items()}
-        targets |= {_partition(each): (-1, timestamp) for each, timestamp in (timestamps_ms or {}).items()}
+        targets = {partition_of(each): (offset, -1) for each, offset in (offsets or {}).items()}
+        targets |= {partition_of(each): (-1, timestamp) for each, timestamp in (timestamps_ms or {}).items()}
         return await self._queries.rewind(targets, timeout)
 
     # positions
@@ -314,8 +292,8 @@ class Consumer(Generic[K, V]):
             offset: of the next record.
         """
         self._check()
-        state = self._state(partition)
-        target = _offset(partition, offset)
+        state = self._queries.state_of(partition)
+        target = offset_of(partition, offset)
         self._driver.drop_fetched([partition])
         self._driver.positions.seek(state, target.offset, target.leader_epoch)
 
@@ -341,7 +319,7 @@ class Consumer(Generic[K, V]):
     def _reset(self, partitions: Iterable[TopicPartition], policy: ResetPolicy) -> None:
         self._check()
         driver = self._driver
-        states = [self._state(each) for each in partitions or driver.assignment()]
+        states = [self._queries.state_of(each) for each in partitions or driver.assignment()]
         driver.drop_fetched([state.topic_partition for state in states])
         for state in states:
             driver.positions.begin_reset(state, policy)
@@ -354,7 +332,7 @@ class Consumer(Generic[K, V]):
             timeout: in seconds, None = `default_api_timeout_ms`.
         """
         self._check()
-        self._state(partition)
+        self._queries.state_of(partition)
         return await self._queries.position(partition, timeout)
 
     async def beginning_offsets(
@@ -399,18 +377,20 @@ class Consumer(Generic[K, V]):
         for each, timestamp in timestamps_ms.items():
             if timestamp < 0:
                 raise ValueError(f"the timestamp of {each} is {timestamp}, expected milliseconds since 1970")
-        found = await self._queries.find_offsets({_partition(each): t for each, t in timestamps_ms.items()}, timeout)
+        found = await self._queries.find_offsets({partition_of(each): t for each, t in timestamps_ms.items()}, timeout)
         return {each: OffsetAndTimestamp(*result) if result.offset >= 0 else None for each, result in found.items()}
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Return the number of records behind each position, as the last responses report it; None = not known yet."""
         self._check_owner()
+        from kafkalite_sdk.consumer.health import lag_of
+
         return lag_of(self._driver)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of partitions until `resume` (none named = all). Prefetched records are kept."""
         self._check()
-        states = [self._state(each) for each in partitions or self._driver.assignment()]
+        states = [self._queries.state_of(each) for each in partitions or self._driver.assignment()]
         self._driver.iteration.hold({state.topic_partition for state in states})
         for state in states:
             self._driver.positions.pause(state)
@@ -418,10 +398,12 @@ class Consumer(Generic[K, V]):
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of paused partitions again (none named = all)."""
         self._check()
-        states = [self._state(each) for each in partitions or self._driver.assignment()]
+        states = [self._queries.state_of(each) for each in partitions or self._driver.assignment()]
         self._driver.iteration.release({state.topic_partition for state in states})
         for state in states:
             self._driver.positions.resume(state)
+        if self._driver.streams is not None:
+            self._driver.streams.resumed()
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the partitions that are paused."""
@@ -430,10 +412,15 @@ class Consumer(Generic[K, V]):
 
     # state
 
-    def health(self) -> ConsumerHealth:
+    def health(self) -> "ConsumerHealth":
         """Return the assignment, the last poll and heartbeat, the lag, the brokers, and what the consumer waits for."""
         self._check_owner()
+        from kafkalite_sdk.consumer.health import health_of
+
         return health_of(self._driver, self._loop.polled_at, polling=self._loop.busy)
+
+    def __repr__(self) -> str:
+        return str(self._driver)
 
     def _check_owner(self) -> None:
         self._driver.client.check_owner()
@@ -448,47 +435,7 @@ class Consumer(Generic[K, V]):
         if self._driver.group is not None:
             self._driver.group.raise_error()
 
-    def _state(self, partition: TopicPartition) -> PartitionState:
-        state = self._driver.positions.states.get(_partition(partition))
-        if state is None or state.revoking:
-            raise ClientUseError(f"{partition} is not assigned to this Consumer; see assignment()")
-        return state
-
     def _named(self, partitions: Iterable[TopicPartition] | None) -> list[TopicPartition]:
         if partitions is None:
             return sorted(self._driver.assignment())
-        return _partitions(partitions)
-
-
-def _partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Validate partitions; a single one is rejected, because its fields are no partitions."""
-    if isinstance(values, TopicPartition):
-        raise TypeError(f"{values!r} is a single partition; pass a list: [TopicPartition(topic, number)]")
-    return list(map(_partition, values))
-
-
-def _partition(value: TopicPartition) -> TopicPartition:
-    """Validate a partition; a tuple of topic and number is accepted."""
-    if (
-        not isinstance(value, tuple)
-        or len(value) != 2
-        or not isinstance(value[0], str)
-        or not isinstance(value[1], int)
-    ):
-        raise TypeError(f"{value!r} is not a partition; pass TopicPartition(topic, number)")
-    if value[1] < 0:
-        raise ValueError(f"partition {value[1]} of topic {value[0]} is negative")
-    return TopicPartition(*value)
-
-
-def _offset(partition: TopicPartition, value: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    offset = OffsetAndMetadata(value) if isinstance(value, int) else value
-    if not isinstance(offset, OffsetAndMetadata):
-        raise TypeError(f"the offset of {partition} is {value!r}, expected a number or OffsetAndMetadata(offset)")
-    if offset.offset < 0:
-        raise ValueError(f"offset {offset.offset} of {partition} is negative")
-    return offset
-
-
-def _ignore(_: KafkaError | None) -> None:
-    pass
+        return partitions_of(partitions)

@@ -28,11 +28,18 @@ class Decompression(Generic[K, V]):
     Arguments:
         fetcher: whose batches are decompressed.
         changed: called on the loop when records have become readable.
+        guarded: of the consumer's `Owner`: an exception behind a job fails the consumer.
     """
 
-    def __init__(self, fetcher: Fetcher[K, V], changed: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        fetcher: Fetcher[K, V],
+        changed: Callable[[], object],
+        guarded: Callable[[Callable[..., object]], Callable[..., None]],
+    ) -> None:
         self._fetcher = fetcher
         self._changed = changed
+        self._guarded = guarded
         self._executor: ThreadPoolExecutor | None = None
 
     def start_jobs(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,7 +49,8 @@ class Decompression(Generic[K, V]):
                 from concurrent.futures import ThreadPoolExecutor
 
                 self._executor = ThreadPoolExecutor(1, "kafkalite-decompress")
-            loop.run_in_executor(self._executor, job.decompress).add_done_callback(partial(self._ended, job))
+            ended = self._guarded(partial(self._ended, job))
+            loop.run_in_executor(self._executor, job.decompress).add_done_callback(ended)
 
     def _ended(self, job: FetchedRecords[K, V], future: "asyncio.Future[None]") -> None:
         if not future.cancelled():

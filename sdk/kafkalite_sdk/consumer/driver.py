@@ -8,27 +8,32 @@ Invariants:
 """
 
 import asyncio
-import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kafkalite.errors import KafkaError
+from kafkalite.errors import AuthenticationError, KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.schema import Request, Response
+from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.alarm import Alarm
+from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import MetadataChanges
+from kafkalite_sdk.client.settings import address_text
 from kafkalite_sdk.consumer.decompression import Decompression
 from kafkalite_sdk.consumer.fetcher import Fetcher
-from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.iteration import Iteration
 from kafkalite_sdk.consumer.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.positions import Positions
 from kafkalite_sdk.consumer.settings import ConsumerSettings
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.consumer.group_requests import GroupRequests
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,6 +58,16 @@ class Machine(Protocol):
     def lost(self, call: Any, error: KafkaError, now: float) -> None: ...
 
 
+class ReturnedRecords(Protocol[K, V]):
+    """The streams of a consumer, as far as its other parts know them; see `kafkalite_sdk.streams.streams`."""
+
+    def bounds(self) -> dict[TopicPartition, Record[K, V]]: ...
+    def resumed(self) -> None: ...
+    def lost(self, partitions: Collection[TopicPartition], /) -> None: ...
+    async def release(self, partitions: Collection[TopicPartition], deadline: float | None, /) -> None: ...
+    def suspended(self, deadline: float, /) -> AbstractAsyncContextManager[None]: ...
+
+
 def ignore(_: object) -> None:
     """Receive the outcome of a request whose outcome does not matter."""
 
@@ -73,6 +88,9 @@ class Driver(Generic[K, V]):
         iterated: `async for` has returned records of `iteration` since the last `work`.
         attention: the next record of `async for` must come from `poll`: it has more to do.
         attention_at: time at which that is so in any case, on the loop's clock.
+        on_drop: called with partitions whose positions have changed.
+        streams: return the records to several tasks, None = `poll` returns them.
+        on_attention: called whenever `work` finds that the group needs a poll; None = nothing.
         closed: `close` was called.
         released: partitions that were revoked and whose records are kept until the next assignment.
     """
@@ -88,29 +106,50 @@ class Driver(Generic[K, V]):
         self.positions = positions
         self.fetcher = fetcher
         self.iteration: Iteration[K, V] = Iteration()
-        self._decompression = Decompression(fetcher, self.changed)
+        self._decompression = Decompression(fetcher, self.changed, client.owner.guarded)
         backoff_s = settings.client.retry_backoff_s
         self.offsets = OffsetLookups(client.view, backoff_s, settings.isolation_level)
         self._epochs = EpochLookups(client.view, backoff_s)
-        self.group = None if settings.group is None else GroupRequests(settings.group, client, self.now, self.changed)
+        self.group = self._group_requests()
         committed = None if self.group is None else self.group.committed
         self.resolver = OffsetResolver(positions, client.view, self.offsets, self._epochs, committed, self.drop_fetched)
         self.released: frozenset[TopicPartition] = frozenset()
         self.iterated = False
         self.attention = False
         self.attention_at = inf
+        self.streams: ReturnedRecords[K, V] | None = None
+        self.on_drop: list[Callable[[set[TopicPartition]], object]] = []
+        self.on_attention: Callable[[], object] | None = None
         self._alarm: Alarm | None = None
         self._waiters: dict[asyncio.Future[None], None] = {}  # in the order of their calls
         self._scheduled = False
         self._blocked_until = inf
         self._temporary_topics: dict[str, int] = {}
-        client.on_metadata.append(self._metadata_changed)
+        client.on_metadata.append(client.owner.guarded(self._metadata_changed))
+        client.owner.on_failure.append(lambda _: self._wake())
+        client.on_rejected.append(self._rejected)
+
+    def _group_requests(self) -> "GroupRequests | None":
+        if self.settings.group is None:
+            return None
+        from kafkalite_sdk.consumer.group_requests import GroupRequests  # a third of the SDK: without a group unused
+
+        return GroupRequests(self.settings.group, self.client, self.now, self.changed)
+
+    def __str__(self) -> str:
+        """Return the consumer as text for people, without secrets."""
+        group = "" if self.group is None else f", group {self.group.group}"
+        partitions = f"{len(self.assignment())} partitions"
+        state = "closed" if self.closed else partitions if self.started else "not started"
+        return f"<Consumer of {address_text(self.client.settings.bootstrap)}{group}, {state}>"
 
     async def start(self, timeout_s: float | None) -> None:
         """Connect; see `ClusterClient.start`."""
+        if timeout_s is not None:
+            check_seconds("timeout", timeout_s)
         self._loop = asyncio.get_running_loop()
         await self.client.start(timeout_s)
-        self._alarm = Alarm(self._loop, self._ring)
+        self._alarm = Alarm(self._loop, self._ring, self.client.owner.fail)
 
     async def close(self, timeout_s: float) -> None:
         """End the connections and the timer; those that wait continue and find the client closed."""
@@ -138,6 +177,11 @@ class Driver(Generic[K, V]):
         """Whether the consumer is open."""
         return self._alarm is not None
 
+    @property
+    def reads(self) -> bool:
+        """Whether the application has subscribed or assigned anything."""
+        return bool(self.positions.states) or (self.group is not None and self.group.subscribed)
+
     def check_not_closed(self) -> None:
         """Raise ClientUseError if the consumer was closed."""
         if self.closed:
@@ -161,7 +205,7 @@ class Driver(Generic[K, V]):
         self._blocked_until = inf
         wake_at = self._watch_iteration(now)
         usable = partial(self._usable, now)
-        self.resolver.advance(int(time.time() * 1000))
+        self.resolver.advance(self.client.environment.now_ms())
         wake_at = min(wake_at, self._send_lookups(now, usable))
         if self.group is not None:
             wake_at = min(wake_at, self.group.work(now))
@@ -175,6 +219,8 @@ class Driver(Generic[K, V]):
             if self.iterated:
                 self.group.membership.poll(now)
             self.attention = self.group.needs_poll
+            if self.attention and self.on_attention is not None:
+                self.on_attention()
         self.iterated = False
         self.attention |= self.attention_at <= now
         return inf if self.attention else self.attention_at
@@ -216,7 +262,8 @@ class Driver(Generic[K, V]):
             machine.lost(call, error, self.now())
             self.changed()
 
-        self.client.submit(node, call.request, answered, lost, version_max=call.version_max)
+        guarded = self.client.owner.guarded
+        self.client.submit(node, call.request, guarded(answered), guarded(lost), version_max=call.version_max)
 
     def _metadata_changed(self, changes: MetadataChanges) -> None:
         self._reset_recreated(changes.recreated)
@@ -224,6 +271,11 @@ class Driver(Generic[K, V]):
         self.fetcher.metadata_changed()
         if self.group is not None:
             self.group.metadata_changed()
+        self.changed()
+
+    def _rejected(self, error: AuthenticationError) -> None:
+        """No broker accepts the credentials: `poll` raises the error."""
+        self.fetcher.fail(error)
         self.changed()
 
     def _reset_recreated(self, topics: Collection[str]) -> None:
@@ -247,7 +299,7 @@ class Driver(Generic[K, V]):
             self._wake()
         elif not self._scheduled and self._alarm is not None:
             self._scheduled = True
-            self._loop.call_soon(self._continue)
+            self._loop.call_soon(self.client.owner.guarded(self._continue))
 
     def _continue(self) -> None:
         self._scheduled = False
@@ -284,6 +336,11 @@ class Driver(Generic[K, V]):
             del self._waiters[waiter]
         self.client.check_owner()
 
+    @staticmethod
+    def limit(deadline: float | None) -> asyncio.Timeout:
+        """A block that is cancelled at `deadline`, in seconds of the loop's clock; None = never."""
+        return asyncio.timeout_at(deadline)
+
     # the assignment
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -295,6 +352,8 @@ class Driver(Generic[K, V]):
         dropped = set(partitions)
         self.fetcher.drop(dropped)
         self.iteration.drop(dropped)
+        for drop in self.on_drop:
+            drop(dropped)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Replace the partitions that are read; those in both assignments keep their positions and records."""
@@ -334,6 +393,8 @@ class Driver(Generic[K, V]):
             released: partitions that were revoked and whose records are kept, too; they must not be committed.
         """
         first = self.iteration.first()
+        if self.streams is not None:
+            first |= self.streams.bounds()
         consumed = {}
         for each, state in self.positions.states.items():
             if each in self.released and not released:

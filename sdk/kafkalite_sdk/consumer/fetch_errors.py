@@ -122,7 +122,7 @@ class FetchErrors:
             nodes = [Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
             if self._view.leader_changed(topic, number, leader, nodes):
                 self._positions.leader_epoch_changed(buffer.state, leader.leader_epoch)
-        asked = call.partitions[name][1]
+        asked = call.partitions[name]
         view = self._view.topics.get(topic)
         current = view.partitions[number] if view is not None and number < len(view.partitions) else NO_PARTITION
         if from_replica:

@@ -7,6 +7,7 @@ Pure: no I/O, no clock. Invariants:
    so that a slow application delays its other partitions no longer.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.model import TopicPartition
@@ -23,7 +24,7 @@ class FetchCall:
         node: broker id.
         request: the request.
         version_max: the highest version to use, None = any.
-        partitions: buffers and what was asked, by partition.
+        partitions: what the broker was asked, in this request or in an earlier one of its session.
         names: of the topics, by topic id.
         reserved: bytes that the response may have.
     """
@@ -34,7 +35,7 @@ class FetchCall:
         self.node = node
         self.request = request
         self.version_max = version_max
-        self.partitions: dict[TopicPartition, tuple[PartitionBuffer[Any, Any], WantedPartition]] = {}
+        self.partitions: Mapping[TopicPartition, WantedPartition] = {}
         self.names: dict[bytes, str] = {}
         self.reserved = 0
 
@@ -47,6 +48,8 @@ class FetchNode:
         settings: of the fetcher.
 
     Attributes:
+        wanted: the partitions of the next request.
+        full: those with enough records in the buffer.
         session: the fetch session.
         call: the open request, None = none.
         retry_at: no request leaves before, in seconds of the loop's clock.
@@ -55,10 +58,24 @@ class FetchNode:
         failures: number of failed requests one after another.
     """
 
-    __slots__ = ("_settings", "call", "ended_at", "failures", "hold_until", "node", "retry_at", "session")
+    __slots__ = (
+        "_changed",
+        "_settings",
+        "call",
+        "ended_at",
+        "failures",
+        "full",
+        "hold_until",
+        "node",
+        "retry_at",
+        "session",
+        "wanted",
+    )
 
     def __init__(self, node: int, settings: FetchSettings) -> None:
         self.node = node
+        self.wanted: dict[TopicPartition, WantedPartition] = {}
+        self.full: set[TopicPartition] = set()
         self.session = FetchSession()
         self.call: FetchCall | None = None
         self.retry_at = 0.0
@@ -66,29 +83,46 @@ class FetchNode:
         self.hold_until = 0.0
         self.failures = 0
         self._settings = settings
+        self._changed: dict[TopicPartition, None] = {}  # since the last request
 
-    def begin(
-        self, wanted: dict[TopicPartition, tuple[PartitionBuffer[Any, Any], WantedPartition]], max_bytes: int
-    ) -> FetchCall:
+    def want(self, name: TopicPartition, asked: WantedPartition) -> None:
+        """Ask for a partition in the next request, behind the others if that is a full one."""
+        self.remove(name)
+        self.wanted[name] = asked
+
+    def mark_full(self, name: TopicPartition) -> None:
+        """A partition of the broker has enough records in the buffer."""
+        self.remove(name)
+        self.full.add(name)
+
+    def remove(self, name: TopicPartition) -> None:
+        """Do not ask for a partition any more."""
+        self.full.discard(name)
+        self.wanted.pop(name, None)
+        self._changed[name] = None
+
+    def begin(self, buffers: Mapping[TopicPartition, PartitionBuffer[Any, Any]], max_bytes: int) -> FetchCall:
         """Open a request.
 
         Arguments:
-            wanted: the partitions.
+            buffers: by partition; those of changed partitions expect the response from now on.
             max_bytes: largest response.
         """
         settings = self._settings
-        request, version_max = self.session.request({each: asked for each, (_, asked) in wanted.items()})
+        request, version_max = self.session.request(self.wanted, self._changed)
         request.max_wait_ms = int(settings.max_wait_s * 1000)
         request.min_bytes = settings.min_bytes
         request.max_bytes = max_bytes
         request.isolation_level = settings.isolation_level
         request.rack_id = settings.rack
         call = FetchCall(self.node, request, version_max)
-        call.partitions = wanted
+        call.partitions = self.session.partitions
         call.names = self.session.names
-        call.reserved = min(max_bytes, len(wanted) * settings.partition_max_bytes)
-        for buffer, _ in wanted.values():
-            buffer.call = call
+        call.reserved = min(max_bytes, len(self.wanted) * settings.partition_max_bytes)
+        for name in self._changed:
+            if name in self.wanted:
+                buffers[name].expected_from = self.node
+        self._changed.clear()
         self.call = call
         return call
 

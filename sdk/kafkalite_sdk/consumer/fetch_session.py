@@ -8,7 +8,7 @@ Pure: no I/O, no clock. Invariants:
 Sources: FetchSessionHandler.java and FetchMetadata.java of Apache Kafka 4.3.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -46,49 +46,78 @@ class FetchSession:
         names: of the topics in the session, by topic id.
     """
 
-    __slots__ = ("_by_id", "_epoch", "_session_id", "names", "partitions")
+    __slots__ = ("_epoch", "_session_id", "_without_id", "names", "partitions")
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, WantedPartition] = {}
         self.names: dict[bytes, str] = {}
         self._session_id = NO_SESSION
         self._epoch = FULL
-        self._by_id = True
+        self._without_id: set[TopicPartition] = set()
 
     @property
     def is_open(self) -> bool:
         """Whether the broker keeps a session for this client."""
         return self._session_id != NO_SESSION
 
-    def request(self, wanted: Mapping[TopicPartition, WantedPartition]) -> tuple[FetchRequest, int | None]:
+    def request(
+        self, wanted: Mapping[TopicPartition, WantedPartition], changed: Collection[TopicPartition] | None = None
+    ) -> tuple[FetchRequest, int | None]:
         """Return a request with the partitions and the fields of the session, and the highest version to use.
 
         Arguments:
             wanted: all partitions from which records are wanted.
+            changed: those that may differ from the last request; None = all.
         """
-        by_id = all(each.topic_id != ZERO_UUID for each in wanted.values())
-        if by_id is not self._by_id or self._has_recreated(wanted):
+        candidates = changed if changed is not None else wanted.keys() | self.partitions.keys()
+        by_id = not self._without_id
+        self._without_id.difference_update(candidates)
+        self._without_id.update(each for each in candidates if each in wanted and wanted[each].topic_id == ZERO_UUID)
+        if by_id is bool(self._without_id) or self._has_recreated(wanted, candidates):
             self._epoch = FULL
-            self._by_id = by_id
-        before = {} if self._epoch == FULL else self.partitions
-        removed = [each for each in before if each not in wanted]
-        changed = {each: asked for each, asked in wanted.items() if before.get(each) != asked}
-        self.partitions = dict(wanted)
-        self.names = {asked.topic_id: each.topic for each, asked in wanted.items()}
+        removed: dict[TopicPartition, WantedPartition] = {}
+        if self._epoch == FULL:
+            added = dict(wanted)
+            self.partitions, self.names = {}, {}
+        else:
+            added, removed = self._differences(wanted, candidates)
+        self.partitions.update(added)
+        self.names.update((asked.topic_id, each.topic) for each, asked in added.items())
+        if len(self.names) > 2 * len(self.partitions):
+            self.names = {asked.topic_id: each.topic for each, asked in self.partitions.items()}
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            topics=_topics(changed),
-            forgotten_topics_data=_forgotten(removed, before),
+            topics=_topics(added),
+            forgotten_topics_data=_forgotten(removed),
         )
-        return request, None if by_id else NAMES_VERSION_MAX
+        return request, NAMES_VERSION_MAX if self._without_id else None
 
-    def _has_recreated(self, wanted: Mapping[TopicPartition, WantedPartition]) -> bool:
+    def _differences(
+        self, wanted: Mapping[TopicPartition, WantedPartition], candidates: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, WantedPartition], dict[TopicPartition, WantedPartition]]:
+        """The partitions that the request adds or changes, and those that it removes from the session."""
+        added: dict[TopicPartition, WantedPartition] = {}
+        removed: dict[TopicPartition, WantedPartition] = {}
+        for each in candidates:
+            asked = wanted.get(each)
+            if asked is None:
+                if each in self.partitions:
+                    removed[each] = self.partitions.pop(each)
+            elif self.partitions.get(each) != asked:
+                added[each] = asked
+        return added, removed
+
+    def _has_recreated(
+        self, wanted: Mapping[TopicPartition, WantedPartition], candidates: Iterable[TopicPartition]
+    ) -> bool:
         """Whether a topic was deleted and created again: brokers without topic ids in Fetch know its name only."""
         sent = self.partitions
-        return any(each in sent and sent[each].topic_id != asked.topic_id for each, asked in wanted.items())
+        return any(
+            each in sent and each in wanted and sent[each].topic_id != wanted[each].topic_id for each in candidates
+        )
 
     def accepted(self, response: FetchResponse) -> bool:
         """Apply the session fields of a response; return whether it has data. Otherwise a full request follows."""
@@ -135,12 +164,10 @@ def _topics(partitions: Mapping[TopicPartition, WantedPartition]) -> list[FetchT
     return list(topics.values())
 
 
-def _forgotten(
-    removed: Iterable[TopicPartition], before: Mapping[TopicPartition, WantedPartition]
-) -> list[ForgottenTopic]:
+def _forgotten(removed: Mapping[TopicPartition, WantedPartition]) -> list[ForgottenTopic]:
     topics: dict[str, ForgottenTopic] = {}
-    for each in removed:
+    for each, asked in removed.items():
         if each.topic not in topics:
-            topics[each.topic] = ForgottenTopic(topic=each.topic, topic_id=before[each].topic_id, partitions=[])
+            topics[each.topic] = ForgottenTopic(topic=each.topic, topic_id=asked.topic_id, partitions=[])
         topics[each.topic].partitions.append(each.partition)
     return list(topics.values())

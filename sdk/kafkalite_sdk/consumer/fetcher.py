@@ -15,28 +15,29 @@ KIP-951.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
+from sys import maxsize
 from typing import Generic, NoReturn, TypeVar
 
 from kafkalite.errors import KafkaError, error_for
-from kafkalite.model import ZERO_UUID, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.fetch import FetchResponse
+from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView
 from kafkalite_sdk.consumer.fetch_errors import FetchErrors
 from kafkalite_sdk.consumer.fetch_node import FetchCall, FetchNode
-from kafkalite_sdk.consumer.fetch_session import WantedPartition
+from kafkalite_sdk.consumer.fetch_plan import FetchPlan, leader_epoch
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer
-from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions
+from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer, Target
+from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions, take_changed
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
 
 K = TypeVar("K")
 V = TypeVar("V")
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
-Wanted = dict[TopicPartition, tuple[PartitionBuffer[K, V], WantedPartition]]
 
 
 class Fetcher(Generic[K, V]):
@@ -64,13 +65,13 @@ class Fetcher(Generic[K, V]):
         self._view = view
         self._errors = FetchErrors(settings, positions, view, self.stale_topics)
         self._buffers: dict[TopicPartition, PartitionBuffer[K, V]] = {}
-        self._nodes: dict[int, FetchNode] = {}
+        self._plan = FetchPlan(settings, view, self.stale_topics)
+        self._moved = positions.watch()
         self._queue: deque[PartitionBuffer[K, V]] = deque()  # those with records or an error
         self._jobs: list[FetchedRecords[K, V]] = []
         self._failure: KafkaError | None = None
         self._raised: PartitionBuffer[K, V] | None = None  # whose error the last `take` raised
         self._reserved = 0
-        self._seen = -1
         self._changed = True  # `requests` may have something to do before `_wake_at`
         self._full = False  # a request waits for memory
         self._wake_at = inf
@@ -88,55 +89,19 @@ class Fetcher(Generic[K, V]):
         if not self._changed and now < self._wake_at:
             return
         self._changed = self._full = False
-        self._wake_at = inf
-        plan = self._plan(now)
-        for node in sorted(plan, key=lambda each: each.ended_at):
-            if node.call is None and self._may_leave(node, plan[node], now, usable):
+        self._wake_at = self._plan.update(now)
+        nodes = self._plan.active()
+        for node in nodes:
+            if node.call is None and self._may_leave(node, now, usable):
                 if self._full:
                     return  # the broker that has waited longest is the next one
-                wanted = self._wanted(plan[node])
-                max_bytes = self._allowed_bytes(len(plan))
-                if wanted and max_bytes:
-                    call = node.begin(wanted, max_bytes)
+                if node.wanted and (max_bytes := self._allowed_bytes(len(nodes))):
+                    call = node.begin(self._buffers, max_bytes)
                     self._reserved += call.reserved
                     yield call
 
-    def _plan(self, now: float) -> dict[FetchNode, list[PartitionBuffer[K, V]]]:
-        """The partitions to fetch, by broker."""
-        plan: dict[FetchNode, list[PartitionBuffer[K, V]]] = {}
-        for buffer in self._buffers.values():
-            state = buffer.state
-            if not state.fetchable(now):
-                if state.retry_at > now:
-                    self._wake_at = min(self._wake_at, state.retry_at)
-            elif buffer.fetchable:
-                broker_id = self._source(buffer, now)
-                if broker_id == NO_LEADER:
-                    self.stale_topics.add(state.topic_partition.topic)
-                    continue
-                node = self._nodes.get(broker_id)
-                if node is None:
-                    node = self._nodes[broker_id] = FetchNode(broker_id, self._settings)
-                plan.setdefault(node, []).append(buffer)
-        return plan
-
-    def _source(self, buffer: PartitionBuffer[K, V], now: float) -> int:
-        """The broker to fetch from: the preferred replica, or the leader."""
-        state = buffer.state
-        replica = state.preferred_replica
-        if replica != NO_REPLICA:
-            if now < state.preferred_until and replica in self._view.brokers:
-                return replica
-            state.preferred_replica = NO_REPLICA
-        return self._view.leader(*state.topic_partition)
-
-    def _may_leave(
-        self, node: FetchNode, buffers: list[PartitionBuffer[K, V]], now: float, usable: Callable[[int], bool]
-    ) -> bool:
-        enough = self._settings.partition_max_bytes
-        earliest = node.retry_at
-        if node.hold_until > earliest and any(each.size >= enough for each in buffers):
-            earliest = node.hold_until
+    def _may_leave(self, node: FetchNode, now: float, usable: Callable[[int], bool]) -> bool:
+        earliest = max(node.retry_at, node.hold_until) if node.full else node.retry_at
         if earliest > now:
             self._wake_at = min(self._wake_at, earliest)
             return False
@@ -144,19 +109,6 @@ class Fetcher(Generic[K, V]):
             self._changed = True
             return False
         return True
-
-    def _wanted(self, buffers: list[PartitionBuffer[K, V]]) -> Wanted[K, V]:
-        wanted: Wanted[K, V] = {}
-        for buffer in buffers:
-            if buffer.size >= self._settings.partition_max_bytes:
-                continue
-            name = buffer.state.topic_partition
-            view = self._view.topics.get(name.topic)
-            topic_id = ZERO_UUID if view is None else view.topic_id
-            buffer.leader_epoch = leader_epoch(self._view, name)
-            max_bytes = self._settings.partition_max_bytes
-            wanted[name] = buffer, WantedPartition(topic_id, buffer.next_offset, buffer.leader_epoch, max_bytes)
-        return wanted
 
     def _allowed_bytes(self, nodes: int) -> int:
         """Largest response that the next of `nodes` brokers may send; 0 = none."""
@@ -190,13 +142,13 @@ class Fetcher(Generic[K, V]):
             return
         node.failures = 0
         memory = ResponseMemory()
-        expected = self._expected(call)
         for topic in response.responses:
             name = topic.topic or call.names.get(topic.topic_id, "")
             for data in topic.partitions:
-                buffer = expected.pop(TopicPartition(name, data.partition_index), None)
+                buffer = self._expected(call, TopicPartition(name, data.partition_index))
                 if buffer is not None:
                     self._receive(buffer, call, data, response, memory, now)
+                    self._plan.change((buffer,))
         self.buffered_bytes += memory.held
 
     def lost(self, call: FetchCall, error: KafkaError, now: float) -> None:
@@ -210,21 +162,18 @@ class Fetcher(Generic[K, V]):
         self._request_failed(call, self._end(call, now), error, now)
 
     def _end(self, call: FetchCall, now: float) -> FetchNode:
-        node = self._nodes[call.node]
+        node = self._plan.nodes[call.node]
         node.end(now)
         self._reserved -= call.reserved
         self._changed = True
         return node
 
-    def _expected(self, call: FetchCall) -> dict[TopicPartition, PartitionBuffer[K, V]]:
-        """The partitions that still wait for the response to a call."""
-        expected = {}
-        for name, (buffer, asked) in call.partitions.items():
-            if buffer.call is call:
-                buffer.call = None
-                if self._buffers.get(name) is buffer and buffer.next_offset == asked.offset:
-                    expected[name] = buffer
-        return expected
+    def _expected(self, call: FetchCall, name: TopicPartition) -> PartitionBuffer[K, V] | None:
+        """The buffer of a partition that still waits for the response to a call."""
+        buffer, asked = self._buffers.get(name), call.partitions.get(name)
+        if buffer is None or asked is None or buffer.expected_from != call.node or buffer.next_offset != asked.offset:
+            return None
+        return buffer
 
     def _request_failed(self, call: FetchCall, node: FetchNode, error: KafkaError, now: float) -> None:
         """Continue after a request without data; a session error needs no pause."""
@@ -232,10 +181,13 @@ class Fetcher(Generic[K, V]):
             node.failed(now)
             if not error.retriable:
                 self._failure = error
-        for (topic, _), buffer in self._expected(call).items():
-            self.stale_topics.add(topic)
-            if buffer.state.preferred_replica == call.node:
-                buffer.state.preferred_replica = NO_REPLICA
+        for name in call.partitions:
+            buffer = self._expected(call, name)
+            if buffer is not None:
+                self.stale_topics.add(name.topic)
+                if buffer.state.preferred_replica == call.node:
+                    buffer.state.preferred_replica = NO_REPLICA
+                    self._plan.change((buffer,))
 
     def _receive(
         self,
@@ -266,16 +218,19 @@ class Fetcher(Generic[K, V]):
             self._positions.seek(state, state.position, state.leader_epoch)  # compares it with the leader's log
         elif data.records:
             aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-            topic, number = name = state.topic_partition
+            topic, number = state.topic_partition
             offset = buffer.next_offset
             buffer.append(FetchedRecords(self._decoder, topic, number, data.records, offset, aborted), memory)
             self._enqueue(buffer)
-            self._buffers[name] = self._buffers.pop(name)  # behind the others in the next full request
 
     def _enqueue(self, buffer: PartitionBuffer[K, V]) -> None:
         if not buffer.queued:
             buffer.queued = True
             self._queue.append(buffer)
+
+    def fail(self, error: KafkaError) -> None:
+        """Have the next `take` raise an error."""
+        self._failure = error
 
     # ---- records ----------------------------------------------------------------------------------------------------
 
@@ -284,25 +239,40 @@ class Fetcher(Generic[K, V]):
         """Whether `take` has something to do: records, or an error to raise."""
         return self._failure is not None or any(each.readable for each in self._queue)
 
-    def take(self, records_max: int) -> list[Record[K, V]]:
+    def take(self, records_max: int, only: Collection[TopicPartition] = ()) -> list[Record[K, V]]:
         """Return records, and advance the positions; each call begins with another partition.
 
         Arguments:
             records_max: largest number of records.
+            only: partitions whose records are returned; empty = all.
 
         Raises:
             KafkaError: the next records of a partition cannot be read or fetched; its position stays. The error names
                 topic, partition and offset. The next call continues with the other partitions.
         """
+        records: list[Record[K, V]] = []
+        self._take(records, records_max, only)
+        return records
+
+    def take_columns(self, columns: ColumnBuilder) -> None:
+        """Append records to columns as `take` returns them, until the columns are full.
+
+        Arguments:
+            columns: without records; they have none after an error.
+
+        Raises: as `take`.
+        """
+        self._take(columns, maxsize, ())
+
+    def _take(self, records: Target[K, V], records_max: int, only: Collection[TopicPartition]) -> None:
         self._follow_positions()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        records: list[Record[K, V]] = []
         for _ in range(len(self._queue)):
             buffer = self._queue.popleft()
             buffer.queued = False
-            if not buffer.state.readable:
+            if not buffer.state.readable or (only and buffer.state.topic_partition not in only):
                 self._enqueue(buffer)
             elif buffer.waiting is None:  # else `decompressed` follows
                 self._read(buffer, records, records_max)
@@ -313,23 +283,23 @@ class Fetcher(Generic[K, V]):
                     self._jobs.append(job)
                 elif buffer.size:
                     self._enqueue(buffer)
-                if len(records) >= records_max:
+                if len(records) >= records_max or (isinstance(records, ColumnBuilder) and records.full):
                     break
         if records:
             self._raised = None
         elif self._raised is not None and self._raised.failure is not None and self._raised.readable:
             self._raise(self._raised)
-        return records
 
-    def _read(self, buffer: PartitionBuffer[K, V], records: list[Record[K, V]], records_max: int) -> None:
+    def _read(self, buffer: PartitionBuffer[K, V], records: Target[K, V], records_max: int) -> None:
         enough = self._settings.partition_max_bytes
         before = buffer.size
         freed = buffer.take(records, records_max - len(records))
         self.buffered_bytes -= freed
+        self._plan.change((buffer,))
         if (freed and self._full) or before >= enough > buffer.size:
             self._changed = True
 
-    def _is_next_error(self, buffer: PartitionBuffer[K, V], records: list[Record[K, V]]) -> bool:
+    def _is_next_error(self, buffer: PartitionBuffer[K, V], records: Target[K, V]) -> bool:
         """Raise the error of a partition, unless records come first. Return whether the next call raises it."""
         if records:
             buffer.queued = True
@@ -346,6 +316,7 @@ class Fetcher(Generic[K, V]):
         assert failure is not None
         if buffer.error is failure:
             buffer.error = None  # the partition is fetched again
+            self._plan.change((buffer,))
         else:
             self._enqueue(buffer)
         self._raised = buffer
@@ -360,23 +331,26 @@ class Fetcher(Generic[K, V]):
         """A job has ended: its records may be read."""
         buffer = self._buffers.get(TopicPartition(job.topic, job.partition))
         if buffer is not None:
+            self._plan.change((buffer,))
             self._enqueue(buffer)
 
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop the prefetched records of partitions."""
-        for each in partitions:
+        for each in sorted(partitions):
             if each in self._buffers:
                 self._drop(self._buffers[each])
 
     def _drop(self, buffer: PartitionBuffer[K, V]) -> None:
         self.buffered_bytes -= buffer.clear()
+        self._plan.change((buffer,))
         self._changed = True
 
     def metadata_changed(self) -> None:
         """The view has changed: records prefetched from a leader with another epoch are dropped."""
         self._changed = True
+        self._plan.change(self._buffers.values())
         for name, buffer in self._buffers.items():
             leader = self._view.leader(*name)
             if leader == NO_LEADER:
@@ -388,32 +362,26 @@ class Fetcher(Generic[K, V]):
 
     def _follow_positions(self) -> None:
         """Begin and end buffers as partitions are assigned and revoked; drop records of a changed position."""
-        if self._seen == self._positions.changes:
+        if not self._moved:
             return
-        self._seen = self._positions.changes
         self._changed = True
-        states = self._positions.states
-        for name in [each for each, buffer in self._buffers.items() if states.get(each) is not buffer.state]:
-            self._drop(self._buffers.pop(name))
-        for name, state in states.items():
+        for state in take_changed(self._moved):
+            name = state.topic_partition
             buffer = self._buffers.get(name)
-            if buffer is None:
-                self._buffers[name] = PartitionBuffer(state)
-            elif not buffer.valid:
-                self._drop(buffer)
+            if buffer is not None and self._positions.states.get(name) is not buffer.state:
+                self._drop(self._buffers.pop(name))
+                self._plan.remove(buffer)
+                buffer = None
+            if buffer is not None:
+                if not buffer.valid:
+                    self._drop(buffer)
+                self._plan.change((buffer,))
+            elif name in self._positions.states:
+                buffer = self._buffers[name] = PartitionBuffer(self._positions.states[name])
+                self._plan.change((buffer,))
 
     def final_calls(self) -> Iterator[FetchCall]:
         """Yield the requests that end the sessions of brokers without an open request, for the close."""
-        for node in self._nodes.values():
+        for node in self._plan.nodes.values():
             if node.call is None and node.session.is_open:
                 yield FetchCall(node.node, node.session.final_request(), None)
-
-
-def leader_epoch(view: ClusterView, name: TopicPartition) -> int:
-    """Return the leader epoch of a partition, NO_EPOCH = unknown."""
-    topic = view.topics.get(name.topic)
-    return (
-        NO_EPOCH
-        if topic is None or name.partition >= len(topic.partitions)
-        else topic.partitions[name.partition].leader_epoch
-    )

@@ -10,8 +10,10 @@ Invariants:
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+from kafkalite.net.client.core import Fail
 from kafkalite.protocol.messages.offset_commit import OffsetCommitResponse
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchResponse
 from kafkalite.protocol.schema import Response
@@ -51,10 +53,11 @@ class GroupRequests:
         self.group = settings.group_id
         self.membership = Membership(settings, client.environment.random, client.view)
         self.commits = Commits(self.group, settings.retry_backoff_s)
-        self.committed = CommittedOffsets(self.group, settings.retry_backoff_s)
+        self.committed = CommittedOffsets(self.group, settings.retry_backoff_s, settings.retry_backoff_max_s)
         self.subscribed = False
         self.error: KafkaError | None = None
         self._client = client
+        self._guarded = client.owner.guarded
         self._now = now
         self._changed = changed
         self._finding = False
@@ -130,7 +133,7 @@ class GroupRequests:
         needed = membership.needs_coordinator or commits.needs_coordinator or committed.needs_coordinator
         if node is None and needed and not self._finding and self._find_at <= now:
             self._finding = True
-            self._client.find_coordinator(self.group, GROUP, self._found, self._not_found)
+            self._client.find_coordinator(self.group, GROUP, self._guarded(self._found), self._guarded(self._not_found))
         return self.coordinator
 
     def _found(self, _: int) -> None:
@@ -149,15 +152,18 @@ class GroupRequests:
 
     def _send_to_any(self, call: GroupCall) -> None:
         self._client.submit_any(
-            call.request, partial(self._answered, call), partial(self._failed, call), timeout_s=call.timeout_s
+            call.request,
+            self._guarded(partial(self._answered, call)),
+            self._guarded(partial(self._failed, call)),
+            timeout_s=call.timeout_s,
         )
 
     def _send_member(self, node: int, call: GroupCall) -> None:
         self._client.submit(
             node,
             call.request,
-            partial(self._answered, call),
-            partial(self._failed, call),
+            self._guarded(partial(self._answered, call)),
+            self._guarded(partial(self._failed, call)),
             timeout_s=call.timeout_s,
             channel=call.channel,
         )
@@ -198,7 +204,7 @@ class GroupRequests:
 
         if not self._connecting and self._connect_at <= self._now():
             self._connecting = True
-            self._client.connect(node, connected, failed, channel=GROUP_CHANNEL)
+            self._client.connect(node, self._guarded(connected), self._guarded(failed), channel=GROUP_CHANNEL)
 
     def _send_commit(self, node: int, call: CommitCall) -> None:
         def answered(response: OffsetCommitResponse) -> None:
@@ -213,7 +219,7 @@ class GroupRequests:
             self.commits.lost(call, error, self._now())
             self._changed()
 
-        self._client.submit(node, call.request, answered, lost, version_max=call.version_max, channel=GROUP_CHANNEL)
+        self._send_call(node, call, answered, lost)
 
     def _send_question(self, node: int, call: FetchOffsetsCall) -> None:
         def answered(response: OffsetFetchResponse) -> None:
@@ -224,4 +230,10 @@ class GroupRequests:
             self.committed.lost(call, error, self._now())
             self._changed()
 
-        self._client.submit(node, call.request, answered, lost, version_max=call.version_max, channel=GROUP_CHANNEL)
+        self._send_call(node, call, answered, lost)
+
+    def _send_call(
+        self, node: int, call: CommitCall | FetchOffsetsCall, answered: Callable[[Any], None], lost: Fail
+    ) -> None:
+        answer, fail = self._guarded(answered), self._guarded(lost)
+        self._client.submit(node, call.request, answer, fail, version_max=call.version_max, channel=GROUP_CHANNEL)

@@ -1,17 +1,18 @@
 """What a consumer reports about itself: for health checks and for people."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from kafkalite.model import TopicPartition
+from kafkalite_sdk.client.channels import DATA
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.consumer.driver import AnyDriver
+from kafkalite_sdk.consumer.group_requests import GROUP_CHANNEL
 from kafkalite_sdk.consumer.positions import PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerHealth:
+class BrokerHealth(NamedTuple):
     """The connection to a broker.
 
     Attributes:
@@ -25,12 +26,12 @@ class BrokerHealth:
     open_requests: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHealth:
+class ConsumerHealth(NamedTuple):
     """The state of a consumer.
 
     Attributes:
-        waiting_for: what `poll` waits for, such as "records" or "the coordinator of group g"; None = it does not wait.
+        waiting_for: what `poll` waits for, such as "records" or "the coordinator of group g"; between polls a broker
+            that cannot be reached; None = nothing.
         assignment: the partitions that are read.
         group: None = the consumer has no group.
         group_protocol: "classic", "consumer" or "registered"; None = no group, or not determined yet.
@@ -109,8 +110,24 @@ def _waits_for(driver: AnyDriver, state: PartitionState) -> str:
     if state.validating:
         return f"the validation of the offset of {each}"
     if not driver.client.connected(leader):
-        return f"a connection to broker {leader}"
+        return _connection(driver, leader)
     return "records"
+
+
+def _connection(driver: AnyDriver, node: int, channel: str = DATA) -> str:
+    error = driver.client.last_error(node, channel)
+    return f"a connection to broker {node}" + ("" if error is None else f": {error}")
+
+
+def _unreachable(driver: AnyDriver) -> str | None:
+    """The connection of a coordinator or leader that was lost; None = there is none."""
+    client, coordinator = driver.client, None if driver.group is None else driver.group.coordinator
+    needed = [(client.view.leader(*each), DATA) for each in driver.positions.states]
+    needed += [(coordinator, GROUP_CHANNEL)] if coordinator is not None else []
+    for node, channel in dict.fromkeys(needed):
+        if client.last_error(node, channel) is not None and not client.connected(node, channel):
+            return _connection(driver, node, channel)
+    return None
 
 
 def health_of(driver: AnyDriver, polled_at: float, *, polling: bool) -> ConsumerHealth:
@@ -126,7 +143,7 @@ def health_of(driver: AnyDriver, polled_at: float, *, polling: bool) -> Consumer
     identity = None if membership is None else membership.identity()
     heartbeat = None if membership is None else membership.last_heartbeat
     return ConsumerHealth(
-        waiting_for=waiting_for(driver) if polling else None,
+        waiting_for=waiting_for(driver) if polling else _unreachable(driver),
         assignment=driver.assignment(),
         group=None if group is None else group.group,
         group_protocol=None if membership is None else membership.protocol,

@@ -26,11 +26,19 @@ class Iteration(Generic[K, V]):
         self.records: list[Record[K, V]] = []
         self._held: list[Record[K, V]] = []  # of paused partitions, in reverse order
 
-    def take(self, records_max: int) -> list[Record[K, V]]:
-        """Return the next records in order."""
+    def take(self, records_max: int, only: Collection[TopicPartition] = ()) -> list[Record[K, V]]:
+        """Return the next records in order.
+
+        Arguments:
+            records_max: the most records.
+            only: partitions whose records are returned; empty = all.
+        """
         records = self.records
-        taken = records[: -records_max - 1 : -1]
-        del records[-records_max:]
+        others, matching = _split(records, only) if only else ([], records)
+        taken = matching[: -records_max - 1 : -1]
+        del matching[-records_max:]
+        if only:
+            records[:] = others + matching
         return taken
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:

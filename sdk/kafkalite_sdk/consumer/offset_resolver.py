@@ -11,14 +11,17 @@ Sources: OffsetFetcher.java, OffsetFetcherUtils.java of Apache Kafka 4.3.
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, LogTruncationError, NoOffsetForPartitionError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.cluster_view import ClusterView
-from kafkalite_sdk.consumer.committed_offsets import Committed, CommittedOffsets
 from kafkalite_sdk.consumer.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
-from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState, Positions
+from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState, Positions, take_changed
 from kafkalite_sdk.consumer.reset_policy import LATEST, ResetPolicy
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.consumer.committed_offsets import Committed, CommittedOffsets
 
 UNSUPPORTED_VERSION = KafkaErrorCode.UNSUPPORTED_VERSION
 Need = tuple[int, ResetPolicy | None, bool]
@@ -46,7 +49,7 @@ class OffsetResolver:
         view: ClusterView,
         offsets: OffsetLookups,
         epochs: EpochLookups,
-        committed: CommittedOffsets | None,
+        committed: "CommittedOffsets | None",
         moved: Callable[[Iterable[TopicPartition]], object],
     ) -> None:
         self._positions = positions
@@ -57,16 +60,13 @@ class OffsetResolver:
         self._moved = moved
         self._waiting: set[PartitionState] = set()
         self._errors: dict[PartitionState, tuple[KafkaError, Need]] = {}
-        self._seen = -1
+        self._changed = positions.watch()
 
     def advance(self, wall_ms: int) -> None:
         """Ask for everything that a partition needs; `wall_ms` is the wall time."""
-        if self._seen == self._positions.changes:
-            return
-        self._seen = self._positions.changes
         uncommitted = []
-        for state in self._positions.states.values():
-            if state in self._waiting or self._has_error(state):
+        for state in take_changed(self._changed):
+            if not self._current(state) or state in self._waiting or self._has_error(state):
                 continue
             if state.needs_committed:
                 uncommitted.append(state)
@@ -77,11 +77,15 @@ class OffsetResolver:
         if uncommitted:
             self._find_committed(uncommitted)
 
-    def take_error(self) -> KafkaError | None:
-        """Return an error of a partition; its next `advance` tries again. None = there is none."""
-        while self._errors:
-            state, (error, need) = self._errors.popitem()
-            self._seen = -1
+    def take_error(self, partition: TopicPartition | None = None) -> KafkaError | None:
+        """Return an error of a partition; its next `advance` tries again. None = there is none.
+
+        Arguments:
+            partition: its error only; None = that of any partition.
+        """
+        for state in [each for each in self._errors if partition in (None, each.topic_partition)]:
+            error, need = self._errors.pop(state)
+            self._changed.add(state)
             if need == _need(state) and self._current(state):
                 return error
         return None
@@ -111,25 +115,30 @@ class OffsetResolver:
     def _ended(self, state: PartitionState) -> bool:
         """A question about a partition has ended; return whether the partition is still assigned."""
         self._waiting.discard(state)
-        self._seen = -1
+        self._changed.add(state)
         return self._current(state)
 
     def _find_committed(self, states: list[PartitionState]) -> None:
         if self._committed is None:
             for state in states:
                 self._begin_reset(state)
-            self._seen = -1
+                self._changed.add(state)
             return
         self._waiting.update(states)
-        self._committed.fetch([each.topic_partition for each in states], partial(self._committed_found, states))
+        by_topic: dict[str, list[PartitionState]] = {}  # a topic with an error delays no other
+        for state in states:
+            by_topic.setdefault(state.topic_partition.topic, []).append(state)
+        for each in by_topic.values():
+            self._committed.fetch([state.topic_partition for state in each], partial(self._committed_found, each))
 
-    def _committed_found(self, states: list[PartitionState], outcome: Committed | KafkaError) -> None:
+    def _committed_found(self, states: list[PartitionState], outcome: "Committed | KafkaError") -> None:
         for state in states:
             if not self._ended(state) or not state.needs_committed:
                 continue
             if isinstance(outcome, KafkaError):
                 self._fail(state, outcome)
             elif (offset := outcome[state.topic_partition]) is not None:
+                state.committed = offset.offset
                 self._positions.seek(state, offset.offset, offset.leader_epoch)
             else:
                 self._begin_reset(state)

@@ -7,16 +7,22 @@ Pure. Invariants:
 """
 
 from collections import deque
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from kafkalite.errors import KafkaError
+from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
 
+if TYPE_CHECKING:
+    from kafkalite_sdk.consumer.fetch_node import FetchNode
+
 K = TypeVar("K")
 V = TypeVar("V")
+Target: TypeAlias = list[Record[K, V]] | ColumnBuilder
+"""What a poll returns, while records are appended to it."""
 NO_NODE = -1
 
 
@@ -27,8 +33,10 @@ class PartitionBuffer(Generic[K, V]):
         state: its position.
 
     Attributes:
+        assigned: the partition is still assigned.
         size: unread bytes.
-        call: the open request whose response is expected; other responses are ignored. None = none is open.
+        node: the broker among whose partitions this one is, None = nothing is fetched now.
+        expected_from: broker id whose response is expected; other responses are ignored. NO_NODE = none is.
         leader_epoch: of the leader from which the records were fetched.
         failed_node: broker id whose response was an error, NO_NODE = the last response was none.
         failures: number of errors one after another.
@@ -39,11 +47,13 @@ class PartitionBuffer(Generic[K, V]):
     __slots__ = (
         "_expected",
         "_fetched",
-        "call",
+        "assigned",
         "error",
+        "expected_from",
         "failed_node",
         "failures",
         "leader_epoch",
+        "node",
         "queued",
         "size",
         "state",
@@ -51,8 +61,10 @@ class PartitionBuffer(Generic[K, V]):
 
     def __init__(self, state: PartitionState) -> None:
         self.state = state
+        self.assigned = True
         self.size = 0
-        self.call: object = None
+        self.node: FetchNode | None = None
+        self.expected_from = NO_NODE
         self.leader_epoch = NO_EPOCH
         self.failed_node = NO_NODE
         self.failures = 0
@@ -93,12 +105,12 @@ class PartitionBuffer(Generic[K, V]):
         self._fetched.append((fetched, memory))
         self.size += fetched.size
 
-    def take(self, records: list[Record[K, V]], records_max: int) -> int:
-        """Append records to a list and advance the position.
+    def take(self, records: Target[K, V], records_max: int) -> int:
+        """Append records to a list or to columns, and advance the position.
 
         Arguments:
-            records: the list.
-            records_max: largest number of records to append.
+            records: the list or the columns.
+            records_max: largest number of records to append to the list; columns have their own limits.
 
         Returns: the number of bytes that are not in use any more. `failure` says whether an error is next.
         """
@@ -106,7 +118,10 @@ class PartitionBuffer(Generic[K, V]):
         freed = 0
         while self._fetched and records_max > 0:
             fetched = self._fetched[0][0]
-            records_max -= fetched.take(records, records_max)
+            if isinstance(records, ColumnBuilder):
+                fetched.take_columns(records)
+            else:
+                records_max -= fetched.take(records, records_max)
             if fetched.position != state.position:
                 state.position = self._expected = fetched.position
                 state.leader_epoch = fetched.leader_epoch
@@ -127,7 +142,7 @@ class PartitionBuffer(Generic[K, V]):
         freed = 0
         while self._fetched:
             freed += self._pop()
-        self.call = None
+        self.expected_from = NO_NODE
         self.error = None
         self._expected = self.state.position
         return freed

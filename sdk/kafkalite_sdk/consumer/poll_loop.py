@@ -7,14 +7,24 @@ Invariants:
 """
 
 import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
 from math import inf
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from kafkalite.errors import ClientUseError
+from kafkalite.model import TopicPartition
+from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import Record
-from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
-from kafkalite_sdk.consumer.auto_commit import AutoCommit
+from kafkalite_sdk.client.arguments import check_seconds
+from kafkalite_sdk.consumer.arguments import check_count
 from kafkalite_sdk.consumer.driver import Driver, K, V
+from kafkalite_sdk.consumer.partition_buffer import Target
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
+    from kafkalite_sdk.consumer.auto_commit import AutoCommit
+    from kafkalite_sdk.consumer.poison import PoisonCheck
 
 YIELD_AFTER_S = 0.01
 
@@ -26,27 +36,84 @@ class PollLoop(Generic[K, V]):
         driver: of the consumer.
         changes: of the assignment, None = the consumer has no group.
         auto_commit: None = the application commits.
+        check: of the records before they are returned; None = they are not checked.
 
     Attributes:
         polled_at: time of the last poll on the loop's clock, -infinity = none.
         busy: a task polls.
+        streamed: the consumer has streams, which poll.
     """
 
-    def __init__(self, driver: Driver[K, V], changes: AssignmentChanges | None, auto_commit: AutoCommit | None) -> None:
+    def __init__(
+        self,
+        driver: Driver[K, V],
+        changes: "AssignmentChanges | None",
+        auto_commit: "AutoCommit | None",
+        check: "PoisonCheck | None" = None,
+    ) -> None:
         self.polled_at = -inf
         self.busy = False
+        self.streamed = False
+        self._deadline = -inf
         self._driver = driver
         self._changes = changes
         self._auto_commit = auto_commit
+        self._check = check
         self._yielded_at = -inf
 
-    async def poll(self, timeout_s: float, records_max: int) -> list[Record[K, V]]:
+    @property
+    def checks(self) -> bool:
+        """Whether records are checked before they are returned."""
+        return self._check is not None
+
+    async def poll(
+        self, timeout_s: float, records_max: int | None, only: Collection[TopicPartition] = ()
+    ) -> list[Record[K, V]]:
         """Return records, or an empty list when the time is over.
 
         Arguments:
             timeout_s: longest time to wait for records; infinity = until there are some.
-            records_max: the most records to return.
+            records_max: the most records to return; None = `max_poll_records`.
+            only: partitions whose records are returned; empty = all.
         """
+        self._check_not_streamed()
+        if records_max is None:
+            records_max = self._driver.settings.records_max
+        else:
+            check_count("max_records", records_max)
+        if type(timeout_s) is not float:
+            check_seconds("timeout", timeout_s)
+        return await self.poll_for_streams(timeout_s, records_max, only)
+
+    async def poll_for_streams(
+        self, timeout_s: float, records_max: int, only: Collection[TopicPartition] = ()
+    ) -> list[Record[K, V]]:
+        """Return records for the streams of the consumer; see `poll`."""
+        records = await self._alone(timeout_s, partial(self._take, records_max, only))
+        assert isinstance(records, list)
+        return records
+
+    async def poll_columns(self, timeout_s: float, columns: ColumnBuilder) -> None:
+        """Append records to columns, as `poll` returns them.
+
+        Arguments:
+            timeout_s: as of `poll`.
+            columns: without records.
+
+        Raises:
+            ClientUseError: the consumer has interceptors of records, which columns would bypass.
+        """
+        self._check_not_streamed()
+        check_seconds("timeout", timeout_s)
+        if self._check is not None and self._check.intercepts:
+            raise ClientUseError("poll_columns calls no interceptors of records; use poll, or another Consumer")
+        await self._alone(timeout_s, partial(self._take_columns, columns))
+
+    def _check_not_streamed(self) -> None:
+        if self.streamed:
+            raise ClientUseError("this Consumer has streams; read the records from them")
+
+    async def _alone(self, timeout_s: float, take: Callable[[], Target[K, V]]) -> Target[K, V]:
         self._driver.client.check_owner()
         if self.busy:
             raise ClientUseError(
@@ -54,29 +121,49 @@ class PollLoop(Generic[K, V]):
             )
         self.busy = True
         try:
-            return await self._poll(timeout_s, records_max)
+            return await self._poll(timeout_s, take)
         finally:
             self.busy = False
 
-    async def _poll(self, timeout_s: float, records_max: int) -> list[Record[K, V]]:
+    def interrupt(self) -> None:
+        """Have the open poll return at once."""
+        self._deadline = -inf
+        self._driver.changed()
+
+    async def _poll(self, timeout_s: float, take: Callable[[], Target[K, V]]) -> Target[K, V]:
+        """Call `take` until it returns records, or the time is over."""
         driver = self._driver
         now = self.polled_at = driver.now()
-        deadline = now + timeout_s
+        self._deadline = now + timeout_s
         if now >= self._yielded_at + YIELD_AFTER_S:
             await asyncio.sleep(0)
             driver.client.check_owner()
             self._yielded_at = driver.now()
         while True:
+            if not driver.reads:
+                raise ClientUseError("nothing to poll: call subscribe(), add_topic() or assign() first")
             self._polled(now)
             if self._changes is not None and self._changes.pending:
                 await self._changes.carry_out()
-            records = self._take(records_max)
-            driver.work(fetch=True)
+            try:
+                records = take()
+            finally:
+                driver.work(fetch=True)  # also behind an error: other partitions continue
+            taken = bool(records)
+            if taken and self._check is not None and isinstance(records, list):
+                records = await self._check.returnable(records)
+                driver.client.check_owner()
             now = driver.now()
-            if records or now >= deadline:
+            if records or now >= self._deadline:
                 return records
-            await driver.wait(min(deadline, self._auto_commit.next_at if self._auto_commit is not None else inf))
+            if taken and not self._waits():
+                await asyncio.sleep(0)  # poison values were skipped: there may be more records
+                continue
+            await driver.wait(min(self._deadline, self._auto_commit.next_at if self._auto_commit is not None else inf))
             now = self._yielded_at = driver.now()
+
+    def _waits(self) -> bool:
+        return self._check is not None and self._check.waits
 
     def _polled(self, now: float) -> None:
         if self._driver.group is not None:
@@ -84,17 +171,33 @@ class PollLoop(Generic[K, V]):
         if self._auto_commit is not None:
             self._auto_commit.polled(now)
 
-    def _take(self, records_max: int) -> list[Record[K, V]]:
-        driver = self._driver
-        if driver.group is not None:
-            driver.group.raise_error()
-        records = driver.iteration.take(records_max)
-        if records:
-            return records
-        records = driver.fetcher.take(records_max)
-        if not records and (error := driver.resolver.take_error()) is not None:
-            raise error
+    def _take(self, records_max: int, only: Collection[TopicPartition]) -> list[Record[K, V]]:
+        self._raise_group_error()
+        records = self._driver.iteration.take(records_max, only)
+        if not records:
+            records = self._driver.fetcher.take(records_max, only)
+        if not records:
+            self._raise_lookup_error()
         return records
+
+    def _take_columns(self, columns: ColumnBuilder) -> ColumnBuilder:
+        self._raise_group_error()
+        left = self._driver.iteration.records
+        while left and not columns.full and columns.add(left[-1]):
+            left.pop()
+        if not columns:
+            self._driver.fetcher.take_columns(columns)
+        if not columns:
+            self._raise_lookup_error()
+        return columns
+
+    def _raise_group_error(self) -> None:
+        if self._driver.group is not None:
+            self._driver.group.raise_error()
+
+    def _raise_lookup_error(self) -> None:
+        if (error := self._driver.resolver.take_error()) is not None:
+            raise error
 
     async def next(self) -> Record[K, V]:
         """Return the next record of `async for`, and keep those behind it in `driver.iteration`.

@@ -5,13 +5,16 @@ Pure: no I/O, no clock. Invariants:
    NO_POSITION, `reset` is None), or it waits for an offset reset (`reset` is a policy).
 2. A partition that is assigned again gets a new PartitionState: a response to a request of the former assignment is
    recognised by the identity of its state.
-3. `changes` increases whenever `fetchable` of any partition may have changed, except by time.
+3. `changes` increases whenever `fetchable` of any partition may have changed, except by time; the sets of `watch` get
+   that partition.
 Sources: SubscriptionState.java of Apache Kafka 4.3; KIP-320, KIP-392.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from kafkalite.model import TopicPartition
+from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.reset_policy import ResetPolicy
 
 NO_POSITION = NO_EPOCH = NO_REPLICA = UNKNOWN = -1
@@ -23,7 +26,9 @@ class PartitionState:
     Attributes:
         topic_partition: its name.
         position: offset of the next record that `poll` returns; NO_POSITION = none yet.
+        committed: offset that is known to be committed; UNKNOWN = none is.
         leader_epoch: epoch of the record before the position (KIP-320); NO_EPOCH = unknown.
+        held: the stream of the partition has enough records; prefetched records are kept.
         paused: by the application; prefetched records are kept.
         revoking: the group takes the partition away; nothing is fetched or returned any more.
         reset: where to begin, found by ListOffsets; None = no reset pending.
@@ -36,6 +41,8 @@ class PartitionState:
     """
 
     __slots__ = (
+        "committed",
+        "held",
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
@@ -55,7 +62,9 @@ class PartitionState:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.position = NO_POSITION
+        self.committed = UNKNOWN
         self.leader_epoch = NO_EPOCH
+        self.held = False
         self.paused = False
         self.revoking = False
         self.reset: ResetPolicy | None = None
@@ -71,13 +80,14 @@ class PartitionState:
     @property
     def readable(self) -> bool:
         """Whether prefetched records may be returned."""
-        return self.position >= 0 and not self.paused and not self.revoking
+        return self.position >= 0 and not self.paused and not self.held and not self.revoking
 
     def fetchable(self, now: float) -> bool:
         """Whether records may be fetched; `now` in seconds of the loop's clock."""
         return (
             self.position >= 0
             and not self.paused
+            and not self.held
             and not self.revoking
             and not self.validating
             and self.retry_at <= now
@@ -104,18 +114,36 @@ class Positions:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.changes = 0
         self.policy = policy
+        self._watched: list[set[PartitionState]] = []
+
+    def watch(self) -> set[PartitionState]:
+        """Return a set that gets each partition that changes, removed ones included; `take_changed` empties it."""
+        changed = set(self.states.values())
+        self._watched.append(changed)
+        return changed
+
+    def changed(self, *states: PartitionState) -> None:
+        """Attributes of partitions have changed."""
+        self.changes += 1
+        for watched in self._watched:
+            watched.update(states)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Replace the assignment; partitions in both keep their state. Return those added and those removed."""
         wanted = dict.fromkeys(partitions)
         removed = [each for each in self.states if each not in wanted]
         added = [each for each in wanted if each not in self.states]
-        for each in removed:
-            del self.states[each]
+        ended = [self.states.pop(each) for each in removed]
         for each in added:
             self.states[each] = PartitionState(each)
-        self.changes += 1
+        self.changed(*ended, *(self.states[each] for each in added))
         return added, removed
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Offsets were committed, of assigned partitions or of others."""
+        for each, offset in offsets.items():
+            if each in self.states:
+                self.states[each].committed = offset.offset
 
     def seek(self, state: PartitionState, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Set a position.
@@ -132,7 +160,7 @@ class Positions:
         state.validated_epoch = NO_EPOCH
         state.preferred_replica = NO_REPLICA
         state.retry_at = 0.0
-        self.changes += 1
+        self.changed(state)
 
     def begin_reset(self, state: PartitionState, policy: ResetPolicy) -> None:
         """Drop a position; the partition waits for the offset that ListOffsets finds."""
@@ -142,33 +170,54 @@ class Positions:
         state.validating = False
         state.preferred_replica = NO_REPLICA
         state.retry_at = 0.0
-        self.changes += 1
+        self.changed(state)
 
     def pause(self, state: PartitionState) -> None:
         """Fetch and return nothing of a partition."""
         state.paused = True
-        self.changes += 1
+        self.changed(state)
 
     def resume(self, state: PartitionState) -> None:
         """Fetch and return records of a paused partition again."""
         state.paused = False
-        self.changes += 1
+        self.changed(state)
+
+    def hold(self, states: Iterable[PartitionState], *, held: bool) -> None:
+        """Fetch and return nothing of partitions whose stream has enough records, or do so again."""
+        changed = [state for state in states if state.held is not held]
+        for state in changed:
+            state.held = held
+        self.changed(*changed)
 
     def begin_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch and return nothing of partitions that the group takes away."""
-        for each in partitions:
-            if each in self.states:
-                self.states[each].revoking = True
-        self.changes += 1
+        self._set_revoking(partitions, revoking=True)
+
+    def end_revocation(self, partitions: Iterable[TopicPartition]) -> None:
+        """The group has assigned partitions again that it had taken away."""
+        self._set_revoking(partitions, revoking=False)
+
+    def _set_revoking(self, partitions: Iterable[TopicPartition], *, revoking: bool) -> None:
+        changed = [self.states[each] for each in partitions if each in self.states]
+        for state in changed:
+            state.revoking = revoking
+        self.changed(*changed)
 
     def leader_epoch_changed(self, state: PartitionState, leader_epoch: int) -> None:
         """Metadata reports a leader: validate the position if its epoch is new and that of the position is known."""
         if state.validated_epoch < leader_epoch and state.position >= 0 and state.leader_epoch != NO_EPOCH:
             state.validating = True
-            self.changes += 1
+            self.changed(state)
 
     def validated(self, state: PartitionState, leader_epoch: int) -> None:
         """The log of the leader contains the record before the position, or the check is not possible."""
         state.validating = False
         state.validated_epoch = leader_epoch
-        self.changes += 1
+        self.changed(state)
+
+
+def take_changed(watched: set[PartitionState]) -> list[PartitionState]:
+    """Return the partitions in a set of `Positions.watch` in the order of their names, and empty the set."""
+    changed = sorted(watched, key=attrgetter("topic_partition"))
+    watched.clear()
+    return changed

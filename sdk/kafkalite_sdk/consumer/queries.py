@@ -6,7 +6,7 @@ None of them needs a poll: the timer between polls sends what they need.
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.errors import (
     ClientUseError,
@@ -18,16 +18,21 @@ from kafkalite.errors import (
 )
 from kafkalite.model import TopicPartition
 from kafkalite.net.client.connection import completing
-from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
+from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.coordinators import GROUP
-from kafkalite_sdk.consumer.committed_offsets import Committed
+from kafkalite_sdk.consumer.arguments import offset_of, partition_of
 from kafkalite_sdk.consumer.driver import AnyDriver
-from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.leader_lookups import FoundOffset
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.consumer.positions import PartitionState
+
+if TYPE_CHECKING:
+    from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
+    from kafkalite_sdk.consumer.committed_offsets import Committed
+    from kafkalite_sdk.consumer.group_requests import GroupRequests
 
 T = TypeVar("T")
-Rewound = RewindConsumerRequest.RewoundTopic
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 COORDINATOR_ERRORS = (
     KafkaErrorCode.NOT_COORDINATOR,
     KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -45,13 +50,35 @@ class Queries:
     def __init__(self, driver: AnyDriver) -> None:
         self._driver = driver
 
-    def group(self) -> GroupRequests:
+    def group(self) -> "GroupRequests":
         """The requests to the coordinator. Raises ClientUseError for a consumer without a group."""
         if self._driver.group is None:
             raise ClientUseError('this Consumer has no group; create it with group="name" to commit and to subscribe')
         return self._driver.group
 
+    def offsets_of(self, what: str | TopicPartition | Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets to commit; `what` as in `Consumer.commit`."""
+        if isinstance(what, Mapping):
+            return {partition_of(each): offset_of(each, offset) for each, offset in what.items()}
+        self.group()
+        consumed = self._driver.consumed()
+        if what is None:
+            return consumed
+        if isinstance(what, str):
+            return {each: offset for each, offset in consumed.items() if each.topic == what}
+        state = self.state_of(what)
+        return {what: consumed[what]} if state.topic_partition in consumed else {}
+
+    def state_of(self, partition: TopicPartition) -> PartitionState:
+        """The state of an assigned partition. Raises ClientUseError: it is not assigned."""
+        state = self._driver.positions.states.get(partition_of(partition))
+        if state is None or state.revoking:
+            raise ClientUseError(f"{partition} is not assigned to this Consumer; see assignment()")
+        return state
+
     def _deadline(self, timeout_s: float | None) -> float:
+        if timeout_s is not None:
+            check_seconds("timeout", timeout_s)
         seconds = self._driver.settings.client.default_api_timeout_s if timeout_s is None else timeout_s
         return self._driver.now() + seconds
 
@@ -101,6 +128,8 @@ class Queries:
         driver, group = self._driver, self.group()
 
         def ended(error: KafkaError | None) -> None:
+            if error is None:
+                driver.positions.committed(offsets)
             driver.changed()
             try:
                 done(error)
@@ -113,7 +142,7 @@ class Queries:
         group.commits.commit(offsets, self._deadline(timeout_s), ended)
         driver.work()
 
-    async def committed(self, partitions: Collection[TopicPartition], timeout_s: float | None) -> Committed:
+    async def committed(self, partitions: Collection[TopicPartition], timeout_s: float | None) -> "Committed":
         """Read the committed offsets of the group.
 
         Arguments:
@@ -175,7 +204,7 @@ class Queries:
         driver = self._driver
 
         def known() -> bool:
-            if (error := driver.resolver.take_error()) is not None:
+            if (error := driver.resolver.take_error(topic_partition)) is not None:
                 raise error
             return topic_partition in driver.consumed() or topic_partition not in driver.positions.states
 
@@ -196,10 +225,13 @@ class Queries:
 
         Returns: the committed offsets.
         """
-        topics: dict[str, Rewound] = {}
+        from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest  # few programs rewind
+
+        rewound = RewindConsumerRequest.RewoundTopic
+        topics: dict[str, RewindConsumerRequest.RewoundTopic] = {}
         for (name, partition), (offset, timestamp) in targets.items():
-            topics.setdefault(name, Rewound(name=name, partitions=[])).partitions.append(
-                Rewound.RewoundPartition(partition_index=partition, offset=offset, timestamp=timestamp)
+            topics.setdefault(name, rewound(name=name, partitions=[])).partitions.append(
+                rewound.RewoundPartition(partition_index=partition, offset=offset, timestamp=timestamp)
             )
         group, driver = self.group().group, self._driver
         request = RewindConsumerRequest(group_id=group, topics=list(topics.values()))
@@ -216,7 +248,7 @@ class Queries:
         except TimeoutError as error:
             raise KafkaTimeoutError(f"group {group} was not rewound in time") from error
 
-    async def _ask_coordinator(self, group: str, request: RewindConsumerRequest) -> RewindConsumerResponse:
+    async def _ask_coordinator(self, group: str, request: "RewindConsumerRequest") -> "RewindConsumerResponse":
         client = self._driver.client
         found: asyncio.Future[int] = client.loop.create_future()
         client.find_coordinator(group, GROUP, *completing(found))
@@ -228,7 +260,7 @@ class Queries:
         return response
 
 
-def _rewound(response: RewindConsumerResponse) -> dict[TopicPartition, int]:
+def _rewound(response: "RewindConsumerResponse") -> dict[TopicPartition, int]:
     """The committed offsets of a response. Raises the error of a partition."""
     offsets = {}
     for topic in response.topics:

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
-DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?")
+DURATION = r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?"
 SECONDS = (86400, 3600, 60, 1)
 
 
@@ -41,7 +41,7 @@ def parse_reset_policy(text: str) -> ResetPolicy | None:
     if text in named:
         return named[text]
     scheme, _, duration = text.partition(":")
-    match = DURATION.fullmatch(duration)
+    match = re.fullmatch(DURATION, duration)
     if scheme != "by_duration" or match is None or not any(match.groups()):
         raise ValueError(
             f"auto_offset_reset is {text!r}, expected 'earliest', 'latest', 'none' or 'by_duration:<ISO 8601 duration>'"

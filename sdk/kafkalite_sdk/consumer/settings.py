@@ -4,22 +4,25 @@ Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
+from kafkalite_sdk.client.arguments import positive, reject_positional, reject_unknown, seconds_of
+from kafkalite_sdk.client.options import ClientOptions, parse_client
+from kafkalite_sdk.client.settings import ClientSettings
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.reset_policy import ResetPolicy, parse_reset_policy
-from kafkalite_sdk.membership.assignors import ClassicAssignor, assignors_named
-from kafkalite_sdk.membership.settings import MembershipSettings
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.membership.assignors import ClassicAssignor
+    from kafkalite_sdk.membership.settings import MembershipSettings
 
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 RECORDS_MAX = 500
 AUTO_COMMIT_INTERVAL_MS = 5000
 
 
-class ConsumerOptions(TypedDict, total=False):
-    """The keyword arguments of `Consumer` under Java's names. Times are milliseconds, sizes bytes.
+class ConsumerOptions(ClientOptions, total=False):
+    """The keyword arguments of `Consumer` under Java's names, with those of `ClientOptions`. Times are milliseconds.
 
     Attributes:
         group: of consumers that share the partitions of their topics; None = only `assign`, without commits.
@@ -40,20 +43,13 @@ class ConsumerOptions(TypedDict, total=False):
         fetch_min_bytes, fetch_max_wait_ms: the broker waits for that many bytes, up to that time.
         fetch_max_bytes, max_partition_fetch_bytes: of a response, and of a partition in it.
         check_crcs: compare the checksums of batches.
-        client_id: the name of the client in logs and quotas of the broker.
         client_rack: records are read from a replica in this rack where the broker permits it (KIP-392).
-        request_timeout_ms, connect_timeout_ms: deadlines of a request and of a connection.
-        default_api_timeout_ms: deadline of every method that waits, unless it has a timeout of its own.
-        metadata_max_age_ms: topics and leaders are requested again after this time.
-        retry_backoff_ms, retry_backoff_max_ms: pause before a retry, which doubles up to the second.
-        reconnect_backoff_ms, reconnect_backoff_max_ms: the same for connections.
-        connections_max_idle_ms: connections without requests are closed after this time.
     """
 
     group: str | None
     group_protocol: str
     group_instance_id: str | None
-    partition_assignment_strategy: Sequence[str | ClassicAssignor]
+    partition_assignment_strategy: "Sequence[str | ClassicAssignor]"
     group_remote_assignor: str | None
     session_timeout_ms: float
     heartbeat_interval_ms: float
@@ -68,30 +64,9 @@ class ConsumerOptions(TypedDict, total=False):
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     check_crcs: bool
-    client_id: str
     client_rack: str | None
-    request_timeout_ms: float
-    connect_timeout_ms: float
-    default_api_timeout_ms: float
-    metadata_max_age_ms: float
-    retry_backoff_ms: float
-    retry_backoff_max_ms: float
-    reconnect_backoff_ms: float
-    reconnect_backoff_max_ms: float
-    connections_max_idle_ms: float
 
 
-CLIENT_TIMES = (
-    "request_timeout_ms",
-    "connect_timeout_ms",
-    "default_api_timeout_ms",
-    "metadata_max_age_ms",
-    "retry_backoff_ms",
-    "retry_backoff_max_ms",
-    "reconnect_backoff_ms",
-    "reconnect_backoff_max_ms",
-    "connections_max_idle_ms",
-)
 GROUP_TIMES = (
     "session_timeout_ms",
     "heartbeat_interval_ms",
@@ -108,8 +83,7 @@ FETCH_SIZES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerSettings:
+class ConsumerSettings(NamedTuple):
     """The settings of a consumer, times in seconds.
 
     Attributes:
@@ -124,24 +98,28 @@ class ConsumerSettings:
 
     client: ClientSettings
     fetch: FetchSettings
-    group: MembershipSettings | None
+    group: "MembershipSettings | None"
     policy: ResetPolicy | None
     auto_commit_interval_s: float | None
     records_max: int
     isolation_level: int
 
 
-def consumer_settings(bootstrap_servers: str | Iterable[str], options: ConsumerOptions) -> ConsumerSettings:
+def consumer_settings(
+    bootstrap_servers: str | Iterable[str], options: ConsumerOptions, misplaced: Sequence[object] = ()
+) -> ConsumerSettings:
     """Validate the arguments of `Consumer`.
 
     Arguments:
         bootstrap_servers: `host:port`, separated by commas or as a list.
         options: the keyword arguments.
+        misplaced: further positional arguments; there must be none.
 
     Raises:
         TypeError: an argument does not exist. ValueError: a value is not valid.
     """
-    _check_names(options)
+    reject_positional("Consumer", 'Consumer("localhost:9092", group="name"), then subscribe("topic")', misplaced)
+    reject_unknown("Consumer", options, ConsumerOptions.__annotations__)
     given = cast(dict[str, Any], options)
     level = given.get("isolation_level", "read_uncommitted")
     if level not in ISOLATION_LEVELS:
@@ -149,9 +127,7 @@ def consumer_settings(bootstrap_servers: str | Iterable[str], options: ConsumerO
     interval_ms = positive("auto_commit_interval_ms", given.get("auto_commit_interval_ms", AUTO_COMMIT_INTERVAL_MS))
     commits = given.get("group") is not None and given.get("enable_auto_commit", True)
     return ConsumerSettings(
-        client=ClientSettings(
-            parse_bootstrap(bootstrap_servers), given.get("client_id", "kafkalite"), **_seconds(CLIENT_TIMES, given)
-        ),
+        client=parse_client(bootstrap_servers, given),
         fetch=_fetch_settings(given, ISOLATION_LEVELS[level]),
         group=_group_settings(given),
         policy=parse_reset_policy(given.get("auto_offset_reset", "latest")),
@@ -161,38 +137,20 @@ def consumer_settings(bootstrap_servers: str | Iterable[str], options: ConsumerO
     )
 
 
-def _check_names(options: Mapping[str, object]) -> None:
-    for name in options.keys() - ConsumerOptions.__annotations__.keys():
-        from difflib import get_close_matches  # 1.5 ms of import, for an error only
-
-        similar = get_close_matches(name, ConsumerOptions.__annotations__, 1)
-        hint = f"; did you mean {similar[0]!r}?" if similar else ""
-        raise TypeError(f"Consumer has no argument {name!r}{hint}")
-
-
-def positive(name: str, value: float) -> float:
-    """Return a number above 0. Raises ValueError that names the argument."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{name} is {value!r}, expected a number above 0")
-    return value
-
-
-def _seconds(names: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The times that were given, by the names of their fields in seconds."""
-    return {f"{name[:-2]}s": positive(name, given[name]) / 1000 for name in names if name in given}
-
-
-def _group_settings(given: Mapping[str, Any]) -> MembershipSettings | None:
+def _group_settings(given: Mapping[str, Any]) -> "MembershipSettings | None":
     group = given.get("group")
     if group is None:
         for name in ("group_instance_id", "group_remote_assignor", "group_protocol"):
             if given.get(name) is not None:
                 raise ValueError(f'{name} needs a group; pass group="name", too')
         return None
-    times = _seconds(GROUP_TIMES, given)
+    from kafkalite_sdk.membership.assignors import assignors_named
+    from kafkalite_sdk.membership.settings import MembershipSettings, check_membership
+
+    times = seconds_of(GROUP_TIMES, given)
     if "partition_assignment_strategy" in given:
         times["assignors"] = assignors_named(given["partition_assignment_strategy"])
-    return MembershipSettings(
+    settings = MembershipSettings(
         group,
         protocol=given.get("group_protocol", "auto"),
         instance_id=given.get("group_instance_id"),
@@ -201,13 +159,15 @@ def _group_settings(given: Mapping[str, Any]) -> MembershipSettings | None:
         server_assignor=given.get("group_remote_assignor"),
         **times,
     )
+    check_membership(settings)
+    return settings
 
 
 def _fetch_settings(given: Mapping[str, Any], isolation_level: int) -> FetchSettings:
     fields: dict[str, Any] = {
         field: positive(name, given[name]) for name, field in FETCH_SIZES.items() if name in given
     }
-    fields |= _seconds(("retry_backoff_ms", "retry_backoff_max_ms"), given)
+    fields |= seconds_of(("retry_backoff_ms", "retry_backoff_max_ms"), given)
     if "fetch_max_wait_ms" in given:
         fields["max_wait_s"] = positive("fetch_max_wait_ms", given["fetch_max_wait_ms"]) / 1000
     return FetchSettings(isolation_level=isolation_level, rack=given.get("client_rack") or "", **fields)

@@ -1,15 +1,20 @@
 """What a consumer reads: a subscription of its group, or partitions that the application assigns; and how that ends."""
 
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from kafkalite.errors import ClientUseError
 from kafkalite.model import TopicPartition
-from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
-from kafkalite_sdk.consumer.auto_commit import AutoCommit
+from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.consumer.driver import AnyDriver
-from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 from kafkalite_sdk.membership.patterns import check_pattern
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
+    from kafkalite_sdk.consumer.auto_commit import AutoCommit
+    from kafkalite_sdk.consumer.group_requests import GroupRequests
 
 
 class Subscriptions:
@@ -21,7 +26,9 @@ class Subscriptions:
         auto_commit: None = the application commits.
     """
 
-    def __init__(self, driver: AnyDriver, changes: AssignmentChanges | None, auto_commit: AutoCommit | None) -> None:
+    def __init__(
+        self, driver: AnyDriver, changes: "AssignmentChanges | None", auto_commit: "AutoCommit | None"
+    ) -> None:
         self._driver = driver
         self._changes = changes
         self._auto_commit = auto_commit
@@ -43,7 +50,7 @@ class Subscriptions:
         for action in actions:
             action()
 
-    def _group(self) -> tuple[GroupRequests, AssignmentChanges]:
+    def _group(self) -> "tuple[GroupRequests, AssignmentChanges]":
         if self._driver.group is None or self._changes is None:
             raise ClientUseError('subscribing needs a group: create the Consumer with group="name", or use assign()')
         if self._assigned:
@@ -82,7 +89,7 @@ class Subscriptions:
         group.subscribed = True
         self._do(add_topic)
 
-    def _subscribed(self, group: GroupRequests) -> None:
+    def _subscribed(self, group: "GroupRequests") -> None:
         self._driver.use_topics()
         self._driver.work()
 
@@ -92,6 +99,8 @@ class Subscriptions:
             raise ClientUseError("this Consumer has subscribed; call unsubscribe() before assign()")
 
         def assign() -> None:
+            if self._auto_commit is not None:
+                self._auto_commit.commit_nowait(self._driver.positions.states.keys() - set(partitions))
             self._driver.assign(partitions)
             self._driver.work()
 
@@ -99,6 +108,12 @@ class Subscriptions:
         self._do(assign)
 
     async def unsubscribe(self, timeout_s: float) -> None:
+        """Release all partitions and leave the group; see `_unsubscribe`."""
+        streams = self._driver.streams
+        async with nullcontext() if streams is None else streams.suspended(self._driver.now() + timeout_s):
+            await self._unsubscribe(timeout_s)
+
+    async def _unsubscribe(self, timeout_s: float) -> None:
         """Release all partitions and leave the group.
 
         Arguments:
@@ -106,12 +121,14 @@ class Subscriptions:
 
         Raises what a listener raised, after the end. ClientUseError: a listener runs.
         """
+        check_seconds("timeout", timeout_s)
         driver, changes = self._driver, self._changes
         if changes is not None:
             changes.check_not_busy()
         deadline = driver.now() + timeout_s
         raised: Exception | None = None
         if driver.group is not None and changes is not None:
+            await self._end_commits(driver.group, deadline)
             if driver.group.subscribed:
                 raised = await self._leave(driver.group, changes, deadline)
             elif self._auto_commit is not None and changes.commit_on_revoke:
@@ -122,7 +139,14 @@ class Subscriptions:
         if raised is not None:
             raise raised
 
-    async def _leave(self, group: GroupRequests, changes: AssignmentChanges, deadline: float) -> Exception | None:
+    async def _end_commits(self, group: "GroupRequests", deadline: float) -> None:
+        """Wait for the commits that are open: without their member they would fail."""
+        driver = self._driver
+        while not group.commits.idle and driver.now() < deadline:
+            driver.work()
+            await driver.wait(deadline)
+
+    async def _leave(self, group: "GroupRequests", changes: "AssignmentChanges", deadline: float) -> Exception | None:
         """Leave the group; return what a listener raised."""
         driver, raised = self._driver, None
         changes.deadline = deadline
@@ -139,7 +163,7 @@ class Subscriptions:
             changes.deadline = None
 
     @staticmethod
-    async def _carried_out(changes: AssignmentChanges) -> Exception | None:
+    async def _carried_out(changes: "AssignmentChanges") -> Exception | None:
         """Carry out changes; return what a listener raised: the member must leave in any case."""
         try:
             await changes.carry_out()
@@ -154,16 +178,21 @@ class Subscriptions:
             timeout_s: of everything.
             commit: whether automatic commits commit what the last poll has returned.
         """
+        check_seconds("timeout", timeout_s)
         driver = self._driver
         if not driver.started:
             await driver.close(0.0)
             return
-        driver.client.check_owner()
+        driver.client.owner.check_loop()
+        if driver.client.owner.failure is not None:
+            await driver.close(timeout_s)
+            return
         deadline = driver.now() + timeout_s
-        if self._changes is not None:
-            self._changes.check_not_busy()
-            self._changes.commit_on_revoke = commit
-        try:
-            await self.unsubscribe(timeout_s)
-        finally:
-            await driver.close(max(0.0, deadline - driver.now()))
+        async with nullcontext() if driver.streams is None else driver.streams.suspended(deadline):
+            if self._changes is not None:
+                self._changes.check_not_busy()
+                self._changes.commit_on_revoke = commit
+            try:
+                await self._unsubscribe(timeout_s)
+            finally:
+                await driver.close(max(0.0, deadline - driver.now()))

@@ -31,15 +31,14 @@ from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.schema import Response
 from kafkalite_sdk.client.cluster_view import ClusterView
 from kafkalite_sdk.membership.choice import Choice, ProtocolChoice
-from kafkalite_sdk.membership.classic import ClassicMember
-from kafkalite_sdk.membership.consumer import ConsumerMember
 from kafkalite_sdk.membership.core import MemberCore
 from kafkalite_sdk.membership.patterns import check_pattern, matching
 from kafkalite_sdk.membership.protocol import GroupProtocol
-from kafkalite_sdk.membership.registered import RegisteredMember
 from kafkalite_sdk.membership.retries import RandomNumbers
 from kafkalite_sdk.membership.settings import (
     AUTO,
+    CLASSIC,
+    CONSUMER,
     REGISTERED,
     AssignmentChange,
     GroupCall,
@@ -50,9 +49,20 @@ from kafkalite_sdk.membership.settings import (
 from kafkalite_sdk.membership.subscription import NO_SUBSCRIPTION, Subscription
 from kafkalite_sdk.membership.topics import metadata_of_all
 
-MEMBERS: dict[str, type[GroupProtocol]] = {
-    each.name: each for each in (ClassicMember, ConsumerMember, RegisteredMember)
-}
+
+def member_class(protocol: str) -> type[GroupProtocol]:
+    """The machine of a group protocol. Its module is imported on first use: most programs speak one protocol."""
+    if protocol == CLASSIC:
+        from kafkalite_sdk.membership.classic import ClassicMember
+
+        return ClassicMember
+    if protocol == CONSUMER:
+        from kafkalite_sdk.membership.consumer import ConsumerMember
+
+        return ConsumerMember
+    from kafkalite_sdk.membership.registered import RegisteredMember
+
+    return RegisteredMember
 
 
 class Membership:
@@ -333,7 +343,7 @@ class Membership:
 
     def _use(self, protocol: str, now: float) -> None:
         self._choice = None
-        self._protocol = MEMBERS[protocol](self._core, self._reconsider)
+        self._protocol = member_class(protocol)(self._core, self._reconsider)
         self._protocol.step(now)
 
     def _reconsider(self, error: KafkaError, now: float) -> None:
@@ -406,6 +416,7 @@ class Membership:
         if not self._leaving or core.left or core.change is not None:
             return
         self._leaving = False
+        core.abandon_calls()  # the response to one could begin another change
         if core.identity is None:
             core.begin_change(AssignmentChange(lost=core.assignment), self._leave, now)
         else:

@@ -1,7 +1,6 @@
 """The settings of a group member, and what its machine exchanges with the consumer: requests, changes, identity."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaError
@@ -16,8 +15,7 @@ Partitions = frozenset[TopicPartition]
 NO_PARTITIONS: Partitions = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipSettings:
+class MembershipSettings(NamedTuple):
     """The settings of a group member, times in seconds.
 
     Attributes:
@@ -51,15 +49,17 @@ class MembershipSettings:
     assignors: tuple[ClassicAssignor, ...] = DEFAULT_ASSIGNORS
     server_assignor: str | None = None
 
-    def __post_init__(self) -> None:
-        if not self.group_id:
-            raise ValueError("group_id is empty; name the consumer group")
-        if self.protocol not in PROTOCOLS:
-            raise ValueError(f"group protocol {self.protocol!r} is unknown; use one of {', '.join(PROTOCOLS)}")
-        if not self.assignors:
-            raise ValueError("there is no assignor; name at least one, for example range")
-        if self.instance_id == "":
-            raise ValueError("group_instance_id is empty; pass None for a dynamic member")
+
+def check_membership(settings: MembershipSettings) -> None:
+    """Raise ValueError for a setting that is not valid."""
+    if not settings.group_id:
+        raise ValueError("group_id is empty; name the consumer group")
+    if settings.protocol not in PROTOCOLS:
+        raise ValueError(f"group protocol {settings.protocol!r} is unknown; use one of {', '.join(PROTOCOLS)}")
+    if not settings.assignors:
+        raise ValueError("there is no assignor; name at least one, for example range")
+    if settings.instance_id == "":
+        raise ValueError("group_instance_id is empty; pass None for a dynamic member")
 
 
 class MemberIdentity(NamedTuple):
@@ -81,8 +81,7 @@ class MemberIdentity(NamedTuple):
 NO_OFFSETS: Mapping[TopicPartition, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentChange:
+class AssignmentChange(NamedTuple):
     """A change of the assignment that the consumer carries out, in this order, before it calls `change_done`.
 
     Attributes:
@@ -97,7 +96,7 @@ class AssignmentChange:
     lost: Partitions = NO_PARTITIONS
     revoked: Partitions = NO_PARTITIONS
     assigned: Partitions = NO_PARTITIONS
-    start_offsets: Mapping[TopicPartition, int] = field(default_factory=lambda: NO_OFFSETS)
+    start_offsets: Mapping[TopicPartition, int] = NO_OFFSETS
     keep_fetched: bool = False
 
     def __bool__(self) -> bool:
@@ -110,7 +109,6 @@ Answered = Callable[[Response, float], None]
 Failed = Callable[[KafkaError, float], None]
 
 
-@dataclass(eq=False, slots=True)
 class GroupCall:
     """A request that the consumer sends for the machine.
 
@@ -122,9 +120,20 @@ class GroupCall:
         on_answer, on_failure: of the machine.
     """
 
-    request: Request
-    to_coordinator: bool
-    channel: str
-    timeout_s: float
-    on_answer: Answered
-    on_failure: Failed
+    __slots__ = ("channel", "on_answer", "on_failure", "request", "timeout_s", "to_coordinator")
+
+    def __init__(
+        self,
+        request: Request,
+        to_coordinator: bool,
+        channel: str,
+        timeout_s: float,
+        on_answer: Answered,
+        on_failure: Failed,
+    ) -> None:
+        self.request = request
+        self.to_coordinator = to_coordinator
+        self.channel = channel
+        self.timeout_s = timeout_s
+        self.on_answer = on_answer
+        self.on_failure = on_failure

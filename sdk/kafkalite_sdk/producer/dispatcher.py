@@ -11,27 +11,42 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
-from kafkalite.errors import ClientUseError, KafkaError, KafkaTimeoutError, error_class, error_for
+from kafkalite.callbacks import call_all
+from kafkalite.errors import (
+    AuthenticationError,
+    ClientUseError,
+    KafkaError,
+    KafkaTimeoutError,
+    error_class,
+    error_for,
+)
 from kafkalite.model import Node
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdResponse
-from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkalite.protocol.messages.produce import ProduceResponse
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.sending import ProduceCall
 from kafkalite_sdk.client.alarm import Alarm
 from kafkalite_sdk.client.backoff import Backoff
+from kafkalite_sdk.client.channel import Channel
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import NO_LEADER, MetadataChanges, PartitionView
 from kafkalite_sdk.producer.failures import Failures
-from kafkalite_sdk.producer.hooks import FailedRecords, ProducerHooks, ProducerMetrics
 from kafkalite_sdk.producer.identity import Identity
 from kafkalite_sdk.producer.partition_sender import ProducerId
-from kafkalite_sdk.producer.sender import ProduceCall, Sender
+from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
+from kafkalite_sdk.producer.sender import Sender
 from kafkalite_sdk.producer.settings import ProducerSettings
 from kafkalite_sdk.producer.waiters import Waiters
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor  # imported with the first large batch
+
+    from kafkalite_sdk.interceptors.producer import ProducerStages
 
 PRODUCE_VERSION_MAX = 12  # version 13 names topics by id; a topic that was re-created is then an error, not a topic
 TIMER_RESOLUTION_S = 0.001  # of uvloop; a linger time ends this much earlier instead of one timer later
@@ -44,7 +59,7 @@ class Dispatcher:
     Arguments:
         client: a started client; the dispatcher does not close it.
         settings: of the producer.
-        hooks: of the user; None = none.
+        stages: calls the interceptors; None = there are none.
         on_error: of the user; called with failures that no user has seen.
 
     Attributes:
@@ -55,12 +70,12 @@ class Dispatcher:
         self,
         client: ClusterClient,
         settings: ProducerSettings,
-        hooks: ProducerHooks | None = None,
+        stages: "ProducerStages | None" = None,
         on_error: Callable[[FailedRecords], object] | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
-        self._hooks = hooks
+        self._stages = stages
         self._on_error = on_error
         self._loop = client.loop
         random = client.environment.random
@@ -71,6 +86,7 @@ class Dispatcher:
             record_bytes_max=settings.max_request_bytes,
             offload_bytes=settings.offload_bytes,
             monotonic_s=self._owned_time,
+            wall_ms=client.environment.wall_ms,
             choose=random.randrange,
             wake=self._schedule,
             refuse=self._refuse,
@@ -78,15 +94,17 @@ class Dispatcher:
             partitioner=settings.partitioner,
         )
         leader_of = client.view.leader
-        self._sender = Sender(self.accumulator, settings, leader_of, random.random, self._failed)
+        report = client.unreachable
+        self._sender = Sender(self.accumulator, settings, leader_of, random.random, self._failed, report, stages)
         self._identity = Identity(Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random.random))
         self._failures = Failures()
         self._waiters = Waiters(self._loop)
-        self._alarm = Alarm(self._loop, self._schedule)
+        self._alarm = Alarm(self._loop, self._schedule, client.owner.fail)
         self._executor: ThreadPoolExecutor | None = None
         self._closes_after_s = max(0.0, settings.linger_s - TIMER_RESOLUTION_S)
         self._timeout_ms = int(settings.request_timeout_s * 1000)
         self._one_way = settings.acks == 0
+        self._channels: dict[int, Channel] = {}  # by broker id; one that is closed rejects requests
         self._scheduled = False
         self._urgent = 0  # number of callers that wait for batches, so that none lingers
         self._requested: set[str] = set()  # topics of `unassigned` for which metadata was requested
@@ -95,7 +113,11 @@ class Dispatcher:
         self._ended = False
         self._requests = self._bytes = self._drains = 0
         self._request_seconds = 0.0
+        self._guarded = client.owner.guarded
+        self._metadata_changed = self._guarded(self._apply_metadata)
         client.on_metadata.append(self._metadata_changed)
+        client.owner.on_failure.append(self._client_failed)
+        client.on_rejected.append(self._rejected)
 
     # misuse
 
@@ -106,7 +128,8 @@ class Dispatcher:
 
     def _owned_time(self) -> float:
         """The clock for a new batch; rejects another event loop of the same thread."""
-        self._client.check_owner()
+        if asyncio._get_running_loop() is not self._loop:
+            self._client.check_owner()
         return self._loop.time()
 
     # steps
@@ -117,10 +140,16 @@ class Dispatcher:
             self._loop.call_soon(self._step)
 
     def _step(self) -> None:
-        """Do what is due."""
+        """Do what is due; an exception ends the producer."""
         self._scheduled = False
         if self._ended:
             return
+        try:
+            self._do_step()
+        except Exception as error:
+            self._client.owner.fail(error)
+
+    def _do_step(self) -> None:
         now, sender, accumulator = self._loop.time(), self._sender, self.accumulator
         oldest = accumulator.close_batches(inf if self._urgent else now - self._closes_after_s)
         at = inf if oldest is None else oldest + self._settings.linger_s
@@ -131,53 +160,62 @@ class Dispatcher:
         if sender.wake_at(now) <= now:
             sender.expire(now)
         for call in sender.requests(now):
-            self._submit(call, now)
+            self._submit(call)
         if sender.needs_producer_id:
-            self._identify(now)
-            at = min(at, self._identity_at(now))
+            at = min(at, self._identify(now))
         if sender.needs_metadata:
             self._refresh_metadata()
-        wake_at = sender.wake_at(now)
-        self._alarm.set(wake_at if wake_at < at else at)
-        if self._waiters:
+        at = min(at, sender.wake_at(now))
+        if at < self._alarm.at:
+            self._alarm.set(at)
+        if self._urgent:
             self._waiters.check()
 
-    def _submit(self, call: ProduceCall, now: float) -> None:
-        request = ProduceRequest(
-            acks=self._settings.acks,
-            timeout_ms=self._timeout_ms,
-            topic_data=[
-                ProduceRequest.TopicProduceData(name=topic, partition_data=partitions)
-                for topic, partitions in call.topics.items()
-            ],
-        )
+    def _submit(self, call: ProduceCall) -> None:
+        """Send a request: at once to a broker that is connected."""
+        request = call.request(self._settings.acks, self._timeout_ms)
         self._requests += 1
         self._bytes += call.size
-        if self._hooks is not None:
-            self._loop.call_soon(self._hooks.request_sent, call.node, len(call.batches), call.size)
-        answer, fail = partial(self._answered, call, now), partial(self._lost, call, now)
+        if self._stages is not None:
+            self._stages.request_sent(call.node, len(call.batches), call.size)
+        answer, fail = partial(self._answered, call), partial(self._lost, call)
+        channel = None if self._one_way else self._channels.get(call.node)
+        now = call.created_s
+        deadline = now + self._settings.request_timeout_s
+        if channel is not None and channel.submit_now(request, answer, fail, now, deadline, PRODUCE_VERSION_MAX):
+            return
         self._client.submit(call.node, request, answer, fail, version_max=PRODUCE_VERSION_MAX, one_way=self._one_way)
+        channel = self._client.channel(call.node)
+        if channel is not None:
+            self._channels[call.node] = channel
 
-    def _answered(self, call: ProduceCall, sent_at: float, response: ProduceResponse | None) -> None:
-        now = self._loop.time()
-        if response is None:  # acks=0
-            self._sender.sent(call)
-        else:
-            if response.node_endpoints:
-                self._learn_leaders(response)
-            self._sender.answered(call, response, now)
-        self._request_seconds += now - sent_at
-        self._request_ended(call, now - sent_at, None)
+    def _answered(self, call: ProduceCall, response: ProduceResponse | None) -> None:
+        """End a request; an exception ends the producer. `Owner.guarded` would cost 7 us per request."""
+        try:
+            now = self._loop.time()
+            if response is None:  # acks=0
+                self._sender.sent(call)
+            else:
+                if response.node_endpoints:
+                    self._learn_leaders(response)
+                self._sender.answered(call, response, now)
+            self._request_seconds += now - call.created_s
+            if self._stages is not None:
+                self._stages.request_ended(call.node, now - call.created_s, None)
+            self._schedule()
+        except Exception as failure:
+            self._client.owner.fail(failure)
 
-    def _lost(self, call: ProduceCall, sent_at: float, error: KafkaError) -> None:
-        now = self._loop.time()
-        self._sender.lost(call, error, now)
-        self._request_ended(call, now - sent_at, error)
-
-    def _request_ended(self, call: ProduceCall, seconds: float, error: KafkaError | None) -> None:
-        if self._hooks is not None:
-            self._loop.call_soon(self._hooks.request_ended, call.node, seconds, error)
-        self._schedule()
+    def _lost(self, call: ProduceCall, error: KafkaError) -> None:
+        """A request has failed; an exception ends the producer."""
+        try:
+            now = self._loop.time()
+            self._sender.lost(call, error, now)
+            if self._stages is not None:
+                self._stages.request_ended(call.node, now - call.created_s, error)
+            self._schedule()
+        except Exception as failure:
+            self._client.owner.fail(failure)
 
     def _learn_leaders(self, response: ProduceResponse) -> None:
         """Take over the new leaders that a response names (KIP-951)."""
@@ -191,19 +229,15 @@ class Dispatcher:
 
     # identity
 
-    def _identify(self, now: float) -> None:
-        """Get the next epoch, or request an id."""
+    def _identify(self, now: float) -> float:
+        """Get the next epoch, or request an id. Return when an id is requested again; infinity = it is not."""
         following = self._identity.next_epoch(self._sender.producer_id)
         if following is not None:
             self._use_identity(following)
-            return
-        request = self._identity.request(now)
-        if request is not None:
+        elif (request := self._identity.request(now)) is not None:
             timeout_s = self._settings.request_timeout_s
-            self._client.submit_any(request, self._identity_answered, self._identity_failed, timeout_s=timeout_s)
-
-    def _identity_at(self, now: float) -> float:
-        """When an id is requested again."""
+            answered, failed = self._guarded(self._identity_answered), self._guarded(self._identity_failed)
+            self._client.submit_any(request, answered, failed, timeout_s=timeout_s)
         return self._identity.retry_at if self._sender.needs_producer_id and self._identity.retry_at > now else inf
 
     def _identity_answered(self, response: InitProducerIdResponse) -> None:
@@ -227,6 +261,14 @@ class Dispatcher:
         self._sender.set_producer_id(identity)
         self._schedule()
 
+    def _client_failed(self, error: KafkaError) -> None:
+        """An unexpected exception: fail all records, those of open requests, too."""
+        self._ended = True
+        self._refused_by = error
+        self.accumulator.close()
+        call_all(partial(self._fail_all, error), partial(self._sender.abort, error))
+        self._waiters.check()
+
     def _give_up(self, error: KafkaError) -> None:
         """The producer cannot continue: fail all records, and reject further ones with the same error."""
         self._refused_by = error
@@ -246,13 +288,13 @@ class Dispatcher:
             self._requested.update(new)
             for topic in [topic for topic in new if topic in self._client.view.topics]:
                 self._set_partitions(topic)
-            self._client.use_topics(new, create=True)
+            self._client.use_topics(new, create=self._settings.create_topics)
         limit_s = min(self._settings.max_block_s, self._settings.delivery_timeout_s)
         for topic, since in list(unassigned.items()):
             if since + limit_s > now:
                 return since + limit_s
-            text = f"{topic}: no metadata within {limit_s:g} s; does the topic exist?"
-            self._fail_topic(topic, KafkaTimeoutError(text))
+            reason = self._client.unreachable() or "does the topic exist?"
+            self._fail_topic(topic, KafkaTimeoutError(f"{topic}: no metadata within {limit_s:g} s; {reason}"))
         return inf
 
     def _refresh_metadata(self) -> None:
@@ -263,7 +305,7 @@ class Dispatcher:
             if topic in self._client.view.topics:
                 self._set_partitions(topic)
 
-    def _metadata_changed(self, changes: MetadataChanges) -> None:
+    def _apply_metadata(self, changes: MetadataChanges) -> None:
         for topic in changes.recreated:
             self._sender.topic_recreated(topic)
         for topic in sorted({*changes.grown, *self._leaderless}) if changes.leaders or changes.grown else ():
@@ -273,6 +315,12 @@ class Dispatcher:
             if not error_class(code).retriable:
                 self._fail_topic(topic, error_for(code, topic))
         self._sender.leaders_changed()
+        self._schedule()
+
+    def _rejected(self, error: AuthenticationError) -> None:
+        """No broker accepts the credentials: records of topics without metadata fail."""
+        for topic in list(self.accumulator.unassigned):
+            self._fail_topic(topic, error)
         self._schedule()
 
     def _set_partitions(self, topic: str) -> None:
@@ -316,6 +364,8 @@ class Dispatcher:
             if batch.done:
                 continue
             if self._executor is None:
+                from concurrent.futures import ThreadPoolExecutor
+
                 self._executor = ThreadPoolExecutor(COMPRESSING_THREADS, "kafkalite-compress")
             batch.compressing = True
             compress = partial(batch.builder.compress, self._settings.codec, self._settings.level)
@@ -332,14 +382,14 @@ class Dispatcher:
 
     def _failed(self, batch: ProducerBatch) -> None:
         self._failures.add(batch)
+        if self._stages is not None:
+            self._stages.ended(batch, batch.error_copy())
         self.accumulator.must_wait = True
         self._loop.call_soon(self._report_failures)
 
     def _report_failures(self) -> None:
-        """Pass failures to the hook, one iteration late: tasks that await a record have registered by then."""
+        """Pass failures to `on_error`, one iteration late: tasks that await a record have registered by then."""
         for failed in self._failures.take_unreported():
-            if self._hooks is not None:
-                self._loop.call_soon(self._hooks.records_failed, failed)
             if self._on_error is not None and failed.unobserved:
                 self._loop.call_soon(self._on_error, failed)
 
@@ -422,6 +472,7 @@ class Dispatcher:
         self._ended = True
         self._alarm.cancel()
         self._client.on_metadata.remove(self._metadata_changed)
+        self._client.on_rejected.remove(self._rejected)
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
         self._waiters.check()

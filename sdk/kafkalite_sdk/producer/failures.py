@@ -3,7 +3,7 @@
 from collections import deque
 
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
-from kafkalite_sdk.producer.hooks import FailedRecords
+from kafkalite_sdk.producer.reports import FailedRecords
 
 BATCHES_MAX = 1000
 """Failed batches that are remembered; the counter covers all of them."""

@@ -9,17 +9,20 @@ Pure: no I/O, no clock. Invariants:
 3. From the oldest batch without an outcome on, at most as many batches have sequences as the broker remembers, accepted
    ones included: it recognises a repeated batch only while it remembers it.
 4. A gap in the sequences ends with a new epoch, which begins with sequence 0. Until then only batches in doubt leave.
+5. The records of a batch fail at their deadline, also while its request is open; the batch then counts as open until
+   the request ends, and is not sent again. Its sequence leaves a gap unless the broker has accepted it.
 Sources: TransactionManager.java and Sender.java of Apache Kafka 4.3; KIP-360; sink.go of franz-go.
 """
 
-from collections import deque
+from collections.abc import Iterator
 from itertools import chain
+from math import inf
 from typing import NamedTuple
 
 from kafkalite_sdk._speedups.accumulator import PartitionQueue
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.sending import PartitionSenderBase
 from kafkalite_sdk.client.cluster_view import NO_LEADER
-from kafkalite_sdk.producer.settings import MAX_IN_FLIGHT_IDEMPOTENT
 
 SEQUENCE_MASK = 0x7FFFFFFF
 NO_GAP = -1
@@ -35,7 +38,7 @@ class ProducerId(NamedTuple):
 NO_PRODUCER_ID = ProducerId(-1, -1)
 
 
-class PartitionSender:
+class PartitionSender(PartitionSenderBase):
     """One partition of a producer.
 
     Arguments:
@@ -43,88 +46,22 @@ class PartitionSender:
         max_in_flight: number of batches that may be open.
         idempotent: batches carry sequences.
 
-    Attributes:
-        leader: the broker id to which batches go; NO_LEADER = none is known.
-        retry_at: nothing leaves before, in seconds of the loop's clock.
-        failures: failed attempts since the last success.
-        needs_epoch: the sequences have a gap; a newer epoch than `producer_id` must be set.
-        waits_in: the partitions of a leader among which this one waits; kept by the sender.
+    Attributes: those of `PartitionSenderBase`, which has the steps of each request.
     """
 
-    __slots__ = (
-        "_gap_at",
-        "_idempotent",
-        "_max_in_flight",
-        "_proven",
-        "_returned",
-        "_sequence",
-        "_window",
-        "failures",
-        "in_flight",
-        "leader",
-        "needs_epoch",
-        "producer_id",
-        "queue",
-        "retry_at",
-        "waits_in",
-    )
+    __slots__ = ("_gap_at",)
 
     def __init__(self, queue: PartitionQueue, max_in_flight: int, *, idempotent: bool) -> None:
-        self.queue = queue
-        self.leader = NO_LEADER
-        self.retry_at = 0.0
-        self.failures = 0
-        self.needs_epoch = False
-        self.producer_id = NO_PRODUCER_ID
-        self.in_flight: deque[ProducerBatch] = deque()
-        self.waits_in: dict[PartitionSender, None] | None = None
-        self._max_in_flight = max_in_flight if idempotent else 1
-        self._idempotent = idempotent
-        self._sequence = 0
+        super().__init__(queue, max_in_flight, idempotent=idempotent, producer_id=NO_PRODUCER_ID)
         self._gap_at = NO_GAP  # the first sequence that can never be in the log, nor can any behind it
-        self._window: deque[ProducerBatch] = deque()  # those with a sequence, from the oldest without an outcome on
-        self._returned: list[ProducerBatch] = []
-        self._proven = NO_LEADER
 
-    def take(self, current: ProducerId, now: float) -> ProducerBatch | None:
-        """Return the batch that leaves next, None = none may leave now. Its sequence is assigned.
+    def may_leave(self, batch: ProducerBatch, current: ProducerId) -> bool:
+        """Whether a batch may leave while an epoch is needed, or no identity was used.
 
         Arguments:
+            batch: the next one.
             current: the identity of the producer.
-            now: in seconds of the loop's clock.
         """
-        full = self.queue.full
-        if not full or self._returned or now < self.retry_at or full[0].compressing:
-            return None
-        if len(self.in_flight) >= (self._max_in_flight if self._proven == self.leader else 1):
-            return None
-        if (
-            self._idempotent
-            and (self.needs_epoch or self.producer_id.producer_id < 0)
-            and not self._may_leave(full[0], current)
-        ):
-            return None
-        if self._idempotent and full[0].base_sequence < 0 and not self._assign_sequence(full[0]):
-            return None
-        batch = full.popleft()
-        self.in_flight.append(batch)
-        return batch
-
-    def _assign_sequence(self, batch: ProducerBatch) -> bool:
-        """Give a batch the next sequence. False = the broker would forget the oldest batch without an outcome, which
-        could then not be sent again: it counts accepted batches behind it, too.
-        """
-        window = self._window
-        while window and window[0].done:
-            window.popleft()
-        if len(window) >= MAX_IN_FLIGHT_IDEMPOTENT:
-            return False
-        window.append(batch)
-        batch.base_sequence = self._sequence
-        self._sequence = (self._sequence + batch.records_count) & SEQUENCE_MASK
-        return True
-
-    def _may_leave(self, batch: ProducerBatch, current: ProducerId) -> bool:
         if batch.in_doubt:
             return True
         if (self.needs_epoch or self.producer_id == NO_PRODUCER_ID) and not self.in_flight:
@@ -132,29 +69,22 @@ class PartitionSender:
         return not self.needs_epoch and self.producer_id != NO_PRODUCER_ID
 
     def _begin_epoch(self, current: ProducerId) -> None:
-        if current in (self.producer_id, NO_PRODUCER_ID) or any(batch.in_doubt for batch in self.queue.full):
+        if current in (self.producer_id, NO_PRODUCER_ID) or any(batch.in_doubt for batch in self.full):
             return
         self.producer_id = current
         self.needs_epoch = False
         self._gap_at = NO_GAP
-        self._sequence = 0
-        self._window.clear()
-        for batch in self.queue.full:
+        self.sequence = 0
+        self.window.clear()
+        for batch in self.full:
             batch.base_sequence = -1
-
-    def accepted(self, batch: ProducerBatch) -> None:
-        """The broker has appended a batch, now or at an earlier attempt."""
-        self.in_flight.remove(batch)
-        self.failures = 0
-        self._proven = self.leader
-        self._requeue()
 
     def rejected(self, batch: ProducerBatch) -> None:
         """The broker has rejected a batch, which is given up: later sequences have a gap."""
         self.in_flight.remove(batch)
-        if self._idempotent:
+        if self.idempotent:
             self._begin_gap(batch)
-        self._requeue()
+        self.requeue()
 
     def sequence_lost(self, batch: ProducerBatch) -> None:
         """The broker does not expect the sequence of an open batch, so the batch is not in the log. The caller returns
@@ -163,12 +93,12 @@ class PartitionSender:
         """
         batch.in_doubt = False
         age = self._age(batch)
-        if all(self._age(each) >= age for each in chain(self._returned, self.in_flight)):
+        if all(self._age(each) >= age for each in chain(self.returned_batches, self.in_flight)):
             self._begin_gap(batch)
 
     def _age(self, batch: ProducerBatch) -> int:
         """Orders the batches of an epoch: the oldest one has the lowest number, also where sequences wrap."""
-        return (batch.base_sequence - self._sequence) & SEQUENCE_MASK
+        return (batch.base_sequence - self.sequence) & SEQUENCE_MASK
 
     def _begin_gap(self, batch: ProducerBatch) -> None:
         """Begin a new epoch as soon as possible: this batch is not sent again. Unless it is in doubt, the broker cannot
@@ -177,11 +107,11 @@ class PartitionSender:
         self.needs_epoch = True
         if not batch.in_doubt and (self._gap_at == NO_GAP or self._age(batch) < self._age_of_gap()):
             self._gap_at = batch.base_sequence
-        for each in chain(self._returned, self.queue.full):
+        for each in chain(self.returned_batches, self.full):
             self._resolve_doubt(each)
 
     def _age_of_gap(self) -> int:
-        return (self._gap_at - self._sequence) & SEQUENCE_MASK
+        return (self._gap_at - self.sequence) & SEQUENCE_MASK
 
     def _resolve_doubt(self, batch: ProducerBatch) -> None:
         """A batch behind a gap is not in the log."""
@@ -197,38 +127,52 @@ class PartitionSender:
             retry_at: not before, in seconds of the loop's clock.
         """
         self.in_flight.remove(instead_of)
-        self._returned += batches
-        if len(batches) > 1 and self._idempotent:
-            at = self._window.index(instead_of)
-            self._window.remove(instead_of)
+        self.returned_batches += batches
+        if len(batches) > 1 and self.idempotent:
+            at = self.window.index(instead_of)
+            self.window.remove(instead_of)
             for batch in reversed(batches):
-                self._window.insert(at, batch)
+                self.window.insert(at, batch)
         for batch in batches:
             self._resolve_doubt(batch)
         self.retry_at = max(self.retry_at, retry_at)
-        self._requeue()
+        self.requeue()
 
-    def _requeue(self) -> None:
+    def requeue(self) -> None:
         """Put returned batches back to the front once none is open, in the order of their records: requests to a former
-        and to a new leader end in any order.
+        and to a new leader end in any order. Those that have expired meanwhile are given up.
         """
-        if not self.in_flight and self._returned:
-            if self._idempotent:
-                self._returned.sort(key=self._age)
-            self.queue.full.extendleft(reversed(self._returned))
-            self._returned = []
-            self._proven = NO_LEADER
+        if not self.in_flight and self.returned_batches:
+            if self.idempotent:
+                self.returned_batches.sort(key=self._age)
+            self.full.extendleft(each for each in reversed(self.returned_batches) if not each.done)
+            self.returned_batches = []
+            self.proven = NO_LEADER
 
     def expired(self, now: float, timeout_s: float) -> list[ProducerBatch]:
-        """Take the unsent batches that have waited for `timeout_s` seconds; the caller fails them.
+        """Return the batches that have waited for `timeout_s` seconds, the oldest first; the caller fails them.
 
-        A batch in doubt leaves a gap only if the broker has not appended it; a new epoch follows in either case.
+        Unsent ones are taken; an open one stays open until its request ends. A batch in doubt leaves a gap only if the
+        broker has not appended it; a new epoch follows in either case.
         """
-        expired = []
-        full = self.queue.full
-        while not self.in_flight and full and full[0].created_s + timeout_s <= now:
+        expired = [each for each in self._sent() if each.created_s + timeout_s <= now]
+        if self.idempotent:
+            expired.sort(key=self._age)
+            for batch in [each for each in self.returned_batches if each in expired]:
+                self._begin_gap(batch)
+        full = self.full
+        while full and full[0].created_s + timeout_s <= now:
             batch = full.popleft()
-            if self._idempotent and batch.base_sequence >= 0:
+            if self.idempotent and batch.base_sequence >= 0:
                 self._begin_gap(batch)
             expired.append(batch)
         return expired
+
+    def oldest_s(self) -> float:
+        """Return when the oldest batch without an outcome was created; infinity = there is none."""
+        full = self.full
+        return min((each.created_s for each in self._sent()), default=full[0].created_s if full else inf)
+
+    def _sent(self) -> Iterator[ProducerBatch]:
+        """The batches without an outcome that are open or have returned."""
+        return (each for each in chain(self.in_flight, self.returned_batches) if not each.done)

@@ -1,40 +1,28 @@
 """The producer of the SDK: a plain `send` that returns an awaitable, `drain` for back-pressure, `flush` and `close`."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
 
 from kafkalite.errors import BufferExhaustedError, ClientUseError, KafkaTimeoutError
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
+from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.client.settings import address_text
 from kafkalite_sdk.producer.dispatcher import Dispatcher
-from kafkalite_sdk.producer.hooks import FailedRecords, ProducerHooks, ProducerMetrics
-from kafkalite_sdk.producer.serializers import Serializer, bound_serializer
+from kafkalite_sdk.producer.record import K, ProducerRecord, V
+from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
+from kafkalite_sdk.producer.serializers import Headers, Serializer, bound_serializer
 from kafkalite_sdk.producer.settings import ProducerOptions, parse_options
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # a part of mypy; kafkalite does not depend on it
-
-    K = TypeVar("K", default=bytes)
-    V = TypeVar("V", default=bytes)
-else:
-    from typing import TypeVar
-
-    K, V = TypeVar("K"), TypeVar("V")
+    from kafkalite_sdk._speedups.column_sends import ColumnsDelivery
+    from kafkalite_sdk.interceptors.handler import BatchHandler
+    from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
 
 CLOSE_S = 1.0  # for writing queued requests when all records have their outcomes
-
-
-class ProducerRecord(NamedTuple, Generic[K, V]):
-    """A record for `Producer.send_many`; the fields are the arguments of `Producer.send`."""
-
-    topic: str
-    value: V | None = None
-    key: K | None = None
-    partition: int | None = None
-    timestamp_ms: int | None = None
-    headers: Sequence[tuple[str | bytes, bytes | None]] | None = None
 
 
 class Producer(Generic[K, V]):
@@ -52,7 +40,10 @@ class Producer(Generic[K, V]):
         key_serializer, value_serializer: a function of the data, or an object with `serialize(topic, headers, data)`;
             None = keys or values are bytes. It is not called for None, which is sent as null.
         on_error: called with records that have failed and that no user awaits.
-        hooks: called for requests and failures.
+        interceptors: their methods are called at the stages of records, batches and requests.
+        handler: a function, plain or async, that receives the sealed batches instead of the network; then nothing
+            connects, and a batch is acknowledged when the function returns.
+        handler_partitions: number of partitions of each topic with a handler.
         environment: connections and randomness; simulations replace it.
         options: see `ProducerOptions`.
 
@@ -63,24 +54,37 @@ class Producer(Generic[K, V]):
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],
-        *,
+        *misplaced: Never,
         key_serializer: Serializer[K] | None = None,
         value_serializer: Serializer[V] | None = None,
         on_error: Callable[[FailedRecords], object] | None = None,
-        hooks: ProducerHooks | None = None,
+        interceptors: "Sequence[ProducerInterceptor]" = (),
+        handler: "BatchHandler | None" = None,
+        handler_partitions: int = 1,
         environment: Environment | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        client_settings, self._settings = parse_options(bootstrap_servers, options)
+        client_settings, self._settings = parse_options(bootstrap_servers, options, misplaced)
         if self._settings.codec:
             import kafkalite.records  # noqa: F401 - registers the codecs
         self._serialize_key = bound_serializer(key_serializer, "key_serializer")
         self._serialize_value = bound_serializer(value_serializer, "value_serializer")
         self._on_error = on_error
-        self._hooks = hooks
+        self._interceptors = interceptors
+        self._stages: ProducerStages | None = None
         self._client = ClusterClient(client_settings, environment, name="Producer")
+        if interceptors:
+            from kafkalite_sdk.interceptors.producer import ProducerInterceptor
+            from kafkalite_sdk.interceptors.stages import check_interceptors
+
+            check_interceptors(interceptors, ProducerInterceptor)
+        if handler is not None:
+            from kafkalite_sdk.interceptors.handler import HandlerClient
+
+            self._client = HandlerClient(handler, handler_partitions, client_settings, environment)
+            self._settings = self._settings._replace(idempotent=False)
         self._dispatcher: Dispatcher | None = None
-        self._closed = False
+        self._closing = self._closed = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -99,11 +103,17 @@ class Producer(Generic[K, V]):
             passed. ClientUseError: the producer is started or closed.
         """
         await self._client.start()
-        self._dispatcher = Dispatcher(self._client, self._settings, self._hooks, self._on_error)
+        if self._interceptors:
+            from kafkalite_sdk.interceptors.producer import ProducerStages
+
+            self._stages = ProducerStages(self._interceptors, self._client.loop)
+        self._dispatcher = Dispatcher(self._client, self._settings, self._stages, self._on_error)
         accumulator = self._dispatcher.accumulator
         self.__dict__["drain"] = accumulator.drain
         if self._serialize_key is None and self._serialize_value is None:
             self.__dict__["send"] = accumulator.send
+        if self._stages is not None and self._stages.intercepts_send:
+            self.__dict__["send"] = self._stages.around(self.send)
 
     def _started(self) -> Dispatcher:
         """Return the dispatcher. Raises ClientUseError before the start, after the close, and for another loop."""
@@ -141,9 +151,24 @@ class Producer(Generic[K, V]):
             loop, thread or process.
         """
         accumulator = self._started().accumulator
+        added, key_bytes, value_bytes = self._serialized(topic, value, key, headers)
+        return accumulator.send(
+            topic, value_bytes, key_bytes, partition=partition, timestamp_ms=timestamp_ms, headers=added
+        )
+
+    def _serialized(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Sequence[tuple[str | bytes, bytes | None]] | None,
+    ) -> tuple[Headers, bytes | None, bytes | None]:
+        """Return the headers, key and value of a record as they are sent. Raises what a serializer raises."""
         added = list(headers or ())
         data = None if value is None else value
         name = None if key is None else key
+        key_bytes: bytes | None
+        value_bytes: bytes | None
         if name is not None and self._serialize_key is not None:
             key_bytes = self._serialize_key(topic, added, name)
         else:
@@ -152,9 +177,34 @@ class Producer(Generic[K, V]):
             value_bytes = self._serialize_value(topic, added, data)
         else:
             value_bytes = data  # type: ignore[assignment]
-        return accumulator.send(
-            topic, value_bytes, key_bytes, partition=partition, timestamp_ms=timestamp_ms, headers=added
-        )
+        return added, key_bytes, value_bytes
+
+    def send_columns(self, topic: str, table: object, *, require_key: bool = False) -> "ColumnsDelivery":
+        """Queue the rows of an Arrow table as records; all of them or none.
+
+        Arguments:
+            topic: as of `send`.
+            table: of pyarrow, polars or another library with the Arrow PyCapsule interface. Its columns are some of key
+                and value (binary or strings, sent as they are), headers (a list of structs of key and value),
+                partition (integers; null = the partitioner chooses), timestamp (or integers in ms; null = now).
+            require_key: reject rows without a key, for compacted topics.
+
+        Returns:
+            One awaitable for all rows. Its result has one tuple for each batch, in the order of its first row: topic,
+            partition, offset of its first row, number of rows. The rows of a partition keep their order.
+
+        Raises:
+            TypeError, ValueError: a column has another type, or a row is not valid; it names column and row.
+            BufferExhaustedError: the buffer is full; `await drain()` first. MessageTooLargeError: a record exceeds
+            `max_request_size`, or the table `buffer_memory`. ClientUseError: as `send`, or there are
+            interceptors of single records.
+        """
+        accumulator = self._started().accumulator
+        if self._stages is not None and self._stages.intercepts_send:
+            raise ClientUseError("send_columns calls no interceptors of single records; use send, or another Producer")
+        from kafkalite_sdk._speedups.column_sends import send_columns
+
+        return send_columns(accumulator, topic, table, require_key=require_key)
 
     def drain(self) -> Awaitable[None]:
         """Wait until there is space for records: at once until the buffer is full, then until half of it is free.
@@ -218,9 +268,10 @@ class Producer(Generic[K, V]):
 
         Raises:
             KafkaTimeoutError: the time has passed. The error of a record that has failed and whose future no user has
-            awaited.
+            awaited. TypeError, ValueError: `timeout` is no number of seconds, or below 0.
         """
         dispatcher = self._started()
+        _check_timeout(timeout)
         await dispatcher.flush(timeout)
         dispatcher.raise_failures()
 
@@ -231,32 +282,58 @@ class Producer(Generic[K, V]):
             timeout: in seconds; records without an outcome fail then. None = as `flush`.
 
         Raises:
-            The error of a record that has failed and whose future no user has awaited.
+            The error of a record that has failed and whose future no user has awaited. TypeError, ValueError: as
+            `flush`; the producer is still open.
         """
+        _check_timeout(timeout)
         await self._close(timeout, raises=True)
 
     async def _close(self, timeout_s: float | None, *, raises: bool) -> None:
         dispatcher = self._dispatcher
-        if dispatcher is None or self._closed:
+        if dispatcher is None or self._closing:
             await self._client.close()
             return
-        self._client.check_owner()
-        self._closed = True
+        self._client.owner.check_loop()
+        self._closing = True
         loop = self._client.loop
         until = None if timeout_s is None else loop.time() + timeout_s
-        dispatcher.refuse_records()
         try:
-            await dispatcher.flush(timeout_s)
+            if self._stages is not None:
+                await self._send_last(dispatcher, self._stages.last_records(), until)
+            self._closed = True
+            dispatcher.refuse_records()
+            await dispatcher.flush(None if until is None else max(0.0, until - loop.time()))
         except KafkaTimeoutError:
             dispatcher.fail_records("they were not acknowledged before the timeout of close")
         except BaseException:
+            dispatcher.refuse_records()
             dispatcher.fail_records("close was cancelled")
             raise
         finally:
+            self._closed = True
             await self._client.close(CLOSE_S if until is None else min(CLOSE_S, max(0.0, until - loop.time())))
             dispatcher.end()
         if raises:
             dispatcher.raise_failures()
+
+    async def _send_last(
+        self, dispatcher: Dispatcher, records: Iterable[ProducerRecord[K, V]], until: float | None
+    ) -> None:
+        """Send the records of `last_batch`. Those that are rejected, or have no space before a time of the loop's
+        clock, are reported to the exception handler of the loop."""
+        for record in records:
+            try:
+                async with asyncio.timeout_at(until):
+                    sent: object = await self._send_when_possible(dispatcher, record)
+            except TimeoutError as error:
+                sent = error
+            if isinstance(sent, Exception):
+                context = {"message": f"last_batch: {record} is not sent", "exception": sent}
+                self._client.loop.call_exception_handler(context)
+
+    def __repr__(self) -> str:
+        state = "not started" if self._dispatcher is None else "closed" if self._closed else "open"
+        return f"<Producer of {address_text(self._client.settings.bootstrap)}, {state}>"
 
     def metrics(self) -> ProducerMetrics:
         """Return a snapshot of the counters. Raises ClientUseError before the start."""
@@ -267,6 +344,11 @@ class Producer(Generic[K, V]):
     def begin_transaction(self) -> None:
         """Raise ClientUseError: transactions are not supported yet."""
         raise ClientUseError("transactions are not supported yet; an idempotent producer removes duplicates of retries")
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None:
+        check_seconds("timeout", timeout, least=0)
 
 
 def _record(value: ProducerRecord[K, V]) -> ProducerRecord[K, V]:

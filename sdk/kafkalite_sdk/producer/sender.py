@@ -5,66 +5,56 @@ their ends, asks for the metadata of `needs_metadata` and, when `needs_producer_
 `expire` and `requests` again at `wake_at`.
 
 Invariants:
-1. Each batch ends once: acknowledged, or failed with the error that a user sees.
+1. Each batch ends once: acknowledged, or failed with the error that a user sees, at its delivery timeout at the latest.
 2. A request has at most one batch per partition, and at most `max_request_bytes` unless it has a single batch.
 3. Each broker has at most `max_in_flight` open requests. A partition without a leader delays no other partition.
 Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from math import inf
+from typing import Protocol
 
 from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
-from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkalite.protocol.messages.produce import ProduceResponse
 from kafkalite_sdk._speedups.accumulator import PartitionQueue, RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.sending import ProduceCall, SenderBase
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
 from kafkalite_sdk.producer.settings import ProducerSettings
 
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
-TopicData = ProduceRequest.TopicProduceData
 
-NONE, DUPLICATE = KafkaErrorCode.NONE, KafkaErrorCode.DUPLICATE_SEQUENCE_NUMBER
 TOO_LARGE = (KafkaErrorCode.MESSAGE_TOO_LARGE, KafkaErrorCode.RECORD_LIST_TOO_LARGE)
 OUT_OF_ORDER = KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 MAYBE_APPENDED = (
     KafkaErrorCode.REQUEST_TIMED_OUT,
     KafkaErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaErrorCode.KAFKA_STORAGE_ERROR,
+    KafkaErrorCode.NETWORK_EXCEPTION,
+    # With acks=all the broker may answer these while it waits for replicas (DelayedProduce.scala): it has lost the
+    # leadership, or the partition was moved away, and the next leader may have the batch.
+    KafkaErrorCode.NOT_LEADER_OR_FOLLOWER,
+    KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
 SEQUENCE_LOST = (OUT_OF_ORDER, KafkaErrorCode.UNKNOWN_PRODUCER_ID, KafkaErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-class ProduceCall:
-    """A request to one broker, and its batches.
+class BatchStages(Protocol):
+    """What an application does with sealed batches."""
 
-    Attributes:
-        node: broker id.
-        topics: data of the partitions by topic.
-        batches: partition and batch, in the order of the request.
-    """
+    def before_send(self, batch: ProducerBatch, data: bytes) -> None:
+        """A batch leaves with this data; an exception fails it."""
+        ...
 
-    __slots__ = ("batches", "node", "size", "topics")
-
-    def __init__(self, node: int) -> None:
-        self.node = node
-        self.topics: dict[str, list[TopicData.PartitionProduceData]] = {}
-        self.batches: list[tuple[PartitionSender, ProducerBatch]] = []
-        self.size = 0
-
-    def add(self, partition: PartitionSender, batch: ProducerBatch, data: bytes) -> None:
-        """Add the encoded batch of a partition."""
-        queue = partition.queue
-        self.topics.setdefault(queue.topic, []).append(
-            TopicData.PartitionProduceData(index=queue.partition, records=data)
-        )
-        self.batches.append((partition, batch))
-        self.size += len(data)
+    def ended(self, batch: ProducerBatch, error: BaseException | None) -> None:
+        """A batch is acknowledged, or its records have failed."""
+        ...
 
 
-class Sender:
+class Sender(SenderBase):
     """Decides what a producer sends.
 
     Arguments:
@@ -73,6 +63,8 @@ class Sender:
         leader_of: broker id of the leader of a topic's partition; NO_LEADER = none is known.
         random: returns a number from 0 to below 1; spreads retries.
         failed: called with each batch that has failed.
+        unreachable: returns why no broker is reachable; None = one is.
+        stages: called with each batch that leaves or is acknowledged; None = the application has none.
 
     Attributes:
         producer_id: the identity; NO_PRODUCER_ID = none yet.
@@ -89,130 +81,55 @@ class Sender:
         leader_of: Callable[[str, int], int],
         random: Callable[[], float],
         failed: Callable[[ProducerBatch], object],
+        unreachable: Callable[[], KafkaError | None] = lambda: None,
+        stages: BatchStages | None = None,
     ) -> None:
-        self.producer_id = NO_PRODUCER_ID
-        self.needs_producer_id = settings.idempotent
+        super().__init__(accumulator, settings, NO_PRODUCER_ID, stages)
         self.needs_metadata: set[str] = set()
-        self.acknowledged = 0
-        self.records_acknowledged = 0
         self.retried = 0
         self.divided = 0
-        self._accumulator = accumulator
-        self._settings = settings
         self._leader_of = leader_of
         self._random = random
         self._failed = failed
+        self._unreachable = unreachable
         self._partitions: dict[tuple[str, int], PartitionSender] = {}
-        self._waiting: dict[int, dict[PartitionSender, None]] = {}  # by leader, in the order in which they are served
-        self._open_requests: dict[int, int] = {}
-        self._closed_by: BaseException | None = None
-        self._wake_at = inf  # never later than the first deadline or end of a back-off
-
-    @property
-    def open_requests(self) -> int:
-        """Number of requests without a response."""
-        return sum(self._open_requests.values())
 
     @property
     def idle(self) -> bool:
         """Whether no full batch is unsent or open."""
-        return not self._accumulator.ready and not any(self._waiting.values()) and not any(self._open_requests.values())
+        return not self.accumulator.ready and not any(self.waiting.values()) and not self.open_calls
 
-    def requests(self, now: float) -> Iterator[ProduceCall]:
-        """Yield the requests that leave now.
-
-        Arguments:
-            now: in seconds of the loop's clock.
-        """
-        ready, open_requests, max_in_flight = self._accumulator.ready, self._open_requests, self._settings.max_in_flight
-        while ready:
-            queue = ready.popleft()
-            partition = queue.sender
-            self._admit(partition if isinstance(partition, PartitionSender) else self._new_partition(queue))
-        for node, waiting in list(self._waiting.items()):
-            if node == NO_LEADER:
-                continue
-            while waiting and (count := open_requests.get(node, 0)) < max_in_flight:
-                call = self._fill(ProduceCall(node), waiting, now)
-                if not call.batches:
-                    break
-                open_requests[node] = count + 1
-                yield call
-
-    def _new_partition(self, queue: PartitionQueue) -> PartitionSender:
-        settings = self._settings
+    def new_partition(self, queue: PartitionQueue) -> PartitionSender:
+        """Create the sender of a queue."""
+        settings = self.settings
         partition = PartitionSender(queue, settings.max_in_flight, idempotent=settings.idempotent)
         self._partitions[queue.topic, queue.partition] = queue.sender = partition
         return partition
 
-    def _admit(self, partition: PartitionSender) -> None:
-        """Let a partition wait for its leader if it has batches to send."""
-        queue = partition.queue
-        if self._closed_by is not None:
-            while queue.full:
-                self._fail(queue.full.popleft(), self._closed_by)
-        elif queue.full:
-            if partition.leader == NO_LEADER:
-                self._find_leader(partition)
-            waiting = self._waiting.get(partition.leader)
-            if waiting is None:
-                waiting = self._waiting[partition.leader] = {}
-            if partition.waits_in is not None:
-                partition.waits_in.pop(partition, None)  # of its former leader
-            partition.waits_in = waiting
-            waiting[partition] = None
-            deadline = queue.full[0].created_s + self._settings.delivery_timeout_s
-            if deadline < self._wake_at:
-                self._wake_at = deadline
-            if partition.failures and partition.retry_at < self._wake_at:
-                self._wake_at = partition.retry_at
+    def fail_unsent(self, partition: PartitionSender) -> None:
+        """Fail the full batches of a partition: the sender is closed."""
+        assert self.closed_by is not None
+        while partition.full:
+            self._fail(partition.full.popleft(), self.closed_by)
 
-    def _find_leader(self, partition: PartitionSender) -> None:
+    def find_leader(self, partition: PartitionSender) -> None:
+        """Look up the leader of a partition; without one, its metadata is needed."""
         queue = partition.queue
         partition.leader = self._leader_of(queue.topic, queue.partition)
         if partition.leader == NO_LEADER:
             self.needs_metadata.add(queue.topic)
 
-    def _fill(self, call: ProduceCall, waiting: dict[PartitionSender, None], now: float) -> ProduceCall:
-        """Add a batch of each waiting partition, as many as fit. A partition that waits for a response is removed."""
-        for partition in list(waiting):
-            full = partition.queue.full
-            if full and call.size and call.size + full[0].builder.size > self._settings.max_request_bytes:
-                continue
-            batch = partition.take(self.producer_id, now) if full else None
-            if partition.needs_epoch and partition.producer_id == self.producer_id:
-                self.needs_producer_id = True
-            if batch is not None:
-                self._add(call, partition, batch)
-            if partition.in_flight or not full:
-                del waiting[partition]
-            if batch is not None and full:
-                waiting[partition] = None  # behind the others
-        return call
-
-    def _add(self, call: ProduceCall, partition: PartitionSender, batch: ProducerBatch) -> None:
-        """Add a batch to a request; one that cannot be compressed fails."""
-        identity = partition.producer_id
-        try:
-            data = batch.builder.build(
-                self._settings.codec,
-                self._settings.level,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
-                base_sequence=batch.base_sequence,
-            )
-        except Exception as error:
-            partition.rejected(batch)
-            self._fail(batch, error)
-        else:
-            call.add(partition, batch, data)
+    def fail_rejected(self, partition: PartitionSender, batch: ProducerBatch, error: Exception) -> None:
+        """Fail a batch that was taken, and is given up."""
+        partition.rejected(batch)
+        self._fail(batch, error)
 
     def compressed(self, batch: ProducerBatch) -> None:
         """A thread has compressed a batch; `requests` sends it."""
         batch.compressing = False
         partition = self._partitions.get((batch.topic, batch.partition))
         if partition is not None:
-            self._admit(partition)
+            self.admit(partition)
 
     def set_producer_id(self, identity: ProducerId) -> None:
         """Take over a new identity, or a newer epoch."""
@@ -222,16 +139,16 @@ class Sender:
     def leaders_changed(self) -> None:
         """Metadata has arrived: look up all leaders again."""
         self.needs_metadata.clear()
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         for partition in list(chain.from_iterable(waiting.values())):
             partition.leader = NO_LEADER
-            self._admit(partition)
+            self.admit(partition)
 
     def topic_recreated(self, topic: str) -> None:
         """A topic was deleted and created again: the broker has forgotten all sequences of its partitions."""
         for partition in self._partitions.values():
             if partition.queue.topic == topic:
-                partition.needs_epoch = self._settings.idempotent
+                partition.needs_epoch = self.settings.idempotent
 
     def fail_topic(self, topic: str, error: BaseException, first_partition: int = 0) -> None:
         """Fail the unsent full batches of a topic.
@@ -242,39 +159,17 @@ class Sender:
             first_partition: batches of lower partitions are kept.
         """
         for (name, number), partition in self._partitions.items():
-            if name == topic and number >= first_partition:
+            if name == topic and number >= first_partition and not partition.in_flight:
                 for batch in partition.expired(inf, 0.0):
                     self._fail(batch, error)
 
     def sent(self, call: ProduceCall) -> None:
         """A request without a response (acks=0) was written."""
-        self._close(call)
+        self.close_call(call)
         for partition, batch in call.batches:
             partition.accepted(batch)
-            self._acknowledge(batch, -1, -1)
-            self._admit(partition)
-
-    def answered(self, call: ProduceCall, response: ProduceResponse, now: float) -> None:
-        """The response to a request has arrived.
-
-        Arguments:
-            call: the request.
-            response: its response.
-            now: in seconds of the loop's clock.
-        """
-        self._close(call)
-        outcomes = {
-            (topic.name, each.index): each for topic in response.responses for each in topic.partition_responses
-        }
-        for partition, batch in call.batches:
-            outcome = outcomes.get((partition.queue.topic, partition.queue.partition))
-            if outcome is None:
-                batch.in_doubt = True
-                self._retry(partition, batch, now)
-            else:
-                self._end(partition, batch, outcome, now, call.node)
-            if partition.queue.full or self._closed_by is not None:
-                self._admit(partition)
+            self.acknowledge(batch, -1, -1)
+            self.admit(partition)
 
     def lost(self, call: ProduceCall, error: KafkaError, now: float) -> None:
         """A request has no response: its connection ended, or it timed out.
@@ -285,105 +180,145 @@ class Sender:
                 broker may have appended the batches.
             now: in seconds of the loop's clock.
         """
-        self._close(call)
+        self.close_call(call)
         for partition, batch in call.batches:
             if error.retriable or isinstance(error, DecodeError):
                 self.needs_metadata.add(batch.topic)
                 batch.in_doubt = True
-                self._retry(partition, batch, now)
+                self._retry(partition, batch, error, now)
             else:
                 partition.rejected(batch)
-                self._fail(batch, self._closed_by or error)
-            self._admit(partition)
+                self._fail(batch, self.closed_by or error)
+            self.admit(partition)
 
-    def _close(self, call: ProduceCall) -> None:
-        self._open_requests[call.node] -= 1
-
-    def _end(
-        self, partition: PartitionSender, batch: ProducerBatch, outcome: PartitionResponse, now: float, node: int
+    def not_accepted(
+        self,
+        call: ProduceCall,
+        partition: PartitionSender,
+        batch: ProducerBatch,
+        outcome: PartitionResponse | None,
+        now: float,
     ) -> None:
-        """End an attempt to send a batch: complete or retry it, by the response."""
+        """End an attempt to send a batch that has failed: retry or fail it, by the response.
+
+        Arguments:
+            call: the request.
+            partition, batch: of the batch.
+            outcome: the error; None = the response has none for the partition.
+            now: in seconds of the loop's clock.
+        """
+        if outcome is None:
+            batch.in_doubt = True
+            self._retry(partition, batch, KafkaError(f"broker {call.node} has reported no outcome"), now)
+            return
         code = outcome.error_code
-        if code in (NONE, DUPLICATE):
-            partition.accepted(batch)
-            self._acknowledge(batch, outcome.base_offset, outcome.log_append_time_ms)
-        elif code in TOO_LARGE and batch.records_count > 1:
+        if code in TOO_LARGE and batch.records_count > 1 and not batch.done:
+            if self.stages is not None:
+                self.stages.ended(batch, _error_of(batch, outcome))
             self._split(partition, batch, now)
-        elif code in SEQUENCE_LOST and self._settings.idempotent:
+        elif code in SEQUENCE_LOST and self.settings.idempotent:
             partition.sequence_lost(batch)
-            self._retry(partition, batch, now)
+            self._retry(partition, batch, _error_of(batch, outcome), now)
         elif (error := _error_of(batch, outcome)).retriable:
             partition.leader = NO_LEADER
             self.needs_metadata.add(batch.topic)
             batch.in_doubt |= code in MAYBE_APPENDED
-            moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, node)
-            self._retry(partition, batch, now, at_once=moved and not partition.failures)
+            moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, call.node)
+            self._retry(partition, batch, error, now, at_once=moved and not partition.failures)
         else:
             partition.rejected(batch)
             self._fail(batch, error)
 
     def _split(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
         self.divided += 1
-        first, second = halves = self._accumulator.split(batch)
+        first, second = halves = self.accumulator.split(batch)
         if batch.base_sequence >= 0:
             first.base_sequence = batch.base_sequence
             second.base_sequence = (batch.base_sequence + first.records_count) & SEQUENCE_MASK
         partition.returned(*halves, instead_of=batch, retry_at=now)
 
-    def _retry(self, partition: PartitionSender, batch: ProducerBatch, now: float, *, at_once: bool = False) -> None:
+    def _retry(
+        self,
+        partition: PartitionSender,
+        batch: ProducerBatch,
+        error: KafkaError,
+        now: float,
+        *,
+        at_once: bool = False,
+    ) -> None:
         """Return a batch to its partition; it leaves again after a back-off, or at once to a leader that is known."""
+        partition.last_error = error
+        if batch.done:  # its records have failed at their deadline
+            partition.rejected(batch)
+            return
         self.retried += 1
-        settings = self._settings
+        settings = self.settings
         pause = min(settings.retry_backoff_s * 2 ** min(partition.failures, 30), settings.retry_backoff_max_s)
         partition.failures += 1
         retry_at = now if at_once else now + pause * (0.8 + 0.4 * self._random())
         partition.returned(batch, instead_of=batch, retry_at=retry_at)
-        self._wake_at = min(self._wake_at, retry_at)
-
-    def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
-        self.acknowledged += 1
-        self.records_acknowledged += batch.records_count
-        self._accumulator.complete(batch, base_offset, log_append_time_ms)
+        self.next_wake = min(self.next_wake, retry_at)
 
     def _fail(self, batch: ProducerBatch, error: BaseException) -> None:
-        self._accumulator.fail(batch, error)
+        """Fail a batch, unless its records have failed at their deadline."""
+        if batch.done:
+            return
+        self.accumulator.fail(batch, error)
         self._failed(batch)
 
     def expire(self, now: float) -> None:
-        """Fail the unsent batches whose delivery timeout has passed; `now` in seconds of the loop's clock."""
-        timeout_s = self._settings.delivery_timeout_s
-        for partition in list(chain.from_iterable(self._waiting.values())):
+        """Fail the batches whose delivery timeout has passed; `now` in seconds of the loop's clock."""
+        timeout_s = self.settings.delivery_timeout_s
+        for partition in self._active():
             for batch in partition.expired(now, timeout_s):
-                queue = partition.queue
-                text = f"{queue.topic}-{queue.partition}: not acknowledged in {self._settings.delivery_timeout_s} s"
-                self._fail(batch, KafkaTimeoutError(text))
+                text = f"{batch.topic}-{batch.partition}: not acknowledged in {timeout_s:g} s"
+                self._fail(batch, KafkaTimeoutError(f"{text}: {self._cause(partition)}"))
 
-    def wake_at(self, now: float) -> float:
-        """Return when `expire` and `requests` may have something to do without a response; infinity = never."""
-        if self._wake_at <= now:
-            self._wake_at = self._next_wake(now)
-        return self._wake_at
+    def _cause(self, partition: PartitionSender) -> object:
+        """What the batches of a partition wait for, or why the last attempt has failed."""
+        if partition.leader == NO_LEADER:
+            return "the partition has no leader"
+        if partition.last_error is not None:
+            return partition.last_error
+        if partition.in_flight:
+            return f"broker {partition.leader} has not answered"
+        if self.needs_producer_id:
+            reason = self._unreachable()
+            return f"no broker has assigned a producer id{'' if reason is None else f': {reason}'}"
+        return f"broker {partition.leader} has not answered earlier requests"
 
-    def _next_wake(self, now: float) -> float:
+    def _active(self) -> dict[PartitionSender, None]:
+        """The partitions with batches: those of open requests and those that wait."""
+        active = {partition: None for call in self.open_calls for partition, _ in call.batches}
+        for waiting in self.waiting.values():
+            active |= waiting
+        return active
+
+    def earliest_wake(self, now: float) -> float:
+        """Return the first deadline or end of a back-off; infinity = there is none."""
         at = inf
-        for partition in chain.from_iterable(self._waiting.values()):
-            full = partition.queue.full
-            if full and not partition.in_flight:
-                at = min(at, full[0].created_s + self._settings.delivery_timeout_s)
-                if partition.retry_at > now:
-                    at = min(at, partition.retry_at)
+        for partition in self._active():
+            at = min(at, partition.oldest_s() + self.settings.delivery_timeout_s)
+            if partition.queue.full and not partition.in_flight and partition.retry_at > now:
+                at = min(at, partition.retry_at)
         return at
+
+    def abort(self, error: BaseException) -> None:
+        """Fail all batches, those of open requests, too: nothing is sent any more."""
+        for partition in self._partitions.values():
+            for batch in partition.expired(inf, 0.0):
+                self._fail(batch, error)
 
     def close(self, error: BaseException) -> None:
         """Fail all full batches that are not open; the open ones fail instead of being sent again."""
-        self._closed_by = error
-        ready = self._accumulator.ready
+        self.closed_by = error
+        ready = self.accumulator.ready
         while ready:
             queue = ready.popleft()
             if queue.sender is None:
-                self._new_partition(queue)
+                self.new_partition(queue)
         for partition in self._partitions.values():
-            self._admit(partition)
+            self.admit(partition)
 
 
 def _error_of(batch: ProducerBatch, outcome: PartitionResponse) -> KafkaError:

@@ -4,9 +4,10 @@ Pure. Times of arguments are in ms, times of the parsed settings in seconds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypedDict, cast
+from typing import Literal, NamedTuple, cast
 
+from kafkalite_sdk.client.arguments import reject_positional, reject_unknown
+from kafkalite_sdk.client.security import SECURITY_OPTIONS, Security, SecurityOptions, parse_security
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
 
 ALL = -1
@@ -22,8 +23,8 @@ Partitioner = Callable[[bytes | None, bytes | None, Sequence[int], Sequence[int]
 """Returns the partition of a record; receives key, value, all partitions, and those with a leader."""
 
 
-class ProducerOptions(TypedDict, total=False):
-    """The keyword arguments of a `Producer`, all optional. Times are in ms, sizes in bytes.
+class ProducerOptions(SecurityOptions, total=False):
+    """The keyword arguments of a `Producer`, all optional, with those of `SecurityOptions`. Times are in ms.
 
     Attributes:
         client_id: sent with every request (default "kafkalite").
@@ -42,6 +43,7 @@ class ProducerOptions(TypedDict, total=False):
         compression_level: of gzip (1 to 9), lz4 (1 to 17) or zstd (-131,072 to 22). Default: that of Kafka.
         partitioner: "murmur2" (default, as Java), "crc32" (as librdkafka), or a function of key, value, partitions and
             available partitions. The first two keep records without a key in one partition for `batch_size` bytes.
+        allow_auto_create_topics: a broker may create a topic that does not exist (True). False = its records fail.
         metadata_max_age_ms: metadata is requested again after this time (300,000).
         connections_max_idle_ms: an unused connection is closed after this time (540,000).
         connect_timeout_ms: deadline for connecting to a broker (10,000).
@@ -63,6 +65,7 @@ class ProducerOptions(TypedDict, total=False):
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     compression_level: int
     partitioner: Literal["murmur2", "crc32"] | Partitioner
+    allow_auto_create_topics: bool
     metadata_max_age_ms: float
     connections_max_idle_ms: float
     connect_timeout_ms: float
@@ -71,8 +74,7 @@ class ProducerOptions(TypedDict, total=False):
     retry_backoff_max_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSettings:
+class ProducerSettings(NamedTuple):
     """The settings of a producer, times in seconds.
 
     Attributes:
@@ -90,6 +92,7 @@ class ProducerSettings:
         max_block_s: longest wait of `drain`, and of records for the metadata of their topic.
         offload_bytes: batches of this size are compressed in a thread; None = none are.
         partitioner: as in `RecordAccumulator`.
+        create_topics: a broker may create topics that do not exist.
     """
 
     acks: int = ALL
@@ -108,6 +111,7 @@ class ProducerSettings:
     max_block_s: float = 60.0
     offload_bytes: int | None = None
     partitioner: str | Partitioner | None = None
+    create_topics: bool = True
 
 
 class ParsedOptions(NamedTuple):
@@ -117,12 +121,20 @@ class ParsedOptions(NamedTuple):
     producer: ProducerSettings
 
 
-def parse_options(bootstrap_servers: str | Iterable[str], options: ProducerOptions) -> ParsedOptions:
+def parse_options(
+    bootstrap_servers: str | Iterable[str], options: ProducerOptions, misplaced: Sequence[object] = ()
+) -> ParsedOptions:
     """Check the arguments of a producer.
+
+    Arguments:
+        bootstrap_servers: "host:port,host:port" or a list of addresses.
+        options: the keyword arguments.
+        misplaced: further positional arguments; there must be none.
 
     Raises:
         TypeError: an option is unknown, or its value has another type. ValueError: a value is out of range.
     """
+    reject_positional("Producer", 'Producer("localhost:9092"), then send("topic", b"value")', misplaced)
     reader = _Reader(cast(Mapping[str, object], options))
     acks = reader.acks()
     codec, level, offload_bytes = reader.compression()
@@ -147,6 +159,7 @@ def parse_options(bootstrap_servers: str | Iterable[str], options: ProducerOptio
         max_block_s=reader.seconds("max_block_ms", 60_000),
         offload_bytes=offload_bytes,
         partitioner=reader.partitioner(),
+        create_topics=reader.boolean("allow_auto_create_topics", True),
     )
     client = ClientSettings(
         bootstrap=parse_bootstrap(bootstrap_servers),
@@ -158,6 +171,7 @@ def parse_options(bootstrap_servers: str | Iterable[str], options: ProducerOptio
         retry_backoff_s=backoff_s,
         retry_backoff_max_s=producer.retry_backoff_max_s,
         connections_max_idle_s=reader.seconds("connections_max_idle_ms", 540_000, least=1),
+        security=reader.security(),
     )
     reader.reject_unknown()
     _check_together(producer)
@@ -201,6 +215,12 @@ class _Reader:
             raise ValueError(f"{name} is {value}, expected {least} to {0x7FFFFFFF}")
         return value
 
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self._get(name, default)
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}, expected a bool")
+        return value
+
     def seconds(self, name: str, default: float, *, least: float = 0) -> float:
         value = self._get(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -208,6 +228,10 @@ class _Reader:
         if not least <= value <= 0x7FFFFFFF:  # also rejects NaN
             raise ValueError(f"{name} is {value}, expected {least} to {0x7FFFFFFF} milliseconds")
         return value / 1000
+
+    def security(self) -> Security:
+        self._known.update(SECURITY_OPTIONS)
+        return parse_security(self._options)
 
     def acks(self) -> int:
         value = self._get("acks", "all")
@@ -217,9 +241,7 @@ class _Reader:
         return known[value]
 
     def idempotent(self, acks: int) -> bool:
-        value = self._get("enable_idempotence", acks == ALL)
-        if not isinstance(value, bool):
-            raise TypeError(f"enable_idempotence is {value!r}, expected a bool")
+        value = self.boolean("enable_idempotence", acks == ALL)
         if value and acks != ALL:
             raise ValueError(f'enable_idempotence needs acks="all", acks is {acks}; leave it out or set it to False')
         return value
@@ -250,9 +272,4 @@ class _Reader:
         for name in self._options:
             if name == "transactional_id":
                 raise ValueError("transactional_id: transactions are not supported yet; leave it out")
-            if name not in self._known:
-                from difflib import get_close_matches  # 1.5 ms of import, for an error only
-
-                close = get_close_matches(name, self._known, 1)
-                hint = f"; did you mean {close[0]}?" if close else ""
-                raise TypeError(f"a Producer has no option {name}{hint}")
+        reject_unknown("Producer", self._options, self._known)

@@ -17,9 +17,6 @@ class Waiters:
         self._loop = loop
         self._conditions: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._conditions)
-
     async def until(self, condition: Callable[[], bool], timeout_s: float | None, text: str) -> None:
         """Wait for a condition.
 

@@ -1,10 +1,9 @@
-"""What a producer reports about itself: hooks for single events, and a snapshot of its counters."""
+"""What a producer reports about itself: records that have failed, and a snapshot of its counters."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRecords:
+class FailedRecords(NamedTuple):
     """Records of one partition that have failed together.
 
     Attributes:
@@ -21,36 +20,7 @@ class FailedRecords:
     error: BaseException
 
 
-class ProducerHooks:
-    """Methods that a producer calls; the ones here do nothing. Override those you need; they must return quickly.
-
-    An exception of a hook is passed to the exception handler of the event loop.
-    """
-
-    def request_sent(self, node: int, batches: int, size: int) -> None:
-        """Records left for a broker.
-
-        Arguments:
-            node: broker id.
-            batches: number of batches in the request.
-            size: of the batches in bytes.
-        """
-
-    def request_ended(self, node: int, seconds: float, error: BaseException | None) -> None:
-        """A request was answered, or is lost.
-
-        Arguments:
-            node: broker id.
-            seconds: since it was sent.
-            error: why it has no response; None = it has one.
-        """
-
-    def records_failed(self, failed: FailedRecords) -> None:
-        """Records have failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerMetrics:
+class ProducerMetrics(NamedTuple):
     """The counters of a producer at one time.
 
     Attributes:

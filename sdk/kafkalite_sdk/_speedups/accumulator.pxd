@@ -1,0 +1,96 @@
+"""The queues of a producer, for the modules that append records to them."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
+
+
+cdef object COLUMNS           # in place of a partition: the entry is columns
+
+cdef long fork_count() noexcept
+
+
+cdef class Pause:
+    cdef object steps
+
+
+cdef class PartitionQueue:
+    cdef readonly str topic
+    cdef readonly int32_t partition
+    cdef readonly ProducerBatch open
+    cdef readonly object full
+    cdef readonly bint leaderless
+    cdef public object sender
+
+
+cdef class TopicQueue:
+    cdef str topic
+    cdef list partitions
+    cdef ProducerBatch unassigned
+    cdef list records
+    cdef list available
+    cdef object numbers
+    cdef Py_ssize_t buffered
+    cdef int32_t sticky
+    cdef Py_ssize_t sticky_left
+
+
+cdef class RecordAccumulator:
+    cdef dict topics
+    cdef readonly Py_ssize_t buffered
+    cdef readonly Py_ssize_t buffer_memory
+    cdef readonly Py_ssize_t batch_size
+    cdef readonly object ready
+    cdef readonly dict unassigned
+    cdef readonly int64_t opened
+    cdef public bint must_wait
+    cdef Py_ssize_t record_bytes_max
+    cdef Py_ssize_t since_iteration
+    cdef Py_ssize_t offload_bytes
+    cdef readonly object large
+    cdef double assigned_since
+    cdef TopicQueue limited
+    cdef unsigned long thread
+    cdef long forks
+    cdef object loop
+    cdef object partitioner
+    cdef bint crc32
+    cdef object choose
+    cdef object wall_ms
+    cdef object monotonic_s
+    cdef object wake
+    cdef object refuse
+    cdef object wait
+    cdef object open_batches
+    cdef dict incomplete
+    cdef Pause at_once
+    cdef Pause next_iteration
+
+    cdef FutureRecordMetadata enqueue(self, str topic, value, key, partition, timestamp_ms, headers)
+    cdef bint usable(self) noexcept
+    cdef bint has_to_wait(self) noexcept
+    cpdef bint iteration_due(self) noexcept
+    cdef int check_share(self, TopicQueue queue) except -1
+    cdef int keep(
+        self, str topic, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
+    ) except -1
+    cdef int keep_entry(
+        self, str topic, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition, Py_ssize_t size
+    ) except -1
+    cdef ProducerBatch new_batch(self, PartitionQueue target)
+    cdef int begin_batch(self, PartitionQueue target, ProducerBatch batch) except -1
+    cdef int check_use(self) except -1
+    cdef int64_t now_ms(self) except? -1
+    cdef int check_size(self, str topic, Py_ssize_t size) except -1
+    cdef int reserve(self, TopicQueue queue, Py_ssize_t size, bint leaderless) except -1
+    cdef int put(
+        self, TopicQueue queue, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
+    ) except -1
+    cdef Py_ssize_t open_batch(
+        self, PartitionQueue target, FutureRecordMetadata future, int64_t timestamp, key, value, headers
+    ) except -1
+    cdef PartitionQueue target(self, TopicQueue queue, key, value, partition)
+    cdef int32_t next_sticky(self, TopicQueue queue) except -1
+    cdef bint close_batch(self, PartitionQueue target) except -1
+    cdef list assign(self, TopicQueue queue)
+    cdef int release(self, ProducerBatch batch) except -1

@@ -1,0 +1,176 @@
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, final
+
+from kafkalite.errors import KafkaError
+from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkalite_sdk._speedups.accumulator import PartitionQueue, RecordAccumulator
+from kafkalite_sdk._speedups.deliveries import ProducerBatch
+
+__all__ = ["PartitionSenderBase", "ProduceCall", "SenderBase"]
+
+@final
+class ProduceCall:
+    """A request to one broker, and its batches.
+
+    Attributes:
+        node: broker id.
+        created_s: when the request was created, in seconds of the loop's clock.
+        topics: data of the partitions by topic.
+        batches: partition and batch, in the order of the request.
+        size: bytes of the batches.
+    """
+
+    def __new__(cls, node: int, created_s: float) -> ProduceCall: ...
+    @property
+    def node(self) -> int: ...
+    @property
+    def created_s(self) -> float: ...
+    @property
+    def topics(self) -> dict[str, list[ProduceRequest.TopicProduceData.PartitionProduceData]]: ...
+    @property
+    def batches(self) -> list[tuple[Any, ProducerBatch]]: ...
+    @property
+    def size(self) -> int: ...
+    def request(self, acks: int, timeout_ms: int) -> ProduceRequest:
+        """Return the message.
+
+        Arguments:
+            acks: 0, 1 or -1 (all).
+            timeout_ms: how long the broker may wait for replicas, in milliseconds.
+        """
+
+class PartitionSenderBase:
+    """The base of `kafkalite_sdk.producer.partition_sender.PartitionSender`: the order of batches without errors.
+
+    Arguments:
+        queue: its unsent batches.
+        max_in_flight: number of batches that may be open.
+        idempotent: batches carry sequences.
+        producer_id: the identity before the first one.
+
+    Attributes:
+        queue, idempotent: the arguments.
+        full: the unsent batches of the queue that are full.
+        leader: the broker id to which batches go; NO_LEADER = none is known.
+        retry_at: nothing leaves before, in seconds of the loop's clock.
+        failures: failed attempts since the last success.
+        last_error: of the last attempt; None = it has succeeded, or there was none.
+        needs_epoch: the sequences have a gap; a newer epoch than `producer_id` must be set.
+        producer_id: the identity whose sequences the batches have.
+        in_flight: the open batches.
+        window: the batches with a sequence, from the oldest without an outcome on.
+        returned_batches: the batches that leave again once none is open.
+        sequence: of the next batch.
+        proven: the leader that has accepted a batch since the last failure.
+        waits_in: the partitions of a leader among which this one waits; kept by the sender.
+    """
+
+    leader: int
+    retry_at: float
+    failures: int
+    last_error: KafkaError | None
+    needs_epoch: bool
+    producer_id: Any
+    in_flight: deque[ProducerBatch]
+    window: deque[ProducerBatch]
+    returned_batches: list[ProducerBatch]
+    sequence: int
+    proven: int
+    waits_in: dict[Any, None] | None
+
+    def __init__(self, queue: PartitionQueue, max_in_flight: int, *, idempotent: bool, producer_id: Any) -> None: ...
+    @property
+    def queue(self) -> PartitionQueue: ...
+    @property
+    def full(self) -> deque[ProducerBatch]: ...
+    @property
+    def idempotent(self) -> bool: ...
+    def take(self, current: Any, now: float) -> ProducerBatch | None:
+        """Return the batch that leaves next, None = none may leave now. Its sequence is assigned.
+
+        Arguments:
+            current: the identity of the producer.
+            now: in seconds of the loop's clock.
+        """
+
+    def may_leave(self, batch: ProducerBatch, current: Any) -> bool:
+        """Whether a batch may leave while an epoch is needed, or no identity was used; `current` as in `take`."""
+
+    def accepted(self, batch: ProducerBatch) -> None:
+        """The broker has appended a batch, now or at an earlier attempt."""
+
+    def requeue(self) -> None:
+        """Put `returned_batches` back to the queue once no batch is open."""
+
+class SenderBase:
+    """The base of `kafkalite_sdk.producer.sender.Sender`: requests, and batches that brokers accept.
+
+    A subclass has the methods that are called after errors: `new_partition(queue)`, `find_leader(partition)`,
+    `fail_unsent(partition)`, `fail_rejected(partition, batch, error)`, `not_accepted(call, partition, batch, outcome,
+    now)` and `earliest_wake(now)`.
+
+    Arguments:
+        accumulator: the unsent records.
+        settings: of the producer.
+        producer_id: the identity before the first one.
+        stages: called with each batch that leaves or ends; None = the application has none.
+
+    Attributes:
+        accumulator, settings, stages: the arguments.
+        producer_id: the identity.
+        needs_producer_id: the driver must get an identity, or a newer epoch of `producer_id`.
+        acknowledged, records_acknowledged: number of batches and of records.
+        waiting: the partitions with batches to send by leader, in the order in which they are served.
+        open_calls: the requests without a response.
+        open_requests: their number.
+        closed_by: all batches fail with this error; None = the sender is not closed.
+        next_wake: never later than the first deadline or end of a back-off.
+    """
+
+    producer_id: Any
+    needs_producer_id: bool
+    acknowledged: int
+    records_acknowledged: int
+    waiting: dict[int, dict[Any, None]]
+    closed_by: BaseException | None
+    next_wake: float
+
+    def __init__(self, accumulator: RecordAccumulator, settings: Any, producer_id: Any, stages: Any = None) -> None: ...
+    @property
+    def accumulator(self) -> RecordAccumulator: ...
+    @property
+    def settings(self) -> Any: ...
+    @property
+    def stages(self) -> Any: ...
+    @property
+    def open_calls(self) -> dict[ProduceCall, None]: ...
+    @property
+    def open_requests(self) -> int: ...
+    def requests(self, now: float) -> Iterator[ProduceCall]:
+        """Yield the requests that leave now.
+
+        Arguments:
+            now: in seconds of the loop's clock.
+        """
+
+    def admit(self, partition: Any) -> None:
+        """Let a partition wait for its leader if it has batches to send."""
+
+    def answered(self, call: ProduceCall, response: ProduceResponse, now: float) -> None:
+        """The response to a request has arrived.
+
+        Arguments:
+            call: the request.
+            response: its response.
+            now: in seconds of the loop's clock.
+        """
+
+    def close_call(self, call: ProduceCall) -> None:
+        """A request has ended."""
+
+    def acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        """Complete a batch, unless its records have failed at their deadline."""
+
+    def wake_at(self, now: float) -> float:
+        """Return when `expire` and `requests` may have something to do without a response; infinity = never."""

@@ -1,0 +1,117 @@
+"""The lag of groups: in records, and as the age of the first record that is not committed."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from kafkalite.errors import KafkaError
+from kafkalite.model import READ_COMMITTED, TopicPartition
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalite.records import batches
+from kafkalite_sdk.admin.driver import Driver
+from kafkalite_sdk.admin.group_offsets import GroupOffsets
+from kafkalite_sdk.admin.group_types import Committed, GroupDescription, GroupLag, PartitionLag
+from kafkalite_sdk.admin.groups import Groups
+from kafkalite_sdk.admin.operation import Operation, is_address
+from kafkalite_sdk.admin.outcomes import Outcomes
+from kafkalite_sdk.admin.partitions import EARLIEST, LATEST, Partitions
+
+FetchTopic = FetchRequest.FetchTopic
+
+
+class Lag:
+    """Computes the lag of groups.
+
+    Arguments:
+        driver: sends the requests.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._partitions = Partitions(driver)
+
+    async def of_groups(self, groups: Collection[str], *, ages: bool, timeout: float | None) -> Outcomes[str, GroupLag]:
+        """Describe groups with their lag.
+
+        Arguments:
+            groups: their ids.
+            ages: the age of the first record that is not committed is included, which fetches it.
+            timeout: deadline in seconds; None = `default_api_timeout_ms`.
+        """
+        left_s = self._driver.countdown(timeout)
+        described = await Groups(self._driver).describe(*groups, timeout=left_s())
+        committed = await GroupOffsets(self._driver).list(*described.results, timeout=left_s())
+        offsets = committed.results
+        wanted = {each for name, group in described.results.items() for each in {*offsets.get(name, ()), *group.owners}}
+        starts, ends = await self._bounds(wanted, left_s)
+        ended: dict[str, GroupLag | KafkaError] = {**described.errors, **committed.errors}
+        for name, own in offsets.items():
+            behind = {
+                each: max(own[each].offset, starts[each])
+                for each in own
+                if each in starts and each in ends and own[each].offset < ends[each]
+            }
+            found_ages = await self._ages_s(behind, left_s()) if ages else {}
+            ended[name] = _lag_of(described[name], own, starts, ends, found_ages)
+        return Outcomes(ended)
+
+    async def _bounds(
+        self, partitions: Collection[TopicPartition], left_s: Callable[[], float]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return the first and the end offset of each partition that exists."""
+        found = []
+        for time_ms in (EARLIEST, LATEST):
+            offsets = await self._partitions.offsets(dict.fromkeys(sorted(partitions), time_ms), timeout=left_s())
+            offsets.ignore_errors()  # of deleted topics: their offsets are unknown
+            found.append({each: listed.offset for each, listed in offsets.results.items()})
+        return found[0], found[1]
+
+    async def _ages_s(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, float]:
+        """Return the age of the first record from each position on, without partitions whose next batch has none."""
+
+        def build(keys: list[TopicPartition]) -> FetchRequest:
+            (key,) = keys
+            wanted = FetchTopic.FetchPartition(
+                partition=key.partition, fetch_offset=positions[key], partition_max_bytes=1
+            )
+            topic = FetchTopic(topic=key.topic, topic_id=self._driver.topic_ids[key.topic], partitions=[wanted])
+            return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, isolation_level=READ_COMMITTED, topics=[topic])
+
+        def read(response: FetchResponse, keys: list[TopicPartition]) -> Iterator[tuple[TopicPartition, int | None]]:
+            yield keys[0], _first_timestamp(response, positions[keys[0]])
+
+        operation: Operation[TopicPartition, int | None] = Operation(FetchRequest, build, read, is_address, single=True)
+        found = await self._driver.run(operation, positions, timeout_s)
+        found.ignore_errors()  # the age is unknown then
+        now_ms = self._driver.client.environment.now_ms()
+        stamps = {each: stamp for each, stamp in found.results.items() if stamp is not None}
+        return {each: max(now_ms - stamp, 0) / 1000 for each, stamp in stamps.items()}
+
+
+def _first_timestamp(response: FetchResponse, offset: int) -> int | None:
+    """Return the timestamp in ms of the first record from an offset on; None if the batch has no such record."""
+    for found in (each for topic in response.responses for each in topic.partitions):
+        if found.error_code:
+            return None
+        for batch in batches(bytes(found.records or b"")):
+            if batch.control:
+                continue
+            for record in batch:
+                if record.offset >= offset:
+                    return int(record.timestamp)
+    return None
+
+
+def _lag_of(
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, Committed],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    ages_s: Mapping[TopicPartition, float],
+) -> GroupLag:
+    owners = group.owners
+    partitions = {}
+    for each in sorted({*committed, *owners}):
+        own, end = committed.get(each), ends.get(each)
+        lag = None if own is None or end is None else max(end - own.offset, 0)
+        age_s = 0.0 if lag == 0 else ages_s.get(each)
+        partitions[each] = PartitionLag(own, starts.get(each), end, lag, age_s, owners.get(each))
+    return GroupLag(group, partitions)

@@ -1,0 +1,81 @@
+"""What one call of the administration asks: how its request is built for some resources, and how a response is read.
+
+Pure.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kafkalite.errors import KafkaError, error_for
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.schema import Request
+from kafkalite_sdk.client.routes import ROUTES, Row
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Address = TopicPartition | str | int | None
+"""Of a resource: its partition for Route.LEADER, group or transactional id for a coordinator, or a broker id."""
+
+
+NOT_SENT = -(2**31)
+
+
+def is_address(key: Any) -> Address:
+    """Return the key itself: it is the address of its resource."""
+    address: Address = key
+    return address
+
+
+def no_address(_: Any) -> Address:
+    """Return None: any broker, or the controller, serves every resource."""
+    return None
+
+
+class Operation(NamedTuple, Generic[K, V]):
+    """An operation on resources with keys of type K and results of type V.
+
+    Attributes:
+        request: the class of the request; `ROUTES` has its route.
+        build: builds the request for some keys.
+        read: yields the result or the error of each key in a response to some keys; raises KafkaError as that of all.
+        address: of a key; an int is a broker id on every route.
+        single: a request has one key.
+        version_max: the highest version to use; None = any.
+    """
+
+    request: type[Request]
+    build: Callable[[list[K]], Request]
+    read: Callable[[Any, list[K]], Iterable[tuple[K, V | KafkaError]]]
+    address: Callable[[K], Address] = no_address
+    single: bool = False
+    version_max: int | None = None
+
+    @property
+    def row(self) -> Row:
+        """The row of the request in `ROUTES`."""
+        return ROUTES[self.request.api_key]
+
+
+def checked(error_code: int, message: str | None, value: V) -> V | KafkaError:
+    """Return the error of a code, or the value if the code is 0."""
+    return error_for(error_code, message) if error_code else value
+
+
+def operations_of(bits: int) -> frozenset[int] | None:
+    """Return the authorized operations of a bit field, None if the broker has not sent them."""
+    return None if bits == NOT_SENT else frozenset(number for number in range(32) if bits >> number & 1)
+
+
+def require(error_code: int, message: str | None = None) -> None:
+    """Raise the error of a code, unless it is 0."""
+    if error_code:
+        raise error_for(error_code, message)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the partition numbers of each topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics

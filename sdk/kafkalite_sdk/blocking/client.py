@@ -1,0 +1,124 @@
+"""What the blocking clients have in common: start, calls and close of a client of the SDK in a thread of its own."""
+
+import weakref
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Generic, ParamSpec, Self, TypeVar
+
+from kafkalite.errors import ClientUseError
+from kafkalite_sdk.blocking.closing import closed, forgotten, opened
+from kafkalite_sdk.blocking.loop_thread import LoopThread
+from kafkalite_sdk.client.cluster_client import ClusterClient
+
+C = TypeVar("C")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class BlockingClient(Generic[C]):
+    """A client of the SDK, and the thread that runs it.
+
+    Arguments:
+        client: is not started.
+        cluster: of the client.
+    """
+
+    def __init__(self, client: C, cluster: ClusterClient) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._loop_thread: LoopThread | None = None
+        self._closing = False
+        self._finalizer: weakref.finalize[..., BlockingClient[C]] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or self._loop_thread is None or not self._loop_thread.forked:
+            self._exit(error)
+
+    def start(self) -> None:
+        """Connect to the cluster. After a failure it may be called again."""
+        raise NotImplementedError
+
+    def _exit(self, error: BaseException | None) -> None:
+        """Close, at the end of a `with` block that has raised `error`."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return repr(self._client)
+
+    # calls
+
+    def _thread(self) -> LoopThread:
+        """The thread of a started client. Raises ClientUseError."""
+        if self._loop_thread is None:
+            name = type(self).__name__
+            state = "was closed; create another one" if self._closing else 'is not started; use "with" or its start()'
+            raise ClientUseError(f"this {name} {state}")
+        return self._loop_thread
+
+    def _run(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread().run(function, *args, **kwargs)
+
+    def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread().call(function, *args, **kwargs)
+
+    # start and close
+
+    def _start(
+        self,
+        start: Callable[[LoopThread], Awaitable[None]],
+        close: Callable[[], Awaitable[object]],
+        ready: Callable[[], object] | None = None,
+    ) -> None:
+        """Start the thread, and the client in it.
+
+        Arguments:
+            start: of the client; receives its thread.
+            close: of the client, when the application forgets to close it.
+            ready: called in the loop when the client has started; None = nothing.
+        """
+        if self._loop_thread is not None or self._closing:
+            state = "was closed" if self._closing else "is started"
+            raise ClientUseError(f"this {type(self).__name__} {state}; create another one")
+        thread = LoopThread(type(self).__name__)
+
+        async def begin() -> None:
+            await start(thread)
+            self._loop_thread = thread  # from now on it must be closed, also if Ctrl-C is raised
+            opened(thread, close)
+            if ready is not None:
+                ready()
+
+        try:
+            thread.run(begin)
+        finally:
+            if self._loop_thread is None:
+                thread.end()
+            else:
+                self._finalizer = weakref.finalize(self, forgotten, thread, type(self).__name__)
+                self._finalizer.atexit = False
+
+    def _close(self, close: Callable[P, Awaitable[object]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Close the client with a coroutine function, and end the thread. A second call does nothing."""
+        thread = self._loop_thread
+        if thread is None or self._closing:
+            self._closing = True
+            return
+        thread.check()
+        self._closing = True
+        try:
+            thread.run(close, *args, **kwargs)
+        except ClientUseError:
+            self._closing = self._cluster.owner.closed  # a listener runs, which may not close
+            raise
+        finally:
+            if self._closing:
+                closed(thread)
+                if self._finalizer is not None:
+                    self._finalizer.detach()
+                thread.end()

@@ -1,0 +1,336 @@
+"""The blocking consumer: `poll` and `for record in consumer`, around a consumer of the SDK in a thread of its own."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Generic, Literal, Never, ParamSpec, TypeVar, Unpack
+
+from kafkalite.errors import ClientUseError, KafkaError
+from kafkalite.model import TopicPartition
+from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
+from kafkalite_sdk._speedups.consumer_records import Record
+from kafkalite_sdk.blocking.client import BlockingClient
+from kafkalite_sdk.blocking.loop_consumer import ApplicationListener, LoopConsumer
+from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.consumer.consumer import CLOSE_TIMEOUT_S, ROWS_MAX, K, V
+from kafkalite_sdk.consumer.listeners import RebalanceListener
+from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
+from kafkalite_sdk.consumer.parts import Deserializer
+from kafkalite_sdk.consumer.poison import PoisonPolicy
+from kafkalite_sdk.consumer.queries import Offsets
+from kafkalite_sdk.consumer.settings import ConsumerOptions
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.consumer.health import ConsumerHealth
+    from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
+    """A consumer of records for programs without an event loop, an iterator of `Record[K, V]`. One thread polls.
+
+        with Consumer("localhost:9092", group="billing") as consumer:
+            consumer.subscribe("orders")
+            while True:
+                for record in consumer.poll(timeout=1.0):
+                    handle(record)
+                consumer.commit()
+
+    Methods, settings and errors are those of `kafkalite_sdk.Consumer`. The thread of the client sends heartbeats. The
+    methods of a listener run in the thread that waits for `poll`, `unsubscribe` or `close`, and may call the consumer
+    as there. Interceptors, `on_poison` and the `done` of `commit_nowait` run in the thread of the client: they must
+    return quickly, and cannot wait for this consumer.
+
+    Arguments: as of `kafkalite_sdk.Consumer`.
+    Raises: as `kafkalite_sdk.Consumer`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *misplaced: Never,
+        key_deserializer: Callable[[bytes], K] | Deserializer[K] | None = None,
+        value_deserializer: Callable[[bytes], V] | Deserializer[V] | None = None,
+        interceptors: "Sequence[ConsumerInterceptor]" = (),
+        on_poison: PoisonPolicy | None = None,
+        environment: Environment | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        client: LoopConsumer[K, V] = LoopConsumer(
+            bootstrap_servers,
+            *misplaced,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            interceptors=interceptors,
+            on_poison=on_poison,
+            environment=environment,
+            **options,
+        )
+        super().__init__(client, client.cluster)
+        self._next_ready: Callable[[], Record[K, V] | None] = lambda: None
+
+    def _plain(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a method that is also valid before the start."""
+        if self._loop_thread is None and not self._closing:
+            return function(*args, **kwargs)
+        return self._call(function, *args, **kwargs)
+
+    # start and close
+
+    def start(self, timeout: float | None = None) -> None:
+        """Connect to the cluster; `with` does it.
+
+        Arguments:
+            timeout: in seconds, None = `default_api_timeout_ms`.
+
+        Raises: as `kafkalite_sdk.Consumer.start`.
+        """
+        self._start(lambda _: self._client.start(timeout), partial(self._client.close, commit=False), self._prepare)
+
+    def _prepare(self) -> None:
+        self._next_ready = self._client.iterator(self._thread().lock)
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_S, *, commit: bool = True) -> None:
+        """Release all partitions, leave the group, end connections and thread. A second call does nothing.
+
+        Arguments:
+            timeout: in seconds; the consumer is closed then, also if no broker answers.
+            commit: with automatic commits, commit what the last poll has returned.
+        """
+        self._close(self._client.close, timeout, commit=commit)
+
+    def _exit(self, error: BaseException | None) -> None:
+        self.close(commit=error is None)
+
+    # subscription
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        exclude: str | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics as a member of the group, in place of those before; see `kafkalite_sdk.Consumer.subscribe`."""
+        called = ApplicationListener(listener) if isinstance(listener, RebalanceListener) else listener
+        self._plain(self._client.subscribe, topics, pattern=pattern, exclude=exclude, listener=called)
+
+    def add_topic(self, topic: str, partition: int | None = None) -> None:
+        """Read one more topic, or claim one partition; see `kafkalite_sdk.Consumer.add_topic`."""
+        self._plain(self._client.add_topic, topic, partition)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, in place of those before; see `kafkalite_sdk.Consumer.assign`."""
+        self._plain(self._client.assign, partitions)
+
+    def unsubscribe(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Release all partitions and leave the group; `subscribe` or `assign` may follow.
+
+        Arguments:
+            timeout: in seconds, for the commits and the request that leaves the group.
+        """
+        self._run(self._client.unsubscribe, timeout)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the consumer reads."""
+        return self._call(self._client.assignment)
+
+    # records
+
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Record[K, V]]:
+        """Return the next records, in order per partition; wait for the first one.
+
+        Arguments:
+            timeout: in seconds, 0 = do not wait; then the list is empty.
+            max_records: None = `max_poll_records`.
+
+        Raises: as `kafkalite_sdk.Consumer.poll`.
+        """
+        return self._ready(max_records) or self._filled(timeout, max_records)
+
+    def _ready(self, records_max: int | None) -> list[Record[K, V]]:
+        """Take records that are ready in the thread of the application."""
+        thread = self._thread()
+        thread.check()
+        if records_max is not None and records_max < 1:
+            return []  # `fill` rejects it
+        thread.lock.acquire()
+        try:
+            return self._client.ready(records_max)
+        finally:
+            thread.lock.release()
+
+    def _filled(self, timeout: float, records_max: int | None) -> list[Record[K, V]]:
+        """Have the thread of the client poll, and take the records."""
+        thread = self._thread()
+        thread.run(self._client.fill, timeout, records_max)
+        thread.lock.acquire()
+        try:
+            return self._client.taken(records_max)
+        finally:
+            thread.lock.release()
+
+    def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Record[K, V]]]:
+        """Return the next records by partition; see `kafkalite_sdk.Consumer.getmany`."""
+        return self._thread().run_or_undo(
+            self._client.give_back_by_partition,
+            partial(self._client.getmany, *partitions, timeout_ms=timeout_ms, max_records=max_records),
+        )
+
+    def poll_columns(
+        self,
+        timeout: float = 1.0,
+        max_records: int = ROWS_MAX,
+        *,
+        max_bytes: int = 8 << 20,
+        columns: Iterable[str] = COLUMNS,
+        timestamp_unit: Literal["ms", "us"] = "ms",
+    ) -> ColumnBatch:
+        """Return the next records as columns, which pyarrow, polars and DuckDB read; wait for the first one.
+
+        Arguments: as of `kafkalite_sdk.Consumer.poll_columns`.
+        Raises: as `kafkalite_sdk.Consumer.poll_columns`.
+        """
+        poll = partial(self._client.poll_columns, timeout, max_records, max_bytes=max_bytes)
+        return self._columns(partial(poll, columns=columns, timestamp_unit=timestamp_unit))
+
+    def poll_lines(
+        self,
+        timeout: float = 1.0,
+        max_records: int = ROWS_MAX,
+        *,
+        max_bytes: int = 8 << 20,
+        line_end: bytes = b"\n",
+        key_separator: bytes | None = None,
+    ) -> ColumnBatch:
+        """Return the next records as lines for a file or a pipe: `value_bytes` of the batch has all of them.
+
+        Arguments: as of `kafkalite_sdk.Consumer.poll_lines`.
+        Raises: as `kafkalite_sdk.Consumer.poll_lines`.
+        """
+        poll = partial(self._client.poll_lines, timeout, max_records, max_bytes=max_bytes)
+        return self._columns(partial(poll, line_end=line_end, key_separator=key_separator))
+
+    def _columns(self, poll: Callable[[], Awaitable[ColumnBatch]]) -> ColumnBatch:
+        batch, _ = self._thread().run_or_undo(self._client.give_back_columns, self._client.columns, poll)
+        return batch
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        self._thread().check()
+        return self
+
+    def __next__(self) -> Record[K, V]:
+        """Return the next record; wait for it. The iteration ends when another thread closes the consumer."""
+        return self._next_ready() or self._next()
+
+    def _next(self) -> Record[K, V]:
+        self._thread().check()
+        try:
+            while not (records := self._filled(inf, 1)):
+                pass
+            return records[0]
+        except ClientUseError:
+            if self._client.closed:
+                raise StopIteration from None
+            raise
+
+    # commits
+
+    def commit(self, what: str | TopicPartition | Offsets | None = None, *, timeout: float | None = None) -> None:
+        """Commit offsets and wait until they are committed; see `kafkalite_sdk.Consumer.commit`."""
+        self._run(self._client.commit, what, timeout=timeout)
+
+    def commit_nowait(
+        self,
+        what: str | TopicPartition | Offsets | None = None,
+        done: Callable[[KafkaError | None], object] | None = None,
+    ) -> None:
+        """Commit offsets without waiting; see `kafkalite_sdk.Consumer.commit_nowait`."""
+        self._call(self._client.commit_nowait, what, done)
+
+    def committed(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets of the group; see `kafkalite_sdk.Consumer.committed`."""
+        return self._run(self._client.committed, partitions, timeout=timeout)
+
+    def rewind(
+        self,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        *,
+        timestamps_ms: Mapping[TopicPartition, int] | None = None,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Set committed offsets of the whole group while it runs; see `kafkalite_sdk.Consumer.rewind`."""
+        return self._run(self._client.rewind, offsets, timestamps_ms=timestamps_ms, timeout=timeout)
+
+    # positions
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Continue at an offset; prefetched records of the partition are dropped."""
+        self._call(self._client.seek, partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Continue at the first record of partitions (none named = all that are assigned)."""
+        self._call(self._client.seek_to_beginning, *partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Continue behind the last record of partitions (none named = all that are assigned)."""
+        self._call(self._client.seek_to_end, *partitions)
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Continue at the first record of a time or later, in ms since 1970; without such a record, at the end."""
+        self._call(self._client.seek_to_time, timestamp_ms, *partitions)
+
+    def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
+        """Return the offset of the next record that the application receives."""
+        return self._run(self._client.position, partition, timeout=timeout)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the offset of the next record that the application receives, of each partition that has one."""
+        return self._call(self._client.positions)
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition; see `kafkalite_sdk.Consumer.beginning_offsets`."""
+        return self._run(self._client.beginning_offsets, partitions, timeout=timeout)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset behind the last record of each partition; see `kafkalite_sdk.Consumer.end_offsets`."""
+        return self._run(self._client.end_offsets, partitions, timeout=timeout)
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record of a time or later; see `kafkalite_sdk.Consumer.offsets_for_times`."""
+        return self._run(self._client.offsets_for_times, timestamps_ms, timeout=timeout)
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Return the number of records behind each position, as the last responses report it; None = not known yet."""
+        return self._call(self._client.lag)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of partitions until `resume` (none named = all). Prefetched records are kept."""
+        self._call(self._client.pause, *partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of paused partitions again (none named = all)."""
+        self._call(self._client.resume, *partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are paused."""
+        return self._call(self._client.paused)
+
+    # state
+
+    def health(self) -> "ConsumerHealth":
+        """Return the assignment, the last poll and heartbeat, the lag, the brokers, and what the consumer waits for."""
+        return self._call(self._client.health)

@@ -1,0 +1,1 @@
+"""Other clients' interfaces on the SDK's engine."""

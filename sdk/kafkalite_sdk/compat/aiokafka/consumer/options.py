@@ -1,0 +1,69 @@
+"""The arguments of aiokafka's consumer as options of the engine's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkalite_sdk.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafkalite_sdk.compat.aiokafka.settings import CLIENT_ARGUMENTS, client_options, reject_arguments, warn_of
+from kafkalite_sdk.consumer.consumer import Consumer
+
+SAME = (
+    "fetch_max_wait_ms",
+    "fetch_max_bytes",
+    "fetch_min_bytes",
+    "max_partition_fetch_bytes",
+    "auto_offset_reset",
+    "check_crcs",
+    "isolation_level",
+    "client_rack",
+)
+SAME_IN_GROUPS = (
+    "group_instance_id",
+    "enable_auto_commit",
+    "auto_commit_interval_ms",
+    "max_poll_interval_ms",
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+)
+"""Arguments with the same name and meaning in the engine."""
+
+
+def new_consumer(
+    *,
+    bootstrap_servers: str | list[str],
+    group_id: str | None,
+    partition_assignment_strategy: Sequence[type[AbstractPartitionAssignor]],
+    max_poll_records: int | None,
+    exclude_internal_topics: bool,
+    **arguments: Any,
+) -> Consumer[bytes, bytes]:
+    """Return the engine's consumer for the arguments of aiokafka's.
+
+    Arguments:
+        bootstrap_servers, group_id, partition_assignment_strategy, max_poll_records, exclude_internal_topics: as in
+            aiokafka.
+        arguments: all others.
+
+    Raises: ValueError, TypeError for those that are not valid or not supported.
+    """
+    warn_of(loop=arguments["loop"], api_version=arguments["api_version"])
+    if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
+        raise ValueError(f"max_poll_records is {max_poll_records!r}, expected an int above 0")
+    if not exclude_internal_topics:
+        raise reject_arguments("exclude_internal_topics=False", "subscribe to internal topics by their names")
+    options = {name: arguments[name] for name in SAME}
+    if group_id is not None:
+        options |= {name: arguments[name] for name in SAME_IN_GROUPS}
+        options |= {"group": group_id, "group_protocol": "classic"}
+        options["partition_assignment_strategy"] = [_assignor(each) for each in partition_assignment_strategy]
+    client = client_options(**{name: arguments[name] for name in CLIENT_ARGUMENTS})
+    return Consumer(bootstrap_servers, **options, **client)
+
+
+def _assignor(assignor: type[AbstractPartitionAssignor]) -> str:
+    name: str | None = getattr(assignor, "name", None)
+    if not isinstance(assignor, type) or not issubclass(assignor, AbstractPartitionAssignor) or not name:
+        raise reject_arguments(
+            f"the assignor {assignor!r}", "use those of aiokafka.coordinator.assignors, or kafkalite_sdk.Consumer"
+        )
+    return name

@@ -1,0 +1,1 @@
+"""aiokafka's assignors: their classes name the assignors of the engine."""

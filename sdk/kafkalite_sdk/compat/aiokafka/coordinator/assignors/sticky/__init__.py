@@ -1,0 +1,1 @@
+"""aiokafka's sticky assignor."""

@@ -1,0 +1,225 @@
+"""aiokafka's `AIOKafkaProducer` on the engine of `kafkalite_sdk.Producer`.
+
+`await send()` waits for the metadata of the topic and for space in the buffer, and returns the future of the record.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from kafkalite.errors import BufferExhaustedError, ClientUseError
+from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
+from kafkalite_sdk.client.cluster_view import NO_LEADER
+from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider
+from kafkalite_sdk.compat.aiokafka.partitioner import DefaultPartitioner
+from kafkalite_sdk.compat.aiokafka.producer.message_accumulator import BatchBuilder
+from kafkalite_sdk.compat.aiokafka.producer.options import Partitioner, _missing, new_producer
+from kafkalite_sdk.compat.aiokafka.settings import reject_arguments
+from kafkalite_sdk.compat.aiokafka.topics import partitions_of, wait_for_topic
+
+_DEFAULT_PARTITIONER = DefaultPartitioner()
+Serialize = Callable[[Any], bytes | None]
+
+
+class AIOKafkaProducer:
+    """Sends records to topics; see aiokafka's documentation and docs/aiokafka.md.
+
+    Arguments: those of aiokafka 0.14, with its defaults. Times are in ms, sizes in bytes.
+        api_version, loop: accepted without effect.
+        transactional_id: rejected, as transactions are not supported yet.
+        sasl_mechanism: "GSSAPI" is rejected.
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | list[str] = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: int = 300000,
+        request_timeout_ms: int = 40000,
+        api_version: str | None = None,
+        acks: Any = _missing,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16384,
+        partitioner: Partitioner = _DEFAULT_PARTITIONER,
+        max_request_size: int = 1048576,
+        linger_ms: float = 0,
+        retry_backoff_ms: int = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: Any = None,
+        connections_max_idle_ms: int = 540000,
+        enable_idempotence: bool = False,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+    ) -> None:
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        asyncio.get_running_loop()
+        self._producer = new_producer(**arguments)
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._max_batch_size = max_batch_size
+        self._partitioner = partitioner
+        self._request_timeout_s = request_timeout_ms / 1000
+        self._closed = False
+        self._view = self._producer._client.view
+
+    async def start(self) -> None:
+        """Connect. Raises KafkaConnectionError."""
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        """Send all records, wait for their acknowledgements, and close the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._producer._close(None, raises=False)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def flush(self) -> None:
+        """Wait until every record that was sent before is acknowledged or has failed."""
+        await self._producer._started().flush(None)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Return the partition numbers of a topic; wait for its metadata."""
+        return await self._partitions(topic)
+
+    async def _partitions(self, topic: str) -> set[int]:
+        if self._closed:
+            raise ClientUseError("the producer is stopped")
+        found = partitions_of(self._view, topic)
+        return found or await wait_for_topic(self._producer._client, topic, self._request_timeout_s)
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes]] | None = None,
+    ) -> FutureRecordMetadata:
+        """Queue a record; wait for the metadata of its topic and for space in the buffer.
+
+        Arguments:
+            topic: its name.
+            value, key: what the serializers accept; bytes without serializers. One of them is not None.
+            partition: None = the partitioner chooses.
+            timestamp_ms: None = now.
+            headers: name and value of each.
+
+        Returns: the future of its metadata.
+        Raises: KafkaTimeoutError without space or metadata in time; MessageSizeTooLargeError.
+        """
+        assert value is not None or key is not None, "Need at least one: key or value"
+        if topic not in self._view.topics or self._closed:
+            await self._partitions(topic)
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        return await self._send(topic, value, key, partition, timestamp_ms, headers)
+
+    async def _send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Sequence[tuple[str, bytes]] | None,
+    ) -> FutureRecordMetadata:
+        dispatcher = self._producer._started()
+        accumulator = dispatcher.accumulator
+        if accumulator.iteration_due():
+            await dispatcher.iteration()
+        while True:
+            try:
+                return accumulator.send(
+                    topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+                )
+            except BufferExhaustedError:
+                await dispatcher.space()
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes]] | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait for its acknowledgement. Arguments and errors: as `send`."""
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    def create_batch(self) -> BatchBuilder:
+        """Return an empty batch for `send_batch`."""
+        return BatchBuilder(self._max_batch_size, self._key_serializer, self._value_serializer)
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int | None
+    ) -> "asyncio.Future[RecordMetadata]":
+        """Queue the records of a batch, one behind the other.
+
+        Arguments:
+            batch: of `create_batch`.
+            topic, partition: where the records go; partition None = the partitioner chooses one for a key of None.
+
+        Returns: the future of the metadata of the first record; it is done when all are.
+        """
+        partitions = await self._partitions(topic)
+        if partition is None:
+            leaders = {number for number in partitions if self._view.leader(topic, number) != NO_LEADER}
+            partition = self._partitioner(None, sorted(partitions), sorted(leaders))
+        if partition not in partitions:
+            raise AssertionError(f"topic {topic} has no partition {partition}")
+        batch.close()
+        futures = [
+            await self._send(topic, each.value, each.key, partition, each.timestamp_ms, each.headers)
+            for each in batch.records
+        ]
+        return asyncio.ensure_future(_first(futures))
+
+    # transactions
+
+    async def begin_transaction(self) -> NoReturn:
+        """Raise an error: transactions are not supported yet."""
+        raise reject_arguments("begin_transaction()", "transactions are not supported yet")
+
+    async def commit_transaction(self) -> NoReturn:
+        """Raise an error: transactions are not supported yet."""
+        raise reject_arguments("commit_transaction()", "transactions are not supported yet")
+
+    async def abort_transaction(self) -> NoReturn:
+        """Raise an error: transactions are not supported yet."""
+        raise reject_arguments("abort_transaction()", "transactions are not supported yet")
+
+    def transaction(self) -> NoReturn:
+        """Raise an error: transactions are not supported yet."""
+        raise reject_arguments("transaction()", "transactions are not supported yet")
+
+    async def send_offsets_to_transaction(self, offsets: object, group_id: str) -> NoReturn:
+        """Raise an error: transactions are not supported yet."""
+        raise reject_arguments("send_offsets_to_transaction()", "transactions are not supported yet")
+
+
+async def _first(futures: list[FutureRecordMetadata]) -> RecordMetadata:
+    return (await asyncio.gather(*futures))[0]

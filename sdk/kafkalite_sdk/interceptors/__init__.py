@@ -1,0 +1,30 @@
+"""Interceptors: named stages of a producer and of a consumer at which an application's methods are called.
+
+Names are imported on first use. Tracing is in `kafkalite_sdk.interceptors.opentelemetry`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.interceptors.batches import SealedBatch as SealedBatch
+    from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor as ConsumerInterceptor
+    from kafkalite_sdk.interceptors.dead_letters import DeadLetterTopic as DeadLetterTopic
+    from kafkalite_sdk.interceptors.producer import ProducerInterceptor as ProducerInterceptor
+
+_MODULES = {
+    "ConsumerInterceptor": "kafkalite_sdk.interceptors.consumer",
+    "DeadLetterTopic": "kafkalite_sdk.interceptors.dead_letters",
+    "ProducerInterceptor": "kafkalite_sdk.interceptors.producer",
+    "SealedBatch": "kafkalite_sdk.interceptors.batches",
+}
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,39 @@
+"""A record of a producer, as `send_many` accepts it and as interceptors see it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a part of mypy; kafkalite does not depend on it
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K, V = TypeVar("K"), TypeVar("V")
+
+
+SHOWN_BYTES_MAX = 64
+
+
+class ProducerRecord(NamedTuple, Generic[K, V]):
+    """A record for `Producer.send_many`; the fields are the arguments of `Producer.send`."""
+
+    topic: str
+    value: V | None = None
+    key: K | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Sequence[tuple[str | bytes, bytes | None]] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerRecord(topic={self.topic!r}, value={_shown(self.value)}, key={_shown(self.key)}, "
+            f"partition={self.partition}, timestamp_ms={self.timestamp_ms})"
+        )
+
+
+def _shown(data: object) -> str:
+    """Bytes for people, long ones by their size, as in the text of a consumer's record."""
+    return f"<{len(data)} bytes>" if isinstance(data, bytes) and len(data) > SHOWN_BYTES_MAX else repr(data)

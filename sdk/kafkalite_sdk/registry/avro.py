@@ -1,0 +1,71 @@
+"""Avro with schemas of a registry, by fastavro: `pip install kafkalite[avro]`."""
+
+import io
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from kafkalite_sdk.registry import wire
+from kafkalite_sdk.registry.client import Schema, SchemaRegistry
+from kafkalite_sdk.registry.serializer import RegisteredSerializer
+
+
+class AvroSerializer(RegisteredSerializer):
+    """Serializes dicts and other values of Avro; `await prepare(topic)` first.
+
+    Arguments:
+        registry: where the schema is registered.
+        schema: JSON text.
+        key, header: see `RegisteredSerializer`.
+    """
+
+    def __init__(self, registry: SchemaRegistry, schema: str, *, key: bool = False, header: bool = False) -> None:
+        import fastavro
+
+        super().__init__(registry, schema, "AVRO", key=key, header=header)
+        self._parsed = fastavro.parse_schema(json.loads(schema))
+        self._write = fastavro.schemaless_writer
+
+    def encode(self, data: Any) -> bytes:
+        """Return the bytes of a value. Raises what fastavro raises for a value that does not match the schema."""
+        buffer = io.BytesIO()
+        self._write(buffer, self._parsed, data)
+        return buffer.getvalue()
+
+
+class AvroDeserializer:
+    """Deserializes values of Avro with the schema of their writer.
+
+    Arguments:
+        registry: of the schemas of the writers.
+        schema: JSON text of the reader's schema; None = that of the writer.
+        key: it deserializes keys.
+    """
+
+    awaits = True
+
+    def __init__(self, registry: SchemaRegistry, schema: str | None = None, *, key: bool = False) -> None:
+        import fastavro
+
+        self._registry = registry
+        self._key = key
+        self._read = fastavro.schemaless_reader
+        self._reader = None if schema is None else fastavro.parse_schema(json.loads(schema))
+
+    def deserialize(self, _topic: str, headers: Iterable[tuple[str, bytes | None]], data: bytes, /) -> Any:
+        """Return the value. Raises SchemaError: its schema cannot be loaded; else what fastavro raises."""
+        framed = wire.read(data, headers, key=self._key)
+        schema = self._registry.schema(framed.key)
+        if schema.parsed is None:
+            schema.parsed = _parse(schema)
+        return self._read(io.BytesIO(framed.data), schema.parsed, self._reader)
+
+
+def _parse(schema: Schema) -> Any:
+    """Parse a schema after those that it refers to."""
+    import fastavro
+
+    named: dict[str, Any] = {}
+    for text in schema.references.values():
+        fastavro.parse_schema(json.loads(text), named_schemas=named)
+    return fastavro.parse_schema(json.loads(schema.text), named_schemas=named)

@@ -1,0 +1,1 @@
+"""Streams: the records of a consumer for several tasks, each partition for one of them."""
