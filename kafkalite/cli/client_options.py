@@ -5,21 +5,20 @@ A command fails with exit code 2 and one line with the reason and the next step,
 
 import asyncio
 import errno
-import json
 import re
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import click
 
 from kafkalite.cli.failure import fail
-from kafkalite.config.listeners import PORT_MAX
-from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, error_for
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
+PORT_MAX = 65_535
 CLIENT_ID = "kafkalite-cli"
 # The next step after an error code, if its message does not name it.
 NEXT_STEPS: dict[int, str] = {
@@ -35,6 +34,10 @@ NEXT_STEPS: dict[int, str] = {
     KafkaErrorCode.INVALID_SESSION_TIMEOUT: "allowed by group.min.session.timeout.ms, group.max.session.timeout.ms",
 }
 
+POSITIONS = (
+    "start or earliest, end or latest, an offset, +N (N offsets after the start), -N (N before the end), a time "
+    "(2013-07-01, 2013-07-01T12:00:00Z; UTC by default) or @MILLISECONDS since 1970"
+)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # only writes fail so; commands write only to standard output
 
 P = ParamSpec("P")
@@ -43,7 +46,7 @@ _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:/\[\]\s]+)):([0-9]{1,10})")
 
-bootstrap_option = click.option(
+_bootstrap_option = click.option(
     "-b",
     "--bootstrap-server",
     "bootstrap",
@@ -54,6 +57,65 @@ bootstrap_option = click.option(
     metavar="HOST:PORT",
     help="Broker to connect to; of several, separated by commas, the first one that answers is used.",
 )
+
+
+class Cluster(NamedTuple):
+    """The cluster of a command.
+
+    Attributes:
+        addresses: hosts and ports.
+        settings: keyword arguments of every client of the SDK.
+    """
+
+    addresses: tuple[tuple[str, int], ...]
+    settings: Mapping[str, Any] = {}
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say how to connect; the command receives them as `cluster`."""
+
+    @_bootstrap_option
+    @click.option(
+        "--client-config",
+        type=click.Path(exists=True, dir_okay=False),
+        envvar="KAFKALITE_CLIENT_CONFIG",
+        show_envvar=True,
+        metavar="FILE",
+        help="Settings of the client, such as security.protocol and sasl.password, one KEY=VALUE in a line.",
+    )
+    @click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting, as in --client-config.")
+    @wraps(command)
+    def run(
+        *args: Any, bootstrap: str, client_config: str | None, client_settings: tuple[str, ...], **options: Any
+    ) -> None:
+        settings: dict[str, Any] = {}
+        if client_config is not None or client_settings:
+            from kafkalite.cli.client_config import read_settings
+
+            settings = read_settings(client_config, client_settings)
+        configured = settings.pop("bootstrap_servers", None)
+        if configured is not None and is_default("bootstrap"):
+            bootstrap = configured
+        addresses = tuple(map(parse_address, bootstrap.split(",")))
+        command(*args, cluster=Cluster(addresses, settings), **options)
+
+    return run
+
+
+class Several(click.Argument):
+    """An argument of one value or more, whose error names it as one of a single value."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """The name of the argument in errors."""
+        return super().get_error_hint(ctx).replace("...", "")
+
+
+def is_default(name: str) -> bool:
+    """Whether neither the command line nor the environment has set a parameter."""
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.DEFAULT
+
+
+BASE64_HELP = 'Bytes that are not UTF-8 are encoded as {"base64": "AAEC"}.'
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 
 
@@ -111,6 +173,21 @@ def refusal(error_code: int, message: str | None, subject: str) -> str:
     return f"{subject or repr(subject)}: {error.message or error.code.message} ({error.code.name})"
 
 
+def explained(error: KafkaError, subject: str) -> str:
+    """Return the text for an error of the SDK about a resource."""
+    if isinstance(error, BrokerResponseError):
+        known = error.code == KafkaErrorCode.GROUP_ID_NOT_FOUND  # the message of brokers names the group again
+        return refusal(error.code, None if known else error.message, subject)
+    return f"{subject}: {error}"
+
+
+def fail_for(errors: Mapping[str, KafkaError], then: str = "") -> None:
+    """End the command if resources have failed: their errors, the next steps, and `then`."""
+    if errors:
+        texts = "; ".join(explained(error, subject) for subject, error in errors.items())
+        fail(texts + next_steps(error.code for error in errors.values() if error.code is not None) + then)
+
+
 def check(error_code: int, message: str | None, subject: str) -> None:
     """End the command if the response has an error code."""
     if error_code:
@@ -123,10 +200,20 @@ def next_steps(error_codes: Iterable[int]) -> str:
     return "".join(f"; {step}" for step in steps)
 
 
+def key_value(text: str) -> tuple[str, str]:
+    """Split KEY=VALUE of a config; ends the command if the text has no key."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        fail(f"{text!r} is not a config; write KEY=VALUE, for example retention.ms=86400000")
+    return key, value
+
+
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], as_json: bool) -> None:
     """Print a table with aligned columns, or one JSON object per row with the column names in snake_case."""
     listed = [list(row) for row in rows]
     if as_json:
+        import json
+
         names = [column_key(column) for column in columns]
         for row in listed:
             click.echo(json.dumps(dict(zip(names, row, strict=True))))

@@ -1,41 +1,94 @@
-"""Connects a command to the first broker that answers, and waits for a broker that is starting."""
+"""Opens clients of the SDK for a command.
 
+1. Of several addresses the first one that answers is used. A broker that refuses connections may be starting: it is
+   tried again for STARTING_S seconds.
+2. An advertised address that was never reached ends the command at once, and the error names the addresses that led to
+   it. A broker that was reached before may be restarting: the clients connect to it again by themselves.
+"""
+
+import asyncio
+import logging
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol, TypeVar
 
 import click
+from kafkalite_sdk import Admin, Environment
 
-from kafkalite.cli.client_options import CLIENT_ID, parse_address
+from kafkalite.cli.client_options import CLIENT_ID, Cluster
+from kafkalite.cli.failure import fail
 from kafkalite.cli.retry import Retry
 from kafkalite.errors import KafkaConnectionError, KafkaTimeoutError
-from kafkalite.net.client import ClientConnection
+from kafkalite.net.client.connection import dial
+from kafkalite.net.client.failures import reason_of
 
 STARTING_S = 20.0  # maximum wait for a broker that is starting
+logging.getLogger("kafkalite_sdk").addHandler(logging.NullHandler())  # the commands report outages themselves
+
+
+class Client(Protocol):
+    """A client of the SDK."""
+
+    async def start(self) -> None: ...
+    async def __aexit__(self, *exc: Any) -> None: ...
+
+
+C = TypeVar("C", bound=Client)
 
 
 @asynccontextmanager
-async def connect(bootstrap: str) -> AsyncIterator[ClientConnection]:
-    """Connect to the first of these brokers that answers. Raises KafkaConnectionError, KafkaTimeoutError."""
-    peer = await connect_when_started([parse_address(address) for address in bootstrap.split(",")])
-    try:
-        yield peer
-    finally:
-        await peer.close()
-
-
-async def connect_when_started(addresses: Sequence[tuple[str, int]]) -> ClientConnection:
-    """Connect to the first broker that answers; one that refuses connections may be starting, and is tried again.
+async def opened(
+    cluster: Cluster, create: Callable[..., C], *, on_outage: Callable[[str], object] | None = None, **settings: Any
+) -> AsyncIterator[C]:
+    """Start a client of the cluster, and close it at the end.
 
     Arguments:
-        addresses: hosts and ports.
+        cluster: addresses and settings.
+        create: `Admin`, `Producer`, `Consumer` or `Connection` of the SDK.
+        on_outage: called with the reason whenever a broker that was reached before cannot be reached.
+        settings: of this client, beside those of the cluster.
+    Raises KafkaConnectionError, KafkaTimeoutError, AuthenticationError. Ends the command if a setting is not valid.
+    """
+    dialer = Dialer(cluster)
+    settings = {"client_id": CLIENT_ID, "environment": Environment(dial=dialer), **cluster.settings, **settings}
+    try:
+        async with AsyncExitStack() as stack:
+            client = await when_started(cluster, lambda address: created(create, address, settings))
+            stack.push_async_exit(client.__aexit__)
+            dialer.on_outage = on_outage
+            yield client
+    except asyncio.CancelledError:
+        dialer.raise_failure()
+        raise
+
+
+@asynccontextmanager
+async def connect(cluster: Cluster) -> AsyncIterator[Admin]:
+    """Open the administration of the cluster; see `opened`."""
+    async with opened(cluster, Admin) as admin:
+        yield admin
+
+
+def created(create: Callable[..., C], address: str, settings: dict[str, Any]) -> C:
+    """Create a client; ends the command if a setting is not valid. No error of the SDK contains a secret."""
+    try:
+        return create(address, **settings)
+    except (ValueError, TypeError) as error:
+        fail(f"client settings: {error}")
+
+
+async def when_started(cluster: Cluster, create: Callable[[str], C]) -> C:
+    """Start a client at the first broker that answers; a broker that refuses connections may be starting.
+
     Raises KafkaTimeoutError, and KafkaConnectionError: at once for a host name that does not resolve, else after
     STARTING_S seconds.
     """
     retries, report = Retry(STARTING_S), True
     while True:
         try:
-            return await first_that_answers(addresses, report=report)
+            return await first_that_answers(cluster, create, report=report)
         except KafkaConnectionError as error:
             if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, socket.gaierror):
                 raise
@@ -43,18 +96,72 @@ async def connect_when_started(addresses: Sequence[tuple[str, int]]) -> ClientCo
         report = False
 
 
-async def first_that_answers(addresses: Sequence[tuple[str, int]], *, report: bool = True) -> ClientConnection:
-    """Return an open connection, or raise the error of the last broker. `report`: print the errors of the others."""
-    *others, last = addresses
-    for host, port in others:
-        peer = ClientConnection(host, port, client_id=CLIENT_ID)
+async def first_that_answers(cluster: Cluster, create: Callable[[str], C], *, report: bool) -> C:
+    """Return a started client, or raise the error of the last broker. `report`: print the errors of the others."""
+    *others, last = map(address_text, cluster.addresses)
+    for address in others:
+        client = create(address)
         try:
-            await peer.connect()
+            await client.start()
         except (KafkaConnectionError, KafkaTimeoutError) as error:
             if report:
                 click.echo(f"kafkalite: {error}", err=True)
         else:
-            return peer
-    peer = ClientConnection(*last, client_id=CLIENT_ID)
-    await peer.connect()
-    return peer
+            return client
+    client = create(last)
+    await client.start()
+    return client
+
+
+def address_text(address: tuple[str, int]) -> str:
+    """Return HOST:PORT, with brackets for IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Dialer:
+    """Connects to brokers, and ends the command if a broker is not reachable at the address that it advertises.
+
+    Arguments:
+        cluster: its addresses may be unreachable.
+
+    Attributes:
+        on_outage: called with the reason when a broker that was reached before cannot be reached; None = ignored.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.on_outage: Callable[[str], object] | None = None
+        self._cluster = cluster
+        self._reached = set(cluster.addresses)
+        self._failure: KafkaConnectionError | None = None
+        self._command = asyncio.current_task()
+
+    async def __call__(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None
+    ) -> None:
+        """Connect; see `kafkalite.net.client.connection.dial`."""
+        try:
+            await dial(protocol, host, port, context)
+        except ssl.SSLError:
+            raise
+        except (OSError, UnicodeError) as error:
+            self._failed((host, port), f"cannot connect to {host}:{port}: {reason_of(error)}; is a broker there?")
+            raise
+        self._reached.add((host, port))
+
+    def _failed(self, address: tuple[str, int], text: str) -> None:
+        if address not in self._reached:
+            given = ",".join(map(address_text, self._cluster.addresses))
+            self._failure = KafkaConnectionError(
+                f"{text} The cluster behind {given} advertises this address; check advertised.listeners"
+            )
+            assert self._command is not None
+            self._command.cancel()
+        elif self.on_outage is not None:
+            self.on_outage(text)
+
+    def raise_failure(self) -> None:
+        """Raise the error of an advertised address, if there is one. Called when the command was cancelled."""
+        if self._failure is not None and self._command is not None:
+            self._command.uncancel()
+            raise self._failure

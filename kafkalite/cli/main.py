@@ -26,6 +26,8 @@ OUTPUT_CLOSED = 141  # and for a process ended by SIGPIPE; 1 would be the result
 COMMANDS = {
     "serve": "Run a broker.",
     "topic": "Create, list, describe, alter and delete topics.",
+    "config": "Show and change the settings of brokers, topics and groups.",
+    "cluster": "Show the brokers of a cluster and their log directories.",
     "group": "List, inspect, create, reset and delete consumer groups.",
     "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
     "consume": "Print the records of a topic as lines or as JSON.",

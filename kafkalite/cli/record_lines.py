@@ -12,18 +12,18 @@ import math
 import os
 from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from kafkalite.cli.failure import fail
-from kafkalite.records import Record
+
+if TYPE_CHECKING:
+    from kafkalite_sdk import Record
 
 CHUNK_BYTES = 64 * 1024
 LINE_BYTES_MAX = 100 << 20
 INT64 = range(-(2**63), 2**63)
 # The first five are sent; topic and offset are accepted because `consume --json` prints them.
 KNOWN = ("key", "value", "headers", "partition", "timestamp", "topic", "offset")
-
-BASE64_HELP = 'Bytes that are not UTF-8 are encoded as {"base64": "AAEC"}.'
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -227,14 +227,14 @@ def to_text(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def described(topic: str, partition: int, record: Record) -> dict[str, Any]:
+def described(record: "Record[bytes, bytes]") -> dict[str, Any]:
     """A record with its metadata, ready for JSON; the timestamp is in milliseconds, None where the record has none."""
     return {
-        "topic": topic,
-        "partition": partition,
+        "topic": record.topic,
+        "partition": record.partition,
         "offset": record.offset,
-        "timestamp": record.timestamp if record.timestamp >= 0 else None,
-        "key": to_text(record.key),
-        "value": to_text(record.value),
+        "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
+        "key": to_text(record.raw_key),
+        "value": to_text(record.raw_value),
         "headers": [[name, to_text(value)] for name, value in record.headers],
     }

@@ -5,18 +5,10 @@ import math
 
 import click
 
-from kafkalite.cli.client_options import check, next_steps, refusal
-from kafkalite.errors import KafkaError, RetriableError, error_for
+from kafkalite.errors import KafkaError
 
 RETRY_S = 120.0  # Kafka's default of delivery.timeout.ms
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 1.0
-
-
-def require(error_code: int, message: str | None, subject: str) -> None:
-    """Raise RetriableError for a retriable error code of a broker; end the command for any other but 0."""
-    if error_code and error_for(error_code).retriable:
-        raise RetriableError(refusal(error_code, message, subject) + next_steps([error_code]))
-    check(error_code, message, subject)
 
 
 class Retry:

@@ -1,7 +1,7 @@
 """Deletes znodes that are needed for a limited time: notifications of config changes, records of deleted topics.
 
 Kafka deletes its notifications after 15 minutes, whenever it handles another one. Here the transaction that creates the
-next node deletes the expired ones.
+next node deletes expired ones, and a timer deletes the others.
 
 Source: ZkNodeChangeNotificationListener.purgeObsoleteNotifications.
 """

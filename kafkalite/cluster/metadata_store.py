@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalite.callbacks import fail_on_exception
 from kafkalite.clock import Clock, Outcome
-from kafkalite.cluster.change_notifications import ChangeNotifications, Notice, deletions
+from kafkalite.cluster.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.topic_node_removal import DeletedTopicNodes, TopicNodeRemover
 from kafkalite.coordination import znodes
@@ -31,6 +31,8 @@ from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.model import TopicPartition, uuid_from_text
 
 PRODUCER_IDS_BLOCK = 1000  # ProducerIdsBlock.java
+EXPIRATION_CHECK_S = 60.0  # between searches for expired znodes
+EXPIRATION_PAUSE_S = 0.1  # between transactions that delete `EXPIRED_MAX` of them
 
 Done = Callable[[int], None]
 
@@ -40,11 +42,12 @@ class MetadataStore:
 
     Arguments:
         session: an open session with the coordination service.
-        clock: for the expiration of notifications; starts the transactions of long deletions.
+        clock: for the expiration of znodes; starts the transactions of long deletions.
     """
 
     def __init__(self, session: Coordination, clock: Clock) -> None:
         self._session = session
+        self._clock = clock
         self._notices = ChangeNotifications(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
         self._deleting: set[bytes] = set()  # ids of topics whose deletion is not durable yet
@@ -235,6 +238,25 @@ class MetadataStore:
             self._session.multi(operations, ended)
             return
         self._session.multi([*operations, *deletions(expired)], ended_with_expired)
+
+    def delete_expired(self) -> None:
+        """Delete expired znodes, now and from now on: without it, they would wait for the next change."""
+        expired = self._notices.take_expired()
+        if expired:
+            self._session.multi(deletions(expired), partial(self._expired_deleted, expired))
+        else:
+            self._delete_expired_after(EXPIRATION_CHECK_S)
+
+    def _expired_deleted(self, expired: Sequence[Notice], outcome: Outcome) -> None:
+        if isinstance(outcome.error, NoNodeError):
+            self._delete_one_by_one(expired)
+        elif outcome.error is not None:
+            self._notices.put_back(expired)
+        more = outcome.error is None and len(expired) == EXPIRED_MAX
+        self._delete_expired_after(EXPIRATION_PAUSE_S if more else EXPIRATION_CHECK_S)
+
+    def _delete_expired_after(self, seconds: float) -> None:
+        self._clock.call_at(self._clock.monotonic() + seconds, self.delete_expired)
 
     def _delete_one_by_one(self, expired: Sequence[Notice]) -> None:
         """Delete expired znodes, some of which may not exist any more."""

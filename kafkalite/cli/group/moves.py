@@ -4,22 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import click
+from kafkalite_sdk import Admin
+from kafkalite_sdk.admin import Committed
 
-from kafkalite.cli.client_options import print_rows, refusal
+from kafkalite.cli.client_options import explained, fail_for, print_rows, refusal
 from kafkalite.cli.failure import fail
-from kafkalite.cli.group.client import DEAD, EMPTY, CommittedOffset, GroupClient
-from kafkalite.cli.group.positions import chosen_partitions, parse_to, parse_topics
-from kafkalite.cli.leader_connections import LeaderConnections
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.cli.positions import chosen_partitions, existing, parse_to, parse_topics
+from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode, UnsupportedVersionError
 from kafkalite.model import TopicPartition
-from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 
+EMPTY = "Empty"
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "PRIOR-OFFSET", "NEW-OFFSET")
 SHOWN_MAX = 5  # errors listed in the last line of a command
 DRY_RUN = "nothing was changed: --dry-run"
 LOOKS_LIKE_TIME_MS = 10**11  # 1973; few logs have so many records
-
-RewoundTopic = RewindConsumerRequest.RewoundTopic
 
 
 class Moved(NamedTuple):
@@ -34,12 +32,10 @@ class Move(NamedTuple):
 
     topic_partition: TopicPartition
     before: int | None
-    after: CommittedOffset
+    after: Committed
 
 
-def moves_to(
-    wanted: Mapping[TopicPartition, CommittedOffset], before: Mapping[TopicPartition, CommittedOffset]
-) -> list[Move]:
+def moves_to(wanted: Mapping[TopicPartition, Committed], before: Mapping[TopicPartition, Committed]) -> list[Move]:
     """The moves from the committed offsets to the wanted ones."""
     return [
         Move(topic_partition, before[topic_partition].offset if topic_partition in before else None, after)
@@ -48,8 +44,7 @@ def moves_to(
 
 
 async def planned(
-    leaders: LeaderConnections,
-    groups: GroupClient,
+    admin: Admin,
     group: str,
     to: str,
     topics: Sequence[str],
@@ -60,23 +55,17 @@ async def planned(
     Without topics: all partitions with committed offsets, and those that members own without a commit.
     """
     target, wanted = parse_to(to), parse_topics(topics)
-    before = await groups.committed(group)
+    before = await committed(admin, group)
     if wanted:
-        topic_partitions = await chosen_partitions(leaders, wanted)
+        topic_partitions = await chosen_partitions(admin, wanted)
     else:
-        known = sorted({*before, *owned})
-        sizes = await leaders.known({topic_partition.topic for topic_partition in known})
-        topic_partitions = [
-            topic_partition
-            for topic_partition in known
-            if topic_partition.partition < sizes.get(topic_partition.topic, 0)
-        ]
+        topic_partitions = sorted(await existing(admin, {*before, *owned}))
         if not topic_partitions:
             fail(f"{group} has no committed offsets: name the topics with --topic")
-    after = await target.found(leaders, topic_partitions)
+    after = await target.found(admin, topic_partitions)
     if target.offset is not None:
         say_outside(target.offset, after)
-    return moves_to({topic_partition: CommittedOffset(offset, "") for topic_partition, offset in after.items()}, before)
+    return moves_to({topic_partition: Committed(offset, "") for topic_partition, offset in after.items()}, before)
 
 
 def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
@@ -91,61 +80,61 @@ def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
         click.echo(text, err=True)
 
 
-async def require_empty(groups: GroupClient, group: str) -> None:
+async def committed(admin: Admin, group: str) -> dict[TopicPartition, Committed]:
+    """The committed offsets of a group; none if the group does not exist."""
+    found = await admin.group_offsets.list(group)
+    fail_for(found.errors)
+    return found[group]
+
+
+async def require_empty(admin: Admin, group: str) -> None:
     """End the command if the group has members, which would continue from their positions."""
-    if (state := await groups.state(group)) not in (EMPTY, DEAD):
+    try:
+        state = (await admin.groups.describe(group))[group].state
+    except GroupIdNotFoundError:
+        return
+    except KafkaError as error:
+        fail_for({group: error})
+    if state != EMPTY:
         fail(f"{group} has members (state {state}): stop them first, or use kafkalite group rewind")
 
 
-async def commit_moves(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
+async def commit_moves(admin: Admin, group: str, moves: Sequence[Move]) -> Moved:
     """Commit the new offsets of a group without members."""
-    errors = await groups.commit(group, {move.topic_partition: move.after for move in moves})
+    outcomes = await admin.group_offsets.alter(group, {move.topic_partition: move.after for move in moves})
     return Moved(
-        [move for move in moves if move.topic_partition not in errors],
-        [refusal(error, None, f"{group}: {topic_partition}") for topic_partition, error in errors.items()],
+        [move for move in moves if move.topic_partition in outcomes.results],
+        [explained(error, f"{group}: {topic_partition}") for topic_partition, error in outcomes.errors.items()],
     )
 
 
-async def tried_moves(leaders: LeaderConnections, group: str, moves: Sequence[Move]) -> Moved:
+async def tried_moves(admin: Admin, group: str, moves: Sequence[Move]) -> Moved:
     """Return the result that `commit_moves` would have: partitions that do not exist are rejected."""
-    sizes = await leaders.known({move.topic_partition.topic for move in moves})
-    missing = {
-        move.topic_partition
-        for move in moves
-        if move.topic_partition.partition >= sizes.get(move.topic_partition.topic, 0)
-    }
+    found = await existing(admin, {move.topic_partition for move in moves})
     return Moved(
-        [move for move in moves if move.topic_partition not in missing],
+        [move for move in moves if move.topic_partition in found],
         [
-            refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, f"{group}: {topic_partition}")
-            for topic_partition in sorted(missing)
+            refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, f"{group}: {move.topic_partition}")
+            for move in moves
+            if move.topic_partition not in found
         ],
     )
 
 
-async def rewind_with_members(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
+async def rewind_with_members(admin: Admin, group: str, moves: Sequence[Move]) -> Moved:
     """Rewind a group with members; returns the new offsets from the broker."""
-    peer = await groups.coordinator(group)
-    if RewindConsumerRequest.api_key not in peer.api_versions:
+    outcomes = await admin.group_offsets.rewind(group, {move.topic_partition: move.after.offset for move in moves})
+    errors = outcomes.errors
+    if any(isinstance(error, UnsupportedVersionError) for error in errors.values()):
         fail(f"{group} has members, and this broker cannot move a group with members: stop them first")
-    by_partition = {move.topic_partition: move for move in moves}
-    topics: dict[str, list[RewoundTopic.RewoundPartition]] = {}
-    for topic_partition, move in by_partition.items():
-        wanted = RewoundTopic.RewoundPartition(partition_index=topic_partition.partition, offset=move.after.offset)
-        topics.setdefault(topic_partition.topic, []).append(wanted)
-    request = RewindConsumerRequest(
-        group_id=group, topics=[RewoundTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+    return Moved(
+        [
+            move._replace(after=Committed(outcomes[move.topic_partition]))
+            for move in moves
+            if move.topic_partition not in errors
+        ],
+        [explained(error, f"{group}: {topic_partition}") for topic_partition, error in errors.items()],
     )
-    response = await peer.call(request)
-    done = Moved([], [])
-    for topic in response.topics:
-        for each in topic.partitions:
-            topic_partition = TopicPartition(topic.name, each.partition_index)
-            if each.error_code:
-                done.refused.append(refusal(each.error_code, None, f"{group}: {topic_partition}"))
-            else:
-                done.moves.append(by_partition[topic_partition]._replace(after=CommittedOffset(each.offset, "")))
-    return done
 
 
 def print_moves(group: str, moved: Moved, as_json: bool, dry_run: bool) -> None:

@@ -1,4 +1,4 @@
-"""`kafkalite group offsets`: export and import of committed offsets, as JSON lines or as CSV.
+"""`kafkalite group offsets`: export, import and deletion of committed offsets, as JSON lines or as CSV.
 
 CSV is that of kafka-consumer-groups: topic,partition,offset for one group, the group before them for several. JSON
 lines carry the metadata too. What is imported may be either; an object begins with a brace.
@@ -12,20 +12,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TextIO
 
 import click
+from kafkalite_sdk.admin import Committed
 
-from kafkalite.cli.client_options import bootstrap_option, command_runner, print_rows
+from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
+from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
-from kafkalite.cli.group.client import CommittedOffset, GroupClient
-from kafkalite.cli.group.moves import COLUMNS, DRY_RUN, commit_moves, moves_to, require_empty, shortened, tried_moves
-from kafkalite.cli.group.positions import OFFSET_MAX
-from kafkalite.cli.leader_connections import LeaderConnections
+from kafkalite.cli.group.descriptions import described
+from kafkalite.cli.group.moves import (
+    COLUMNS,
+    DRY_RUN,
+    commit_moves,
+    committed,
+    moves_to,
+    require_empty,
+    shortened,
+    tried_moves,
+)
+from kafkalite.cli.positions import OFFSET_MAX, parse_topics
 from kafkalite.model import TopicPartition
 
 PARTITION_MAX = 2**31 - 1
+DELETED_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "OFFSET")
 FIELDS = ("group", "topic", "partition", "offset")
 _WHOLE = re.compile(r"\s*(-?[0-9]{1,19})\s*", re.ASCII)
 
-Wanted = dict[str, dict[TopicPartition, CommittedOffset]]
+Wanted = dict[str, dict[TopicPartition, Committed]]
 
 
 class OffsetLine(NamedTuple):
@@ -33,7 +44,7 @@ class OffsetLine(NamedTuple):
 
     group: str | None
     topic_partition: TopicPartition
-    committed: CommittedOffset
+    committed: Committed
 
 
 @click.group(
@@ -43,10 +54,11 @@ Examples:
   kafkalite group offsets export billing --csv > billing.csv
   kafkalite group offsets import billing.jsonl --dry-run
   kafkalite group offsets import billing.csv --group billing-2
+  kafkalite group offsets delete billing --topic payments
 """
 )
 def offsets() -> None:
-    """Export and import the committed offsets of groups."""
+    """Export, import and delete the committed offsets of groups."""
 
 
 @offsets.command(
@@ -58,15 +70,14 @@ Examples:
 )
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV in the format of kafka-consumer-groups.")
-@bootstrap_option
+@cluster_options
 @command_runner
-async def export(names: tuple[str, ...], as_csv: bool, bootstrap: str) -> None:
+async def export(names: tuple[str, ...], as_csv: bool, cluster: Cluster) -> None:
     """Print the committed offsets of groups, one line each."""
-    async with LeaderConnections(bootstrap) as leaders:
-        groups = GroupClient(leaders)
-        found = {name: await groups.committed(name) for name in names}
+    async with connect(cluster) as admin:
+        found = {name: await committed(admin, name) for name in names}
         for name in (name for name, offsets_of in found.items() if not offsets_of):
-            await groups.described(name)  # the group may exist without committed offsets
+            await described(admin, name)  # the group may exist without committed offsets
             click.echo(f"{name} has no committed offsets", err=True)
     for line in csv_lines(found) if as_csv else json_lines(found):
         click.echo(line)
@@ -83,23 +94,22 @@ Examples:
 @click.argument("source", type=click.File("r", encoding="utf-8-sig"), default="-", metavar="[FILE]")
 @click.option("-g", "--group", help="Commit every line for this group, also lines that name another one.")
 @click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
-@bootstrap_option
+@cluster_options
 @command_runner
-async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: str) -> None:
+async def import_(source: TextIO, group: str | None, dry_run: bool, cluster: Cluster) -> None:
     """Commit the offsets in FILE or standard input.
 
     The groups must have no members.
     """
     wanted = by_group(read_lines(source), group)
-    async with LeaderConnections(bootstrap) as leaders:
-        groups = GroupClient(leaders)
+    async with connect(cluster) as admin:
         for name in wanted:
-            await require_empty(groups, name)
+            await require_empty(admin, name)
         rows: list[tuple[object, ...]] = []
         refused: list[str] = []
         for name, offsets_of in wanted.items():
-            moves = moves_to(offsets_of, await groups.committed(name))
-            moved = await (tried_moves(leaders, name, moves) if dry_run else commit_moves(groups, name, moves))
+            moves = moves_to(offsets_of, await committed(admin, name))
+            moved = await (tried_moves if dry_run else commit_moves)(admin, name, moves)
             rows += [(name, *move.topic_partition, move.before, move.after.offset) for move in moved.moves]
             refused += moved.refused
     if rows:
@@ -110,20 +120,70 @@ async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: s
         click.echo(DRY_RUN, err=True)
 
 
-def json_lines(found: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> Iterator[str]:
+@offsets.command(
+    epilog="""\b
+Examples:
+  kafkalite group offsets delete billing --topic payments --dry-run
+  kafkalite group offsets delete billing --topic orders:0,2
+"""
+)
+@click.argument("group")
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:P,P...]",
+    help="A topic, or some of its partitions; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the offsets without deleting them.")
+@cluster_options
+@json_option
+@command_runner
+async def delete(group: str, topics: tuple[str, ...], dry_run: bool, cluster: Cluster, as_json: bool) -> None:
+    """Delete committed offsets of GROUP, of topics that no member reads.
+
+    A group without offsets and members is deleted, too.
+    """
+    wanted = parse_topics(topics)
+    async with connect(cluster) as admin:
+        before = await committed(admin, group)
+        if not before:
+            await described(admin, group)
+        chosen = [each for each in before if each.topic in wanted and is_chosen(each, wanted[each.topic])]
+        if not chosen:
+            fail(f"{group} has no committed offsets of {', '.join(topics)}")
+        deleted, errors = chosen, {}
+        if not dry_run:
+            outcomes = await admin.group_offsets.delete(group, chosen)
+            deleted, errors = list(outcomes.results), outcomes.errors
+    if deleted:
+        print_rows(DELETED_COLUMNS, [(group, *each, before[each].offset) for each in deleted], as_json)
+    fail_for({f"{group}: {each}": error for each, error in errors.items()})
+    if dry_run:
+        click.echo(DRY_RUN, err=True)
+
+
+def is_chosen(topic_partition: TopicPartition, numbers: list[int] | None) -> bool:
+    """Whether a partition is one of these numbers, None = all."""
+    return numbers is None or topic_partition.partition in numbers
+
+
+def json_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterator[str]:
     """An object per offset."""
     for group, offsets_of in found.items():
-        for topic_partition, committed in offsets_of.items():
-            fields = dict(zip(FIELDS, (group, *topic_partition, committed.offset), strict=True))
-            yield json.dumps({**fields, "metadata": committed.metadata}, ensure_ascii=False)
+        for topic_partition, each in offsets_of.items():
+            fields = dict(zip(FIELDS, (group, *topic_partition, each.offset), strict=True))
+            yield json.dumps({**fields, "metadata": each.metadata}, ensure_ascii=False)
 
 
-def csv_lines(found: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> Iterator[str]:
+def csv_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterator[str]:
     """A row per offset; the first column is the group if there are several."""
     for group, offsets_of in found.items():
-        for topic_partition, committed in offsets_of.items():
+        for topic_partition, each in offsets_of.items():
             text = io.StringIO()
-            row = (*topic_partition, committed.offset)
+            row = (*topic_partition, each.offset)
             csv.writer(text, lineterminator="").writerow(row if len(found) == 1 else (group, *row))
             yield text.getvalue()
 
@@ -183,7 +243,7 @@ def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) 
         raise ValueError(f"its partition is {partition!r}, expected an integer from 0 to {PARTITION_MAX}")
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
         raise ValueError(f"its offset is {offset!r}, expected an integer from 0 to {OFFSET_MAX}")
-    return OffsetLine(group, TopicPartition(topic, partition), CommittedOffset(offset, metadata))
+    return OffsetLine(group, TopicPartition(topic, partition), Committed(offset, metadata))
 
 
 def by_group(lines: Iterable[OffsetLine], group: str | None) -> Wanted:

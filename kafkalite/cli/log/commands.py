@@ -25,7 +25,6 @@ from kafkalite.cli.log.files import (
     FileSeen,
     LogReader,
     RecordSeen,
-    time_text,
 )
 from kafkalite.cli.log.recover import recover
 from kafkalite.cli.log.small_files import reader_of
@@ -33,6 +32,7 @@ from kafkalite.cli.log.stray import stray
 from kafkalite.cli.log.truncate import truncate
 from kafkalite.cli.log.verify import verify
 from kafkalite.cli.record_lines import to_text
+from kafkalite.cli.times import time_text
 from kafkalite.model import TopicPartition
 from kafkalite.records import BatchLocation
 from kafkalite.server.inventory import compacted_topics

@@ -9,7 +9,6 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -266,14 +265,3 @@ class LogReader:
         yield BatchSeen(path, location)
         if self._with_records:
             yield from (RecordSeen(path, record) for record in records)
-
-
-def time_text(timestamp_ms: int) -> str:
-    """Format milliseconds since 1970; a dash for none, the number if it is outside the calendar."""
-    if timestamp_ms == -1:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -5,28 +5,27 @@ Positions are those of kafka-consumer-groups (earliest, latest, an offset, a tim
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from kafkalite_sdk import Admin
+
+from kafkalite.cli.client_options import POSITIONS, fail_for
 from kafkalite.cli.failure import fail
-from kafkalite.cli.leader_connections import EARLIEST, LATEST, LeaderConnections
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
+EARLIEST, LATEST = -2, -1
 DIGITS_MAX = 19  # of a number of 64 bits; Python refuses to read texts of thousands of digits
-TO_HELP = (
-    "start or earliest, end or latest, an offset, +N (N offsets after the start), -N (N before the end), a time "
-    "(2013-07-01, 2013-07-01T12:00:00Z; UTC by default) or @MILLISECONDS since 1970."
-)
+TO_HELP = f"{POSITIONS}."
 NAMED = {"start": EARLIEST, "earliest": EARLIEST, "end": LATEST, "latest": LATEST}
 
 _SHIFT = re.compile(r"[+-][0-9]+", re.ASCII)
 _PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """A position in a log.
 
     Attributes:
@@ -39,16 +38,14 @@ class Position:
     timestamp: int = LATEST
     shift: int = 0
 
-    async def found(
-        self, leaders: LeaderConnections, topic_partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, int]:
+    async def found(self, admin: Admin, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of this position in each partition, limited to the log; the log end if no record is so late."""
-        first = await leaders.offsets(dict.fromkeys(topic_partitions, EARLIEST))
-        last = await leaders.offsets(dict.fromkeys(topic_partitions, LATEST))
+        first = await offsets(admin, topic_partitions, EARLIEST)
+        last = await offsets(admin, topic_partitions, LATEST)
         if self.offset is not None:
             found = dict.fromkeys(topic_partitions, self.offset)
         else:
-            found = await leaders.offsets(dict.fromkeys(topic_partitions, self.timestamp))
+            found = await offsets(admin, topic_partitions, self.timestamp)
             found = {
                 topic_partition: last[topic_partition]
                 if found[topic_partition] < 0
@@ -59,6 +56,15 @@ class Position:
             topic_partition: min(max(found[topic_partition], first[topic_partition]), last[topic_partition])
             for topic_partition in topic_partitions
         }
+
+
+async def offsets(
+    admin: Admin, topic_partitions: Sequence[TopicPartition], timestamp: int, isolation: str = "read_committed"
+) -> dict[TopicPartition, int]:
+    """The first offset at or after a time (in ms, or EARLIEST or LATEST) of each partition, -1 = none is so late."""
+    outcomes = await admin.partitions.offsets(dict.fromkeys(topic_partitions, timestamp), isolation_level=isolation)
+    fail_for({str(topic_partition): error for topic_partition, error in outcomes.errors.items()})
+    return {topic_partition: each.offset for topic_partition, each in outcomes.items()}
 
 
 def parse_to(text: str) -> Position:
@@ -72,6 +78,8 @@ def parse_to(text: str) -> Position:
     if digits.isascii() and digits.isdecimal():
         number = parse_number(text, digits)
         return Position(None, number) if text.startswith("@") else Position(number)
+    from datetime import UTC, datetime  # most commands name no time
+
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -102,13 +110,24 @@ def parse_topics(texts: Sequence[str]) -> dict[str, list[int] | None]:
     return wanted
 
 
-async def chosen_partitions(leaders: LeaderConnections, wanted: Mapping[str, list[int] | None]) -> list[TopicPartition]:
+async def chosen_partitions(admin: Admin, wanted: Mapping[str, list[int] | None]) -> list[TopicPartition]:
     """The selected partitions; ends the command if a topic or a partition does not exist."""
+    described = await admin.topics.describe(*wanted)
+    fail_for(described.errors)
     topic_partitions = []
     for topic, numbers in wanted.items():
-        total = await leaders.partitions(topic)
+        total = len(described[topic].partitions)
         for number in range(total) if numbers is None else numbers:
             if number >= total:
                 fail(f"{topic} has partitions 0 to {total - 1}, not {number}")
             topic_partitions.append(TopicPartition(topic, number))
     return sorted(topic_partitions)
+
+
+async def existing(admin: Admin, topic_partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those of these partitions that exist."""
+    described = await admin.topics.describe(*sorted({each.topic for each in topic_partitions}))
+    missing = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    fail_for({topic: error for topic, error in described.errors.items() if error.code != missing})
+    sizes = {topic: len(each.partitions) for topic, each in described.results.items()}
+    return {each for each in topic_partitions if each.partition < sizes.get(each.topic, 0)}

@@ -1,0 +1,87 @@
+"""Writes the records of a consumer to standard output: as lines without an object per record, or formatted."""
+
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from kafkalite_sdk import Consumer, Record
+
+RECORDS_MAX = 10_000  # of one poll; each is an object
+FORMAT_HELP = (
+    "Format of each record: %t topic, %p partition, %o offset, %T timestamp (ms), %k key, %s value, %h headers, "
+    r"%K and %S their sizes (-1: null), %%, and the escapes \n \r \t \0 \xHH."
+)
+
+
+class Output(Protocol):
+    """Prints the records of a consumer."""
+
+    async def print_next(self, consumer: Consumer, timeout_s: float, count: int | None) -> int:
+        """Poll, and print at most `count` records, None = any number. Return how many there were."""
+
+
+class Lines:
+    """Prints values, or keys and values, as lines.
+
+    Arguments:
+        key_separator: between key and value, None = without keys.
+    """
+
+    def __init__(self, key_separator: str | None) -> None:
+        self._key_separator = None if key_separator is None else key_separator.encode()
+
+    async def print_next(self, consumer: Consumer, timeout_s: float, count: int | None) -> int:
+        """See `Output`."""
+        if count is None:
+            lines = await consumer.poll_lines(timeout_s, key_separator=self._key_separator)
+        else:
+            lines = await consumer.poll_lines(timeout_s, count, key_separator=self._key_separator)
+        write(lines.value_bytes)
+        return len(lines)
+
+
+class Formatted:
+    """Prints records in a format.
+
+    Arguments:
+        form: returns the text of a record.
+    """
+
+    def __init__(self, form: Callable[[Record[bytes, bytes]], bytes]) -> None:
+        self._form = form
+
+    async def print_next(self, consumer: Consumer, timeout_s: float, count: int | None) -> int:
+        """See `Output`."""
+        records = await consumer.poll(timeout_s, RECORDS_MAX if count is None else min(count, RECORDS_MAX))
+        write(b"".join(map(self._form, records)))
+        return len(records)
+
+
+def write(data: bytes | memoryview) -> None:
+    """Write to standard output at once; an unbuffered one (PYTHONUNBUFFERED) may write a part at a time."""
+    stream, left = sys.stdout.buffer, memoryview(data)
+    while left:
+        left = left[stream.write(left) :]
+    stream.flush()
+
+
+def new_output(
+    *, as_json: bool, text: str | None, key_separator: str | None, timestamps: bool, headers: bool
+) -> Output:
+    """Return the output for these options.
+
+    Arguments:
+        as_json: one JSON object per record.
+        text: a format string.
+        key_separator: of lines, None = without keys.
+        timestamps, headers: of lines.
+    """
+    if not as_json and text is None and not timestamps and not headers:
+        return Lines(key_separator)
+    from kafkalite.cli.record_formats import json_format, plain_format, text_format
+
+    if as_json:
+        return Formatted(json_format)
+    if text is not None:
+        return Formatted(text_format(text))
+    return Formatted(plain_format(key_separator, timestamps=timestamps, headers=headers))

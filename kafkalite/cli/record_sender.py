@@ -1,0 +1,201 @@
+"""Sends records to one topic, watches the topic meanwhile, and counts the outcomes."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import click
+from kafkalite_sdk import Admin, Producer
+from kafkalite_sdk.admin.topic_types import TopicDescription
+from kafkalite_sdk.producer.reports import FailedRecords
+
+from kafkalite.cli.client_options import fail_for, next_steps
+from kafkalite.cli.failure import fail
+from kafkalite.cli.partition_reader import check_leaders, partitions_of
+from kafkalite.cli.record_lines import RecordLine
+from kafkalite.cli.retry import RETRY_S
+from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, RetriableError
+
+DRAIN_BYTES = 128 * 1024  # of records, after which batches leave
+BUFFER_BYTES = 32 * 1024 * 1024  # of records that are not acknowledged
+STICKY_BYTES = 4096  # of records without a key, before the next partition is chosen
+RECORD_BYTES = 8  # approximate overhead of a record beside its value
+CHECK_S = 0.5  # period of the checks of the topic while records are not acknowledged
+LEADERS_S = 10.0  # a new topic has no leaders at first
+UNKNOWN_S = 2.0  # and may not be known to every broker
+PAUSE_S = 0.1
+ABANDON_S = 1.0  # for the records that are on their way when the command ends
+MISSING = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def created_topic(admin: Admin, topic: str) -> TopicDescription:
+    """Return the topic, which the broker may create; ends the command if it does not exist."""
+    existing = await admin.topics.describe(topic)
+    existed = not existing.errors
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    while True:
+        outcomes = await admin.topics.describe(topic, auto_create=True)
+        if loop.time() - begin >= creation_wait_s(outcomes.ended[topic]):
+            break
+        await asyncio.sleep(PAUSE_S)
+    fail_for(outcomes.errors)
+    if not existed:
+        click.echo(f"created topic {topic} with {len(outcomes[topic].partitions)} partition(s)", err=True)
+    return outcomes[topic]
+
+
+def creation_wait_s(topic: TopicDescription | KafkaError) -> float:
+    """Return for how many seconds to wait for a topic in creation; 0 if it exists or was rejected.
+
+    A partition without a leader whose replicas are offline already exists: the command does not wait for it.
+    """
+    if isinstance(topic, KafkaError):
+        return UNKNOWN_S if topic.code == MISSING else 0
+    waits = any(each.leader is None and not each.offline_replicas for each in topic.partitions)
+    return LEADERS_S if waits else 0
+
+
+class RecordSender:
+    """Sends records to one topic.
+
+    Arguments:
+        admin: of the cluster.
+        topic: its description.
+        fixed: the partition of every record, None = by key, or spread.
+        choose: the first partition of records without a key, from their number; at random by default.
+
+    Attributes:
+        producer: set by the caller before the first record.
+    """
+
+    producer: Producer
+
+    def __init__(
+        self,
+        admin: Admin,
+        topic: TopicDescription,
+        fixed: int | None,
+        *,
+        choose: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._partitions = len(topic.partitions)
+        self._fixed = fixed if fixed is None else self._checked(fixed)
+        self._sticky = choose(self._partitions)
+        self._sticky_left = STICKY_BYTES
+        self._sent = self._undrained = 0
+        self._lost = self._in_doubt = 0  # failed without a response; neither acknowledged nor rejected at the end
+        self._reported_at = -1  # number of acknowledged records when an outage was reported
+
+    @property
+    def acknowledged(self) -> int:
+        """Number of records that were acknowledged."""
+        return self.producer.metrics().records_acknowledged
+
+    def report(self) -> str:
+        """Return how many records were acknowledged, and how many are neither acknowledged nor rejected."""
+        more = f", {self._in_doubt} more may have been written" if self._in_doubt else ""
+        return f"{self.acknowledged} record(s) were acknowledged{more}"
+
+    async def send(self, line: RecordLine) -> None:
+        """Queue a record; waits while the buffer is full. Ends the command if a record has failed."""
+        partition = self._choose(line)
+        self.producer.send(
+            self._topic.name,
+            line.value,
+            line.key,
+            partition=partition,
+            timestamp_ms=line.timestamp_ms,
+            headers=line.headers,
+        )
+        self._sent += 1
+        self._undrained += RECORD_BYTES + len(line.value or b"")
+        if self._undrained >= DRAIN_BYTES:
+            self._undrained = 0
+            full = self.producer.metrics().buffered_bytes >= BUFFER_BYTES
+            await self._watched(self.producer.flush() if full else self.producer.drain())
+
+    async def flush(self) -> None:
+        """Wait until all records are acknowledged; further records without a key go to the next partition."""
+        await self._watched(self.producer.flush())
+        self._next_sticky()
+
+    async def _watched(self, wait: Awaitable[None]) -> None:
+        """Wait for the producer; meanwhile watch the topic. Ends the command if a record has failed."""
+        waiting = asyncio.ensure_future(wait)
+        try:
+            while not (await asyncio.wait((waiting,), timeout=CHECK_S))[0]:
+                await self._check_topic()
+        finally:
+            waiting.cancel()
+        error = waiting.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the command with the error of a record."""
+        if not isinstance(error, KafkaError):
+            raise error
+        if isinstance(error, BrokerResponseError):
+            fail(f"{error.message or self._topic.name} ({error.code.name})" + next_steps([error.code]))
+        fail(str(error))
+
+    async def _check_topic(self) -> None:
+        """End the command if the topic was deleted; report a partition without a leader."""
+        name = self._topic.name
+        ended = (await self._admin.topics.describe(name, timeout=CHECK_S)).ended[name]
+        if isinstance(ended, KafkaError):
+            if ended.code == MISSING:
+                fail(f"{name} was deleted while the command ran")
+            return  # an outage, which the producer waits for
+        if ended.topic_id != self._topic.topic_id:
+            fail(f"{name} was deleted and created again while the command ran")
+        chosen = partitions_of([ended])
+        try:
+            check_leaders([ended], chosen if self._fixed is None else [chosen[self._fixed]])
+        except RetriableError as error:
+            self.outage(str(error))
+
+    def outage(self, reason: str) -> None:
+        """Report why records are not acknowledged, once until the next acknowledgement."""
+        acknowledged = self.acknowledged
+        if acknowledged != self._reported_at:
+            self._reported_at = acknowledged
+            click.echo(f"kafkalite: {reason}; retrying for {RETRY_S:.0f} s", err=True)
+
+    def failed(self, records: FailedRecords) -> None:
+        """Count records that have failed: those without a response may have been written."""
+        if not isinstance(records.error, BrokerResponseError):
+            self._lost += records.records_count
+
+    async def abandon(self) -> None:
+        """Wait a moment for the records that are on their way, and end the producer without the others."""
+        with suppress(KafkaError):
+            await self.producer.flush(ABANDON_S)
+        metrics = self.producer.metrics()
+        self._in_doubt = self._lost + self._sent - metrics.records_acknowledged - metrics.records_failed
+        with suppress(KafkaError):
+            await self.producer.close(0)
+
+    def _next_sticky(self) -> None:
+        self._sticky = (self._sticky + 1) % self._partitions
+        self._sticky_left = STICKY_BYTES
+
+    def _choose(self, line: RecordLine) -> int | None:
+        """Return the partition of a record, None = the producer chooses it by the key."""
+        if line.partition is not None:
+            return self._checked(line.partition)
+        if self._fixed is not None or line.key is not None:
+            return self._fixed
+        if self._sticky_left <= 0:
+            self._next_sticky()
+        self._sticky_left -= RECORD_BYTES + len(line.value or b"")
+        return self._sticky
+
+    def _checked(self, partition: int) -> int:
+        if not 0 <= partition < self._partitions:
+            fail(f"{self._topic.name} has partitions 0 to {self._partitions - 1}, not {partition}")
+        return partition

@@ -1,0 +1,110 @@
+"""Describes topics: their partitions, with offsets and sizes on request, and their configs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+from kafkalite_sdk import Admin, TopicPartition
+from kafkalite_sdk.admin import Config, ConfigSource, Resource
+from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescription
+
+from kafkalite.cli.client_options import column_key, fail_for, print_rows
+from kafkalite.cli.partition_reader import partitions_of
+from kafkalite.cli.positions import EARLIEST, LATEST
+
+# The column names of kafka-topics --describe.
+PARTITION_COLUMNS = ("Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "OfflineReplicas")
+OFFSET_COLUMNS = ("LogStartOffset", "LogEndOffset", "Size")
+NO_LEADER = -1
+
+Bounds = Mapping[TopicPartition, tuple[int | None, int | None, int | None]]
+"""First offset, end offset and size of each partition; None = unknown."""
+
+
+class DescribedTopic(NamedTuple):
+    """A topic with its configs; bounds None = not requested, `all_configs` = defaults are included."""
+
+    topic: TopicDescription
+    configs: Mapping[str, Config]
+    bounds: Bounds | None
+    all_configs: bool
+
+
+async def described(admin: Admin, names: Sequence[str], *, offsets: bool, all_configs: bool) -> list[DescribedTopic]:
+    """Describe topics; ends the command if one does not exist.
+
+    Arguments:
+        admin: of the cluster.
+        names: of the topics.
+        offsets: the offsets and sizes of partitions are included.
+        all_configs: configs with other sources than the topic are included.
+    """
+    found = await admin.topics.describe(*names)
+    fail_for(found.errors)
+    outcomes = await admin.configs.describe(*map(Resource.topic, found))
+    fail_for({resource.name: error for resource, error in outcomes.errors.items()})
+    bounds = await bounds_of(admin, partitions_of(found.values())) if offsets else None
+    return [
+        DescribedTopic(
+            topic,
+            {
+                name: each
+                for name, each in outcomes[Resource.topic(topic.name)].items()
+                if all_configs or each.source == ConfigSource.TOPIC
+            },
+            bounds,
+            all_configs,
+        )
+        for topic in found.values()
+    ]
+
+
+async def bounds_of(admin: Admin, partitions: Sequence[TopicPartition]) -> Bounds:
+    """The offsets and sizes of partitions; those of partitions without a leader are unknown."""
+    found = []
+    for time in (EARLIEST, LATEST):
+        outcomes = await admin.partitions.offsets(
+            dict.fromkeys(partitions, time), isolation_level="read_committed", timeout=OFFSETS_S
+        )
+        outcomes.ignore_errors()
+        found.append({each: listed.offset for each, listed in outcomes.results.items()})
+    directories = await admin.cluster.log_directories(partitions=partitions)
+    directories.ignore_errors()
+    sizes: dict[TopicPartition, int] = {}
+    for replica, each in (
+        item for paths in directories.results.values() for path in paths.values() for item in path.replicas.items()
+    ):
+        sizes[replica] = max(each.size, sizes.get(replica, 0))
+    return {each: (found[0].get(each), found[1].get(each), sizes.get(each)) for each in partitions}
+
+
+OFFSETS_S = 10.0  # for the offsets of partitions: those without a leader have none
+
+
+def print_topic(found: DescribedTopic, as_json: bool) -> None:
+    """Print a topic as text, or as one JSON object."""
+    topic, configs = found.topic, found.configs
+    columns = PARTITION_COLUMNS if found.bounds is None else (*PARTITION_COLUMNS, *OFFSET_COLUMNS)
+    rows = [partition_row(topic.name, each, found.bounds) for each in topic.partitions]
+    if as_json:
+        about: dict[str, Any] = {"topic": topic.name, "topic_id": topic.topic_id}
+        about["configs"] = {name: each.value for name, each in configs.items()}
+        if found.all_configs:
+            about["config_sources"] = {name: each.source.name for name, each in configs.items()}
+        about["partitions"] = [dict(zip(map(column_key, columns), row, strict=True)) for row in rows]
+        click.echo(json.dumps(about))
+        return
+    head = f"Topic: {topic.name}  TopicId: {topic.topic_id}"
+    click.echo(f"{head}  PartitionCount: {len(rows)}  ReplicationFactor: {topic.replication_factor}")
+    for name, each in configs.items():
+        source = f"  ({each.source.name})" if found.all_configs else ""
+        click.echo(f"  {name}={'' if each.value is None else each.value}{source}")
+    print_rows(columns, rows, as_json=False)
+
+
+def partition_row(topic: str, each: PartitionDescription, bounds: Bounds | None) -> tuple[object, ...]:
+    """A partition in the order of PARTITION_COLUMNS, with OFFSET_COLUMNS where they were requested."""
+    leader = NO_LEADER if each.leader is None else each.leader
+    row = (each.partition, leader, each.leader_epoch, each.replicas, each.isr, each.offline_replicas)
+    return row if bounds is None else (*row, *bounds[TopicPartition(topic, each.partition)])
