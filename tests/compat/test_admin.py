@@ -1,4 +1,4 @@
-"""Topics, configs, partitions and deleted records through the three Python admin clients: their common ground.
+"""Topics, configs, partitions and deleted records through the Python admin clients: their common ground.
 
 Apache Kafka answers an administrator when its controller has decided; its broker learns it a moment later. So what a
 change brought is awaited, what a refusal left is asserted.

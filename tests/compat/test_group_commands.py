@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cli.group.commands import LAG_COLUMNS
+from kafkalite.cli.group.descriptions import LAG_COLUMNS
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_stories import rewound_while_active
 from tests.kit.clients import Confluent, Record

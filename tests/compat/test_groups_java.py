@@ -119,8 +119,13 @@ def test_static_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: M
 
 @every_how
 def test_rolling_restart_of_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str) -> None:
-    """Each record is read once."""
-    restarted_one_by_one(crowd, java.kind(how), new_group_topic(PARTITIONS))
+    """Each record is read once.
+
+    Java's consumer of 3.9 ignores the committed offset of a partition that is assigned while it fetches those of others
+    (KAFKA-17674, fixed in 4.0).
+    """
+    rereads = how == "consumer" and java.version.startswith("3.")
+    restarted_one_by_one(crowd, java.kind(how), new_group_topic(PARTITIONS), rereads=rereads)
 
 
 @every_how

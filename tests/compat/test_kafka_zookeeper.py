@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import confluent_kafka as ck
 import pytest
-from kafkalite_sdk import Consumer
+from kafkalite_sdk import Admin, Consumer, Producer
+from kafkalite_sdk.rpc import Connection
 
 from kafkalite.errors import BrokerResponseError, KafkaErrorCode
 from tests.compat.conftest import topic_maker
@@ -81,3 +82,20 @@ async def test_consumer_protocol_is_unsupported(kafka: Broker) -> None:
                 while True:
                     await consumer.poll(1.0)
     assert raised.value.code == KafkaErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_offsets_before_and_administration(kafka: Broker) -> None:
+    """ListOffsets v0 has the answers that kafkalite gives with ListSegments (`test_sdk_admin`)."""
+    topic = await asyncio.to_thread(topic_maker(kafka.address, "segments"), **{"segment.bytes": str(1 << 20)})
+    async with Producer(kafka.address, max_request_size=1 << 20) as producer:
+        for _ in range(3):
+            await producer.send(topic, bytes(700_000))
+    async with Connection(kafka.address) as connection:
+        assert await connection.offsets_before(topic, 0, -1, 9) == [3, 2, 1, 0]
+        assert await connection.offsets_before(topic, 0, -1, 2) == [3, 2]
+        assert await connection.offsets_before(topic, 0, -2, 9) == [0]
+    async with Admin(kafka.address) as admin:
+        (await admin.topics.create_partitions({topic: 2})).check()
+        described = (await admin.topics.describe(topic))[topic]
+        assert described.partitions[0].leader == (await admin.cluster.describe()).controller
+        (await admin.topics.delete(topic)).check()

@@ -60,7 +60,7 @@ def read_request(frame: bytes, tally: Tally) -> None:
 
 def check_sane(message: Struct) -> None:
     """What was decoded can be walked: every slot holds an object."""
-    for each in message.__fields__:
+    for each in type(message).__fields__:
         value = getattr(message, each.name)
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, Struct):

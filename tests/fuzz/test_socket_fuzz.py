@@ -296,7 +296,7 @@ class Fuzzer:
 
 def error_codes(message: Any) -> Iterator[int]:
     """Every error code of an answer, at whatever depth."""
-    for each in message.__fields__:
+    for each in type(message).__fields__:
         value = getattr(message, each.name)
         if each.name == "error_code":
             yield value

@@ -141,12 +141,18 @@ def run_tool(
             partial.replace(archive)
 
 
+_given_ports: set[int] = set()
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that was free a moment ago, and another one for each call in this process."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            port: int = probe.getsockname()[1]
+        if port not in _given_ports:
+            _given_ports.add(port)
+            return port
 
 
 def api_versions_answers(host: str, port: int, timeout: float = 1.0) -> bool:

@@ -43,7 +43,7 @@ def set_errors(response: Response, code: int, only: Collection[Partition] | None
 def _elements(struct: Any, topic: str | None, cluster: ScriptedCluster) -> Iterator[tuple[Any, Partition]]:
     """The innermost structs below `struct` that have an error code, with their partitions."""
     topic = _topic_of(struct, cluster) or topic
-    for each in struct.__fields__:
+    for each in type(struct).__fields__:
         value = getattr(struct, each.name)
         for inner in value if isinstance(value, list) else ():
             if not isinstance(inner, Struct):

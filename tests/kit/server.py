@@ -190,7 +190,7 @@ class Hub(MemoryHub):
     """Connections in memory that follow the test's loop: what a job or timer completes is sent in the next turn."""
 
     def __init__(self, broker: RunningBroker) -> None:
-        super().__init__(BrokerService(broker.dispatcher, broker.replicas, broker.heartbeats))
+        super().__init__(BrokerService(broker.dispatcher, broker.replicas, broker.heartbeats, broker.fetch_sessions))
         self.passed = asyncio.Event()
 
     def wake(self) -> None:

@@ -1,9 +1,15 @@
-"""The shape of the shipped pytest plugin: cheap to load, legal and unique topic names. test_dist.py uses it."""
+"""The shipped pytest plugin: cheap to load, legal topic names, fixtures with their settings. test_dist.py uses it."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from kafkalite.testing.plugin import TOPIC_NAME_MAX, topic_name
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_loading_the_plugin_does_not_import_the_broker() -> None:
@@ -19,3 +25,96 @@ def test_topic_names_are_legal_and_unique() -> None:
     assert topic_name("test_a[x.y/z]", 7) == "test_a-x-y-z--7"
     assert len(topic_name("x" * 500, 12345)) == TOPIC_NAME_MAX
     assert topic_name("same", 1) != topic_name("same", 2)
+
+
+USES_EVERY_FIXTURE = """
+import pytest
+from kafkalite_sdk.blocking import Admin
+
+
+def partitions(broker, topic):
+    with Admin(broker.address) as admin:
+        return len(admin.topics.describe(topic)[topic].partitions)
+
+
+def test_default(kafkalite_broker, kafkalite_topic, kafkalite_producer, kafkalite_consumer):
+    assert partitions(kafkalite_broker, kafkalite_topic) == 2
+    assert kafkalite_producer.send(kafkalite_topic, b"value").result().offset == 0
+    assert [each.value for each in kafkalite_consumer.poll(60.0)] == [b"value"]
+    with Admin(kafkalite_broker.address) as admin:
+        assert set(kafkalite_consumer.assignment()) and admin.topics.create("by-default")["by-default"]
+        assert partitions(kafkalite_broker, "by-default") == 4
+
+
+@pytest.mark.kafkalite(settings={"num.partitions": 5}, partitions=7)
+class TestMarked:
+    @pytest.mark.kafkalite(
+        partitions=3,
+        configs={"cleanup.policy": "compact"},
+        producer={"value_serializer": str.encode},
+        consumer={"value_deserializer": bytes.decode},
+    )
+    def test_marker(self, kafkalite_broker, kafkalite_topic, kafkalite_producer, kafkalite_consumer):
+        assert partitions(kafkalite_broker, kafkalite_topic) == 3
+        kafkalite_producer.send(kafkalite_topic, "value", key=b"k")
+        assert [each.value for each in kafkalite_consumer.poll(60.0)] == ["value"]
+        with Admin(kafkalite_broker.address) as admin:
+            admin.topics.create("by-marker").check()
+            assert partitions(kafkalite_broker, "by-marker") == 5
+
+    def test_same_broker(self, kafkalite_broker, kafkalite_topic):
+        assert partitions(kafkalite_broker, "by-marker") == 5
+        assert partitions(kafkalite_broker, kafkalite_topic) == 7
+
+
+def test_factories(
+    kafkalite_broker_factory,
+    kafkalite_broker,
+    kafkalite_topic_factory,
+    kafkalite_producer_factory,
+    kafkalite_consumer_factory,
+):
+    first, second = kafkalite_topic_factory(), kafkalite_topic_factory(partitions=6, configs={"retention.ms": 1000})
+    assert partitions(kafkalite_broker, second) == 6
+    producer, other = kafkalite_producer_factory(), kafkalite_producer_factory(acks=1)
+    producer.send(first, b"first").result()
+    other.send(second, b"second").result()
+    consumer, seen = kafkalite_consumer_factory(first, second, group="own"), set()
+    while len(seen) < 2:
+        seen |= {each.value for each in consumer.poll(60.0)}
+    another = kafkalite_broker_factory({"num.partitions": 8})
+    with Admin(another.address) as admin:
+        admin.topics.create("orders").check()
+        assert partitions(another, "orders") == 8
+"""
+INI = "[pytest]\nkafkalite_settings =\n    num.partitions = 4\nkafkalite_partitions = 2\n"
+
+
+def run_tests(directory: Path, tests: str, ini: str = "[pytest]\n") -> subprocess.CompletedProcess[str]:
+    """Run pytest with the plugin, and without the settings and plugins of this project."""
+    (directory / "test_it.py").write_text(tests)
+    (directory / "pytest.ini").write_text(ini)
+    plugins = ("-p", "no:kafkalite", "-p", "kafkalite.testing.plugin", "-p", "no:asyncio", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--strict-markers", *plugins]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "sdk")))}
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_fixtures_follow_marker_ini_option_and_factory(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, USES_EVERY_FIXTURE, INI)
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("marker", "ini", "message"),
+    [
+        ("@pytest.mark.kafkalite(partition=3)", "", "does not accept partition; it accepts settings, partitions"),
+        ("@pytest.mark.kafkalite(3)", "", "does not accept 3; it accepts settings, partitions"),
+        ("", "kafkalite_partitions = many", "kafkalite_partitions is 'many', expected a number above 0"),
+        ("", "kafkalite_settings = num.partitions", "'num.partitions' is no setting, expected NAME=VALUE"),
+    ],
+)
+def test_invalid_settings_of_the_plugin_are_named(tmp_path: Path, marker: str, ini: str, message: str) -> None:
+    tests = f"import pytest\n{marker}\ndef test_it(kafkalite_topic):\n    pass\n"
+    done = run_tests(tmp_path, tests, f"[pytest]\n{ini}\n")
+    assert done.returncode and message in done.stdout + done.stderr, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, the programs
-of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin), and those of docs/
-that run by themselves, beside a broker; the other ```python blocks there show signatures. Those of docs/sdk.md run
-inside an async function with a producer and a consumer.
+of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin), those of
+docs/migration.md, and those of docs/ that run by themselves, beside a broker; the other ```python blocks there show
+signatures. Those of docs/sdk.md run inside an async function with a producer and a consumer.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
 the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then. A
@@ -36,7 +36,7 @@ OUTSIDE = "is outside the log of"  # what `group rewind` and `group reset` repor
 _BLOCK = re.compile(r"^( *)```(sh|python)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 _PROGRAM = "python shown.py"
-_RUNS = "asyncio.run("
+_RUNS = re.compile(r"\b(?:asyncio\.run|TestClient)\(")
 _AROUND_SNIPPET = """import asyncio
 
 from kafkalite_sdk import Consumer, Producer
@@ -74,7 +74,7 @@ def blocks(root: Path) -> list[Block]:
                     found.append(Block(*shown, kept))
             elif path.name == "README.md":
                 found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
-            elif _RUNS in block[3]:
+            elif path.name == "migration.md" or _RUNS.search(block[3]):
                 found.append(Block(*shown, (*_BESIDE, _PROGRAM), block[3]))
             elif path.name == "sdk.md":
                 snippet = _AROUND_SNIPPET.format(snippet=textwrap.indent(block[3], " " * 8))
@@ -111,7 +111,7 @@ class Shell:
         _script(
             tools / "kafkalite",
             f'case "$1" in serve) shift; exec {kafkalite} serve --listen {self.address} "$@";;\n'
-            f'topic|group|produce|consume) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
+            f'topic|group|produce|consume|cluster|config) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
             f'*) exec {kafkalite} "$@";; esac',
         )
         _script(tools / "python", f'exec {shlex.quote(sys.executable)} "$@"')

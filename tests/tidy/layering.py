@@ -45,28 +45,48 @@ CONFINED_LIBRARIES = {
     "aiozk": ("coordination.zookeeper",),
     "uvloop": ("server", "testing", "cli", "clock", "_speedups.net.epoll"),
 }
+AIOKAFKA_MODULES = ("__main__", "admin.client", "background", "consumer", "producer", "topics", "util")
 # In the SDK all modules but these are pure. Time and timers come from the event loop, `time` is for wall clocks.
 SDK_LIBRARIES = {
     "asyncio": (
         "kafkalite_sdk.client",
+        "kafkalite_sdk.blocking",
+        "kafkalite_sdk.columns.range_reader",
+        "kafkalite_sdk.interceptors",
+        "kafkalite_sdk.registry",
+        "kafkalite_sdk.streams",
         *(
             f"kafkalite_sdk.consumer.{module}"
-            for module in ("consumer", "decompression", "driver", "poll_loop", "queries")
+            for module in ("consumer", "decompression", "driver", "poison", "poll_loop", "queries")
         ),
         *(f"kafkalite_sdk.producer.{module}" for module in ("producer", "dispatcher", "waiters")),
         *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries")),
+        *(f"kafkalite_sdk.admin.{module}" for module in ("addresses", "driver")),
+        "kafkalite_sdk.rpc.connection",
+        *(f"kafkalite_sdk.compat.aiokafka.{module}" for module in AIOKAFKA_MODULES),
     ),
-    "random": ("kafkalite_sdk.client.environment",),
-    "time": ("kafkalite_sdk.consumer.driver",),
-    "threading": ("kafkalite_sdk.client.ownership",),
+    "random": ("kafkalite_sdk.client.environment", "kafkalite_sdk.compat.aiokafka.partitioner"),
+    "time": (
+        "kafkalite_sdk.blocking.producer",
+        "kafkalite_sdk.client.environment",
+        "kafkalite_sdk.compat.aiokafka.consumer.consumer",
+        "kafkalite_sdk.compat.aiokafka.producer.message_accumulator",
+    ),
+    "threading": (
+        "kafkalite_sdk.blocking.closing",
+        "kafkalite_sdk.blocking.loop_thread",
+        "kafkalite_sdk.client.ownership",
+    ),
     "concurrent": (
+        "kafkalite_sdk.blocking.closing",
         "kafkalite_sdk.producer.dispatcher",
         "kafkalite_sdk.consumer.decompression",
     ),  # codecs of large batches
 }
 # In `client`, these are pure, too.
 SDK_PURE = tuple(
-    f"kafkalite_sdk.client.{module}" for module in ("backoff", "cluster_view", "metadata_schedule", "settings")
+    f"kafkalite_sdk.client.{module}"
+    for module in ("backoff", "cluster_view", "metadata_schedule", "options", "routes", "settings")
 )
 # The package itself names the broker for `kafkalite.Broker`; `python -m kafkalite` is the command.
 ROOT_MODULES = {"kafkalite": ("_version", "server"), "kafkalite.__main__": ("cli",)}

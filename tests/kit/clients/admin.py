@@ -17,7 +17,12 @@ from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResour
 from aiokafka.errors import BrokerResponseError as AioError
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from confluent_kafka import admin as cka
+from kafkalite_sdk.admin import Admin as SdkClient
+from kafkalite_sdk.admin import NewTopic as SdkNewTopic
+from kafkalite_sdk.admin import Resource as SdkResource
 
+from kafkalite.errors import BrokerResponseError as SdkError
+from kafkalite.model import TopicPartition as SdkTopicPartition
 from tests.kit.clients.confluent import QUIET
 from tests.kit.clients.model import DEADLINE_S, Refused
 from tests.kit.isolated import Isolated
@@ -85,6 +90,8 @@ def refusals() -> Iterator[None]:
         raise Refused(error.args[0].code(), error.args[0].str()) from error
     except (AioError, BrokerResponseError) as error:
         raise Refused(error.errno, str(error)) from error
+    except SdkError as error:
+        raise Refused(error.code, str(error)) from error
 
 
 class LibrdkafkaAdmin:
@@ -313,4 +320,67 @@ class AioKafkaAdmin:
         self._judge(answer.resources[0][0], answer.resources[0][1])
 
 
-ADMINS: tuple[Callable[[str], Any], ...] = (ConfluentAdmin, KafkaPythonAdmin, AioKafkaAdmin)
+class SdkAdmin:
+    """The SDK's Admin."""
+
+    name = "kafkalite-sdk"
+
+    def __init__(self, address: str) -> None:
+        self._runner = asyncio.Runner()
+        self._admin = SdkClient(address)
+
+    def __enter__(self) -> Self:
+        self._runner.run(self._admin.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._admin.close())
+        self._runner.close()
+
+    def create(
+        self,
+        topic: str,
+        partitions: int = DEFAULT_COUNT,
+        replicas: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, list[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        new = SdkNewTopic(topic, partitions, replicas, assignment, configs or {})
+        with refusals():
+            self._runner.run(self._admin.topics.create(new, validate_only=validate_only)).check()
+
+    def topics(self) -> set[str]:
+        return {each.name for each in self._runner.run(self._admin.topics.list())}
+
+    def partitions(self, topic: str) -> dict[int, list[int]]:
+        described = self._runner.run(self._admin.topics.describe(topic))[topic]
+        assert all(each.leader in each.isr for each in described.partitions)
+        return {each.partition: [*each.replicas] for each in described.partitions}
+
+    def grow(self, topic: str, count: int, validate_only: bool = False) -> None:
+        with refusals():
+            self._runner.run(self._admin.topics.create_partitions({topic: count}, validate_only=validate_only)).check()
+
+    def delete(self, topic: str) -> None:
+        with refusals():
+            self._runner.run(self._admin.topics.delete(topic)).check()
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        key = SdkTopicPartition(topic, partition)
+        with refusals():
+            return self._runner.run(self._admin.partitions.delete_records({key: before}))[key]
+
+    def config(self, topic: str, key: str) -> tuple[str, str]:
+        resource = SdkResource.topic(topic)
+        with refusals():
+            found = self._runner.run(self._admin.configs.describe(resource))[resource][key]
+        assert found.value is not None
+        return found.value, SOURCES[found.source]
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        with refusals():
+            self._runner.run(self._admin.configs.alter({SdkResource.topic(topic): {key: value}})).check()
+
+
+ADMINS: tuple[Callable[[str], Any], ...] = (ConfluentAdmin, KafkaPythonAdmin, AioKafkaAdmin, SdkAdmin)

@@ -151,12 +151,14 @@ def pipelined(visit: Visit) -> None:
 
 
 def fetch_sessions(visit: Visit) -> None:
-    """Incremental fetches of a session with many partitions, pipelined; the session is closed."""
+    """Incremental fetches of a session with many partitions, pipelined; sessions are closed or left open."""
     parts = {visit.name: range(visit.random.randint(100, 5_000))}
-    with closing(visit.connect()) as connection:
-        _, session = wire.session_of(call(connection, wire.fetch(parts, epoch=0)))
-        flood(connection, [wire.fetch({}, session=session, epoch=epoch) for epoch in range(1, 100)])
+    connection = visit.connect()
+    _, session = wire.session_of(call(connection, wire.fetch(parts, epoch=0)))
+    flood(connection, [wire.fetch({}, session=session, epoch=epoch) for epoch in range(1, 100)])
+    if visit.random.random() < 0.5:
         call(connection, wire.fetch({}, session=session, epoch=-1))
+    visit.leave(connection)
 
 
 def many_groups(visit: Visit) -> None:

@@ -136,6 +136,7 @@ class Steady:
     def __enter__(self) -> "Steady":
         command = [sys.executable, "-m", "tests.kit.fairness.well_behaved"]
         pipe = subprocess.PIPE
+        self._began = time.monotonic()
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT)
         assert self._process.stdin is not None and self._process.stdout is not None
         settings = {"host": "127.0.0.1", "port": self.port, "pid": self.pid, "topic": self.topic, "first": self.first}
@@ -144,8 +145,9 @@ class Steady:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        ran_s = time.monotonic() - self._began  # its output grows with that
         try:
-            output, _errors = self._process.communicate(timeout=END_S)
+            output, _errors = self._process.communicate(timeout=END_S + ran_s)
         finally:
             self._process.kill()
             self._process.wait()

@@ -5,21 +5,31 @@ from collections.abc import Collection, Mapping
 from typing import assert_type
 
 from kafkalite_sdk import (
+    Admin,
+    ClientMechanism,
+    ClientSteps,
     Consumer,
     ConsumerHealth,
     Environment,
     FutureRecordMetadata,
+    Job,
+    OAuthToken,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Producer,
-    ProducerHooks,
     ProducerRecord,
     RebalanceListener,
     Record,
     RecordMetadata,
     TopicPartition,
+    blocking,
     errors,
 )
+from kafkalite_sdk.admin import CreatedTopic, NewTopic, Outcomes, TopicDescription
+from kafkalite_sdk.interceptors import ConsumerInterceptor, DeadLetterTopic, ProducerInterceptor, SealedBatch
+from kafkalite_sdk.rpc import Reply
+
+from kafkalite.protocol.messages.metadata import MetadataRequest
 
 Headers = tuple[tuple[str, bytes | None], ...]
 PARTITION = TopicPartition("orders", 0)
@@ -43,9 +53,18 @@ class OrderFormat:
         return Order(int(data.removeprefix(topic.encode())) if headers else 0)
 
 
-class Hooks(ProducerHooks):
+class Requests(ProducerInterceptor):
     def request_sent(self, node: int, batches: int, size: int) -> None:
         print(node, batches, size)
+
+
+class Polls(ConsumerInterceptor):
+    def on_record(self, record: Record[bytes, bytes]) -> None:
+        print(record.offset)
+
+
+def keep(batch: SealedBatch) -> None:
+    print(batch.topic, len(batch.records()))
 
 
 class Listener(RebalanceListener):
@@ -56,8 +75,33 @@ class Listener(RebalanceListener):
         print([each.topic for each in partitions])
 
 
-async def produce() -> None:
-    async with Producer("localhost:9092", acks="all", linger_ms=5, hooks=Hooks()) as producer:
+class Badge:
+    """A SASL mechanism of the application."""
+
+    name = "BADGE"
+
+    async def begin(self, host: str) -> ClientSteps:
+        def steps() -> ClientSteps:
+            signed = yield Job(lambda: host.encode())
+            yield signed
+
+        return steps()
+
+
+async def token() -> OAuthToken:
+    return OAuthToken("a.b.c", expires_at=1e10)
+
+
+async def administrate() -> None:
+    mechanism: ClientMechanism = Badge()
+    async with Admin("a:9092", security_protocol="SASL_SSL", sasl_mechanism=mechanism) as admin:
+        created = await admin.topics.create("orders", NewTopic("returns", partitions=6))
+        print([each.topic_id for each in created.check().values()])
+    Producer("a:9092", security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_token=token)
+
+
+async def produce(columns: object) -> None:
+    async with Producer("localhost:9092", acks="all", linger_ms=5, interceptors=[Requests()]) as producer:
         future = producer.send("orders", b"value", key=b"key", partition=0, timestamp_ms=1, headers=[("a", b"b")])
         assert_type(future, FutureRecordMetadata)
         metadata = await future
@@ -67,12 +111,17 @@ async def produce() -> None:
         await producer.drain()
         await producer.flush(timeout=1.0)
         print(producer.metrics().records_acknowledged)
+        await producer.send_columns("orders", columns, require_key=True)
     orders = Producer(["a:9092", "b:9092"], key_serializer=str.encode, value_serializer=OrderFormat())
     await orders.start()
     orders.send("orders", Order(1), key="customer")
     outcomes = await orders.send_many([ProducerRecord("orders", Order(2), "customer")])
     assert_type(outcomes, list[RecordMetadata | Exception])
     await orders.close(timeout=5.0)
+    Producer("nowhere:9092", handler=keep, handler_partitions=3)
+    letters = DeadLetterTopic(Producer("a:9092"), "orders-dead")
+    Consumer("a:9092", interceptors=[Polls()], on_poison=letters)
+    Consumer("a:9092", on_poison="skip")
 
 
 async def consume() -> None:
@@ -92,6 +141,9 @@ async def consume() -> None:
         async for record in consumer:
             assert_type(record, Record[bytes, bytes])
             break
+        found = await consumer.getmany(PARTITION, timeout_ms=100, max_records=10)
+        assert_type(found, dict[TopicPartition, list[Record[bytes, bytes]]])
+        print(len(await consumer.poll_columns(timeout=1.0, columns=["key", "value"], max_bytes=1 << 20)))
         await commits(consumer)
         await positions(consumer)
         await consumer.unsubscribe(timeout=1.0)
@@ -115,6 +167,14 @@ async def consume_objects() -> None:
         if record.value is not None:
             assert_type(record.value.number, int)
     await consumer.close(timeout=5.0, commit=False)
+
+
+async def consume_by_streams(consumer: Consumer) -> None:
+    for stream in consumer.streams(4, explicit=True, release_timeout=10.0):
+        assert_type(stream.partitions, frozenset[TopicPartition])
+        async for record in stream:
+            assert_type(record, Record[bytes, bytes])
+            assert_type(stream.complete(record), bool)
 
 
 async def commits(consumer: Consumer) -> None:
@@ -154,3 +214,52 @@ async def positions(consumer: Consumer) -> None:
     health = consumer.health()
     assert_type(health, ConsumerHealth)
     assert_type(health.lag, Mapping[TopicPartition, int | None])
+
+
+def produce_blocking(columns: object) -> None:
+    with blocking.Producer("localhost:9092", acks="all", linger_ms=5) as producer:
+        sent = producer.send("orders", b"value", key=b"key", partition=0, timestamp_ms=1, headers=[("a", b"b")])
+        assert_type(sent, blocking.RecordFuture)
+        assert_type(sent.result(timeout=1.0), RecordMetadata)
+        assert_type(sent.exception(), BaseException | None)
+        sent.add_done_callback(lambda each: print(each.done()))
+        producer.drain()
+        producer.flush(timeout=1.0)
+        print(producer.metrics().records_acknowledged)
+        table: blocking.ColumnsFuture = producer.send_columns("orders", columns, require_key=True)
+        assert_type(table.result(timeout=1.0), list[tuple[str, int, int, int]])
+    orders = blocking.Producer(["a:9092", "b:9092"], key_serializer=str.encode, value_serializer=OrderFormat())
+    orders.start()
+    orders.send("orders", Order(1), key="customer")
+    outcomes = orders.send_many([ProducerRecord("orders", Order(2), "customer")])
+    assert_type(outcomes, list[RecordMetadata | Exception])
+    orders.close(timeout=5.0)
+
+
+def consume_blocking() -> None:
+    with blocking.Consumer("localhost:9092", group="billing", value_deserializer=OrderFormat()) as consumer:
+        assert_type(consumer, blocking.Consumer[bytes, Order])
+        consumer.subscribe(["orders", "returns"], listener=Listener())
+        consumer.add_topic("orders", 3)
+        assert_type(consumer.poll(timeout=1.0, max_records=100), list[Record[bytes, Order]])
+        for record in consumer:
+            assert_type(record, Record[bytes, Order])
+        assert_type(consumer.getmany(PARTITION), dict[TopicPartition, list[Record[bytes, Order]]])
+        print(len(consumer.poll_columns(timeout=1.0, columns=["key", "value"])))
+        assert_type(consumer.poll_lines(timeout=1.0, key_separator=b":").value_bytes, memoryview)
+        assert_type(consumer.positions(), dict[TopicPartition, int])
+        consumer.commit({PARTITION: OffsetAndMetadata(7, "note")}, timeout=1.0)
+        consumer.commit_nowait(PARTITION)
+        assert_type(consumer.committed(), dict[TopicPartition, OffsetAndMetadata | None])
+        assert_type(consumer.rewind({PARTITION: 0}), dict[TopicPartition, int])
+        assert_type(consumer.health(), ConsumerHealth)
+        assert_type(consumer.position(PARTITION), int)
+        consumer.unsubscribe(timeout=1.0)
+
+
+def administrate_blocking() -> None:
+    with blocking.Admin("a:9092", client_id="admin") as admin, blocking.Connection("a:9092") as connection:
+        assert_type(admin.topics.create("orders", NewTopic("returns", partitions=6)), Outcomes[str, CreatedTopic])
+        assert_type(admin.topics.list(timeout=1.0), tuple[TopicDescription, ...])
+        assert_type(connection.poll(1.0, MetadataRequest(topics=None)), list[Reply])
+        assert_type(connection.offsets_before("orders", 0, -1, 10), list[int])

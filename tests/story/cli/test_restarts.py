@@ -7,16 +7,19 @@ import random
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafkalite_sdk import Producer
 
-from kafkalite.cli.leader_connections import LeaderConnections
-from kafkalite.cli.produce import STICKY_BYTES, Sender
+from kafkalite.cli.client_options import Cluster
+from kafkalite.cli.connection import Dialer, connect, opened
+from kafkalite.cli.produce import PRODUCER_SETTINGS
 from kafkalite.cli.record_lines import RecordLine
-from kafkalite.errors import KafkaConnectionError
+from kafkalite.cli.record_sender import STICKY_BYTES, RecordSender
 from tests.kit.brokers import Kafkalite
 from tests.kit.proxy import CuttingProxy
 from tests.kit.server import running
@@ -188,6 +191,21 @@ def test_interrupted_produce_reports_acknowledged_records(
     assert writer.said.get(timeout=TIMEOUT_S).startswith("kafkalite: interrupted; 1 record(s) were acknowledged")
 
 
+@asynccontextmanager
+async def sending(address: tuple[str, int], **options: Any) -> AsyncIterator[RecordSender]:
+    """A sender to the topic t."""
+    cluster = Cluster((address,))
+    async with connect(cluster) as admin:
+        sender = RecordSender(admin, (await admin.topics.describe("t"))["t"], None, **options)
+        async with opened(cluster, Producer, **PRODUCER_SETTINGS) as producer:
+            sender.producer = producer
+            yield sender
+
+
+def line(value: bytes) -> RecordLine:
+    return RecordLine(None, value, [], None, None)
+
+
 async def test_a_batch_whose_acknowledgement_is_lost_is_written_once() -> None:
     """The proxy takes answers to Produce from the broker and cuts the connection."""
     async with CuttingProxy(0, random.Random(1), 0.2) as proxy:
@@ -196,31 +214,27 @@ async def test_a_batch_whose_acknowledgement_is_lost_is_written_once() -> None:
             proxy._broker_port = int(client.broker.address.rpartition(":")[2])
             await client.create("t")
             values = [b"%d" % number for number in range(40)]
-            async with LeaderConnections(f"127.0.0.1:{proxy.port}") as leaders:
-                sender = Sender(leaders, "t", await leaders.partitions("t"), 0, None)
-                await sender.start()
+            async with sending(("127.0.0.1", proxy.port)) as sender:
                 for value in values:
-                    await sender.add(RecordLine(None, value, [], None, None))
+                    await sender.send(line(value))
                     await sender.flush()
-            assert (await client.read("t"), sender.report()) == (values, "40 record(s) were acknowledged")
+                assert (await client.read("t"), sender.report()) == (values, "40 record(s) were acknowledged")
             assert proxy.cuts > 0 and proxy.wrong == []
 
 
 async def test_a_broker_that_was_reached_before_is_not_an_advertised_address_to_check(tmp_path: Path) -> None:
     """The client connects to localhost, and the broker advertises 127.0.0.1."""
+    outages: list[str] = []
     async with running(str(tmp_path)) as client:
         await client.create("t")
-        address = client.broker.address
-        leaders = LeaderConnections(f"localhost:{address.rpartition(':')[2]}")
-        await leaders.__aenter__()
-        await leaders.partitions("t")
-        peer = await leaders.leader("t", 0)
-    while not peer.closed:
-        await asyncio.sleep(0)
-    with pytest.raises(KafkaConnectionError) as caught:
-        await leaders.leader("t", 0)
-    assert str(caught.value).endswith(f"cannot connect to {address}: Connection refused; is a broker there?")
-    await leaders.disconnect()
+        host, port = client.broker.address.split(":")
+        dialer = Dialer(Cluster((("localhost", int(port)),)))
+        dialer.on_outage = outages.append
+        await dialer(asyncio.Protocol, host, int(port), None)
+    with pytest.raises(OSError):
+        await dialer(asyncio.Protocol, host, int(port), None)
+    dialer.raise_failure()
+    assert outages == [f"cannot connect to {host}:{port}: Connection refused; is a broker there?"]
 
 
 async def test_the_first_partition_of_records_without_a_key_is_chosen_at_random() -> None:
@@ -232,13 +246,12 @@ async def test_the_first_partition_of_records_without_a_key_is_chosen_at_random(
             asked.append(count)
             return 4
 
-        async with LeaderConnections(client.broker.address) as leaders:
-            sender = Sender(leaders, "t", await leaders.partitions("t"), 0, None, choose=choose)
-            await sender.start()
+        host, port = client.broker.address.split(":")
+        async with sending((host, int(port)), choose=choose) as sender:
             for value in (b"first", b"x" * STICKY_BYTES, b"next"):
-                await sender.add(RecordLine(None, value, [], None, None))
+                await sender.send(line(value))
             await sender.flush()
-            await sender.add(RecordLine(None, b"after the flush", [], None, None))
+            await sender.send(line(b"after the flush"))
             await sender.flush()
         assert asked == [6]
         assert await client.read("t", 4) == [b"first", b"x" * STICKY_BYTES]

@@ -27,6 +27,9 @@ REBALANCE_MAX_MS = 20_000
 SESSION_MAX_MS = 20_000
 REJOIN = (Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID)
 ENDS = (Error.FENCED_INSTANCE_ID, Error.GROUP_MAX_SIZE_REACHED, Error.INCONSISTENT_GROUP_PROTOCOL)
+EAGER = (("range",), ("range", "roundrobin"), ("roundrobin", "range"))
+COOPERATIVE = (("cooperative-sticky",), ("cooperative-sticky", "own"), ("own", "cooperative-sticky"))
+"""Assignors of a member, in order of preference."""
 
 
 class ClassicReader(Reader):
@@ -38,10 +41,12 @@ class ClassicReader(Reader):
         self.session_ms = world.dice.randrange(6_000, SESSION_MAX_MS)
         self.rebalance_ms = world.dice.randrange(5_000, REBALANCE_MAX_MS)
         self.modern = world.dice.random() < 0.7
+        self.assignors = world.dice.choice(EAGER if eager else COOPERATIVE)
         self.working = False
         self.leads: tuple[JoinedMember, ...] = ()
         self.revoked = False
         self.pending: Token = None
+        self.joined_in = 0  # the restarts of the world at its last join
         self.seen: dict[str, int] = {}  # partitions of each topic when it joined
 
     @property
@@ -52,21 +57,33 @@ class ClassicReader(Reader):
         shard = self.world.shard
         if self.pending is not None:
             if self.pending not in shard.answers:
+                self._wait()
                 return
             received, self.pending = self.pending, None
             self._take(shard.answers[received], received)
         if not self.alive:
             return
         grown = self.world.sizes() != self.seen  # a leader that sees new partitions joins again
-        if self.working and (grown or (self.revoked and self.world.dice.random() < 0.7)):
+        rejoins = self.world.dice.random() < (0.7 if self.revoked else 0.02 * self.world.faults)
+        if self.working and (grown or rejoins):
             self.working, self.generation = False, -1
         if self.working:
-            fast_heartbeat = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
-            self.pending = shard.ask(lambda machine, token, now: heartbeat(machine, fast_heartbeat, token, now))
+            self.pending = self._beat()
         elif self.generation == -1:
             self._join()
         else:
             self._sync()
+
+    def _wait(self) -> None:
+        """The response is delayed: heartbeats use another connection, and some requests time out and are repeated."""
+        if self.generation != -1 and self.world.dice.random() < 0.2:
+            self._beat()
+        if self.world.faults and self.world.dice.random() < 0.02:
+            self.pending = None
+
+    def _beat(self) -> Token:
+        request = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
+        return self.world.shard.ask(lambda machine, token, now: heartbeat(machine, request, token, now))
 
     def dropped(self, tokens: set[Token]) -> None:
         if self.pending in tokens:
@@ -80,21 +97,25 @@ class ClassicReader(Reader):
         self.world.shard.ask(lambda machine, token, now: machine.registry.leave(request, token, now))
 
     def _join(self) -> None:
-        self.seen = self.world.sizes()
+        self.seen, self.joined_in = self.world.sizes(), self.world.restarts
         if self.eager:
             self.own(set())
         if self.world.dice.random() < 0.5:
             self.send()  # otherwise it uses another connection and arrives after the join
+        if self.world.dice.random() < 0.1:
+            self.assignors = self.world.dice.choice(EAGER if self.eager else COOPERATIVE)
         owned = [_Owned(topic=t, partitions=[p]) for t, p in sorted(self.positions)]
-        subscription = ConsumerProtocolSubscription(
-            topics=list(self.topics), owned_partitions=owned, generation_id=self.owns_in
+        metadata = write(
+            ConsumerProtocolSubscription(
+                topics=list(self.topics), owned_partitions=owned, generation_id=-1 if self.eager else self.owns_in
+            )
         )
         request = Join(
             self.world.group,
             self.member_id,
             f"{self.name}-{self.world.dice.getrandbits(32):x}",
             "consumer",
-            (("range" if self.eager else "cooperative-sticky", write(subscription)),),
+            tuple((name, metadata) for name in self.assignors),
             self.session_ms,
             self.rebalance_ms,
             "c",
@@ -108,10 +129,8 @@ class ClassicReader(Reader):
     def _sync(self) -> None:
         parts = {}
         if self.leads:
-            parts, self.world.sizes_at_assignment = (
-                _assign(self.world, self.leads, eager=self.eager),
-                self.world.sizes(),
-            )
+            parts = _assign(self.world, self.leads, self.generation, eager=self.eager)
+            self.world.sizes_at_assignment = self.world.sizes()
         request = Sync(self.world.group, self.member_id, self.generation, parts, self.instance)
         self.pending = self.world.shard.ask(lambda machine, token, now: machine.registry.sync(request, token, now))
 
@@ -122,12 +141,19 @@ class ClassicReader(Reader):
         elif isinstance(answer, Joined):
             self.member_id, self.generation = answer.member_id, answer.generation
             self.leads = () if answer.skip_assignment else answer.members
+            if answer.members:
+                name = self.instance or answer.member_id
+                leader = self.world.leaders.setdefault((self.joined_in, answer.generation), name)
+                assert leader == name, "a generation has two leaders"
             if self.owns_in == -1 and self.instance is not None and answer.leader and not self.leads:
                 # A restarted static member receives an assignment from before it read the topics: it rejoins for later
                 # partitions. Java's consumer does not, and they have no owner until the next rebalance.
                 self.seen = self.world.sizes_at_assignment
         elif isinstance(answer, Synced):
-            assigned = read_assignment(answer.assignment).assigned_partitions
+            assignment = read_assignment(answer.assignment)
+            of = self.world.assigned.setdefault((self.joined_in, self.generation), assignment.user_data)
+            assert assignment.user_data == of, "assignments of several generations"
+            assigned = assignment.assigned_partitions
             topic_partitions = {(each.topic, partition) for each in assigned for partition in each.partitions}
             had = set(self.positions)
             if self.generation > self.owns_in + 1:
@@ -163,8 +189,11 @@ _Owned = ConsumerProtocolSubscription.TopicPartition
 _Given = ConsumerProtocolAssignment.TopicPartition
 
 
-def _assign(world: World, members: tuple[JoinedMember, ...], *, eager: bool) -> dict[str, bytes]:
-    """Assign all partitions. A cooperative leader does not assign partitions that another member still owns."""
+def _assign(world: World, members: tuple[JoinedMember, ...], generation: int, *, eager: bool) -> dict[str, bytes]:
+    """Assign all partitions, with the generation in the user data.
+
+    A cooperative leader does not assign partitions that another member still owns.
+    """
     read = {member.member_id: read_subscription(member.metadata) for member in members}
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, subscription in sorted(read.items()):
@@ -185,7 +214,8 @@ def _assign(world: World, members: tuple[JoinedMember, ...], *, eager: bool) -> 
     return {
         member_id: write(
             ConsumerProtocolAssignment(
-                assigned_partitions=[_Given(topic=t, partitions=[p]) for t, p in topic_partitions]
+                assigned_partitions=[_Given(topic=t, partitions=[p]) for t, p in topic_partitions],
+                user_data=b"%d" % generation,
             )
         )
         for member_id, topic_partitions in given.items()

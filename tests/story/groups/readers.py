@@ -48,6 +48,11 @@ class World:
     rewinds: Counter[TopicPartition] = field(default_factory=Counter)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     sizes_at_assignment: dict[str, int] = field(default_factory=dict)  # of the topics
+    restarts: int = 0  # of the broker or, after its deletion, of the group: generations may be used again
+    # By restart and generation: the instance or member id of the leader, and the generation of the assignments.
+    leaders: dict[tuple[int, int], str] = field(default_factory=dict)
+    assigned: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
+    faults: bool = True  # requests time out, members join again without a reason
 
     def sizes(self) -> dict[str, int]:
         """How many partitions each topic has."""

@@ -28,8 +28,8 @@ from tests.story.groups.group_server import GroupServer
 from tests.story.groups.readers import Reader
 from tests.story.groups.sdk_reader import NO_FAULTS, SdkReader
 from tests.story.groups.simulated_shard import check_changed_topics
+from tests.story.groups.simulation import INSTANCES, REST_MS, SUBSCRIPTIONS, Simulation
 from tests.story.groups.simulations import assert_finds, run_operations, simulate_all
-from tests.story.groups.test_mixed_simulation import INSTANCES, REST_MS, SUBSCRIPTIONS, Simulation
 
 MINUTES = 10
 BARRIER_MAX_MS = 60_000
@@ -151,6 +151,7 @@ class SdkSimulation(Simulation):
 
     def run_until_stable(self) -> None:
         """No more faults: all members are assigned their partitions in time."""
+        self.world.faults = False
         for reader in self.readers:
             if isinstance(reader, SdkReader):
                 reader.faults, reader.busy_until = NO_FAULTS, 0.0

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
@@ -12,7 +13,7 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
 
 from kafkalite.testing.memory_network import MemoryNetwork
-from kafkalite.testing.virtual_loop import VirtualLoop, run_virtually
+from kafkalite.testing.virtual_loop import VirtualLoop, run_virtually, virtual_wall_ms
 from tests.kit.scripted_broker import ScriptedBroker
 
 SEED = 7
@@ -41,7 +42,7 @@ class Story:
 
     def new_client(self, bootstrap: str | None = None, **settings: Any) -> ClusterClient:
         addresses = parse_bootstrap(bootstrap or self.broker.bootstrap)
-        environment = Environment(dial=self.network.dial, random=self.random)
+        environment = Environment(dial=self.network.dial, random=self.random, wall_ms=virtual_wall_ms)
         return ClusterClient(ClientSettings(addresses, **settings), environment)
 
     @asynccontextmanager
@@ -92,14 +93,16 @@ async def metadata_when(client: ClusterClient, condition: Callable[[], bool]) ->
         client.on_metadata.remove(check)
 
 
-def story(nodes: int = 1) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+def story(
+    nodes: int = 1, make: Callable[[int], Story] = Story
+) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
     """Run an async test in virtual time with a `Story`; afterwards no task and no timer is left."""
 
     def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(*args: Any, **named: Any) -> None:
             async def main() -> None:
-                world = Story(nodes)
+                world = make(nodes)
                 async with world.broker:
                     await test(world, *args, **named)
                 loop = asyncio.get_running_loop()
@@ -113,7 +116,11 @@ def story(nodes: int = 1) -> Callable[[Callable[..., Coroutine[Any, Any, None]]]
 
             run_virtually(main)
 
-        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would ask for a fixture `story`
+        signature = inspect.signature(test)
+        # Without the world, for which pytest would look for a fixture.
+        run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=list(signature.parameters.values())[1:]
+        )
         return run
 
     return decorate

@@ -9,6 +9,7 @@ from kafkalite_sdk.consumer.consumer import Consumer
 
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkalite.testing.virtual_loop import virtual_wall_ms
 from tests.kit.server import NOW_MS, batch
 from tests.story.sdk.client_rig import Story
 
@@ -17,7 +18,7 @@ A, B, C = (TopicPartition("orders", number) for number in range(3))
 
 def new_consumer(world: Story, **options: Any) -> Consumer[Any, Any]:
     """A consumer that starts at the earliest record by default."""
-    environment = Environment(dial=world.network.dial, random=world.random)
+    environment = Environment(dial=world.network.dial, random=world.random, wall_ms=virtual_wall_ms)
     settings: Any = {"auto_offset_reset": "earliest", **options}
     return Consumer(world.broker.bootstrap, environment=environment, **settings)
 

@@ -6,11 +6,12 @@ from typing import Any
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.producer.producer import Producer
 
+from kafkalite.testing.virtual_loop import virtual_wall_ms
 from tests.story.sdk.client_rig import Story
 
 
 def new_producer(world: Story, **options: Any) -> Producer[Any, Any]:
-    environment = Environment(dial=world.network.dial, random=world.random)
+    environment = Environment(dial=world.network.dial, random=world.random, wall_ms=virtual_wall_ms)
     return Producer(world.broker.bootstrap, environment=environment, **options)
 
 

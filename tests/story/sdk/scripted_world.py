@@ -15,7 +15,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.schema import Request
 from kafkalite.testing.memory_network import MemoryNetwork
-from kafkalite.testing.virtual_loop import pass_time, run_virtually
+from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
 from tests.kit.scripted_broker import ScriptedBroker
 from tests.kit.scripted_cluster import NO_LEADER
 from tests.kit.scripted_frames import foreign, truncated, wrong_correlation_id
@@ -26,14 +26,11 @@ T = TypeVar("T")
 
 NODES = 3
 REQUESTS: tuple[type[Request], ...] = (ProduceRequest, ProduceRequest, MetadataRequest, InitProducerIdRequest)
-NOT_APPLIED = [
-    KafkaErrorCode.NOT_LEADER_OR_FOLLOWER,
-    KafkaErrorCode.NOT_ENOUGH_REPLICAS,
-    KafkaErrorCode.CORRUPT_MESSAGE,
-    KafkaErrorCode.KAFKA_STORAGE_ERROR,
-    KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-]
+NOT_APPLIED = [KafkaErrorCode.NOT_ENOUGH_REPLICAS, KafkaErrorCode.CORRUPT_MESSAGE]
 MAYBE_APPLIED = [
+    KafkaErrorCode.NOT_LEADER_OR_FOLLOWER,
+    KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    KafkaErrorCode.KAFKA_STORAGE_ERROR,
     KafkaErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaErrorCode.REQUEST_TIMED_OUT,
     KafkaErrorCode.NETWORK_EXCEPTION,
@@ -57,7 +54,7 @@ class ScriptedWorld:
 
     def environment(self) -> Environment:
         """The environment of a client."""
-        return Environment(dial=self.network.dial, random=Random(self.random.random()))
+        return Environment(dial=self.network.dial, random=Random(self.random.random()), wall_ms=virtual_wall_ms)
 
     def count(self, event: str) -> None:
         """Count an event of the simulation."""

@@ -19,7 +19,6 @@ class GroupLedger:
     def __init__(self) -> None:
         self.handled: dict[tuple[str, int], set[int]] = {}
         self.repeated = 0
-        self.owners: dict[tuple[str, int], object] = {}  # the listener of the member that was assigned it last
 
     def handle(self, topic: str, partition: int, offset: int) -> None:
         """A member has handled a record."""
@@ -35,10 +34,8 @@ class GroupLedger:
 
 
 class CommitCheck:
-    """Checks the OffsetCommit requests of one consumer when it submits them.
-
-    Where partitions change hands within a generation or member epoch, none may be committed after its revocation. In
-    the other protocols the broker rejects the former generation, so it may be committed until another member has it.
+    """Checks the OffsetCommit requests of one consumer when it submits them: no partition is committed after its
+    revocation or loss, whether or not the broker would reject the commit.
 
     Arguments:
         consumer: the consumer.
@@ -71,7 +68,7 @@ class CommitCheck:
             name = topic.name or self._name_of(topic.topic_id)
             for part in topic.partitions:
                 try:
-                    assert self._listener.may_commit((name, part.partition_index)), (
+                    assert (name, part.partition_index) in self._listener.owned, (
                         f"{name}-{part.partition_index} is committed by a member that does not own it"
                     )
                     self._ledger.check_commit(name, part.partition_index, part.committed_offset)
@@ -82,22 +79,19 @@ class CommitCheck:
 class Owned(RebalanceListener):
     """Keeps the partitions of a member; leaves them out of `owned` when they are revoked or lost."""
 
-    def __init__(self, world: Any, ledger: GroupLedger, *, fenced: bool) -> None:
+    def __init__(self, world: Any) -> None:
         self.owned: set[tuple[str, int]] = set()
         self.next: dict[tuple[str, int], int] = {}
+        self.ownerships: dict[tuple[str, int], int] = {}
         self._world = world
-        self._ledger = ledger
-        self._fenced = fenced  # by generations: a revoked partition changes hands with the next one only
-
-    def may_commit(self, partition: tuple[str, int]) -> bool:
-        """Whether a commit of a partition is right now."""
-        return partition in self.owned or (self._fenced and self._ledger.owners.get(partition) is self)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._world.count("revoked")
-        if self._world.random.random() < 0.2:
-            await pass_time(0.5)
-        self._remove(partitions)
+        try:
+            if self._world.random.random() < 0.2:
+                await pass_time(0.5)
+        finally:  # a listener is cancelled with the task that polls, and is not called again
+            self._remove(partitions)
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         self._world.count("lost")
@@ -107,7 +101,7 @@ class Owned(RebalanceListener):
         self._world.count("assigned")
         for each in partitions:
             self.owned.add(tuple(each))  # type: ignore[arg-type]
-            self._ledger.owners[tuple(each)] = self  # type: ignore[index]
+            self.ownerships[each] = self.ownerships.get(each, 0) + 1
 
     def _remove(self, partitions: Collection[TopicPartition]) -> None:
         for each in partitions:
@@ -145,8 +139,7 @@ class ConsumerApplication:
     async def run(self, until: float) -> None:
         """Consume at random until a time of the loop, then steadily until `stopped`."""
         while not self.stopped:
-            fenced = self.settings["group_protocol"] in ("classic", "registered")
-            listener = Owned(self.world, self.ledger, fenced=fenced)
+            listener = Owned(self.world)
             consumer = self._make(self.world.bootstrap, environment=self.world.environment(), **self.settings)
             check = CommitCheck(consumer, listener, self.ledger, self.world.name_of)
             try:
@@ -163,13 +156,20 @@ class ConsumerApplication:
             finally:
                 began, timeout_s = self.world.loop.time(), self.random.choice((0.5, 5.0, 20.0))
                 try:
-                    await consumer.close(timeout_s, commit=commit)
+                    await self._close(consumer, timeout_s, commit=commit)
                 except KafkaError:
                     self.world.count("consumer close fails")
                 assert self.world.loop.time() <= began + timeout_s + 0.6, "close returns too late"
+                await self._closed()
             if check.failure is not None:
                 raise check.failure
             self.world.counts["commits"] = self.world.counts.get("commits", 0) + check.commits
+
+    async def _close(self, consumer: Consumer[Any, Any], timeout_s: float, *, commit: bool) -> None:
+        await consumer.close(timeout_s, commit=commit)
+
+    async def _closed(self) -> None:
+        """The consumer is closed."""
 
     async def _consume(self, consumer: Consumer[Any, Any], listener: Owned, until: float) -> bool:
         """Poll and handle; returns whether the consumer ends in order."""
@@ -190,12 +190,16 @@ class ConsumerApplication:
         return True
 
     def _handle(self, listener: Owned, record: Any) -> None:
+        self._check_order(listener, record)
+        listener.next[record.topic, record.partition] = record.offset + 1
+        self.ledger.handle(record.topic, record.partition, record.offset)
+
+    @staticmethod
+    def _check_order(listener: Owned, record: Any) -> None:
         partition = record.topic, record.partition
         assert partition in listener.owned, f"{partition} is returned and not owned"
         expected = listener.next.get(partition, record.offset)
         assert record.offset == expected, f"{partition}: offset {record.offset} is returned, expected {expected}"
-        listener.next[partition] = record.offset + 1
-        self.ledger.handle(record.topic, record.partition, record.offset)
 
     async def _commit(self, consumer: Consumer[Any, Any]) -> None:
         try:

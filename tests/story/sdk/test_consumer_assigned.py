@@ -327,6 +327,42 @@ async def test_denied_topic_is_an_error_that_names_it_and_other_partitions_conti
 
 
 @story()
+async def test_position_leaves_the_errors_of_other_partitions_to_poll(world: Story) -> None:
+    world.broker.cluster.create_topic("orders", 2)
+    async with consuming(world, A, B, auto_offset_reset="none") as consumer:
+        consumer.seek(B, 0)
+        await pass_time(1.0)
+        assert await consumer.position(B) == 0
+        with pytest.raises(NoOffsetForPartitionError, match="orders-0"):
+            await consumer.position(A)
+        with pytest.raises(NoOffsetForPartitionError, match="orders-0"):
+            await consumer.poll(1.0)
+
+
+@story(nodes=2)
+async def test_poll_with_an_error_still_requests_records(world: Story) -> None:
+    world.broker.cluster.create_topic("orders", 2)
+    append(world, B, b"b")
+    async with consuming(world, A, B, auto_offset_reset="none") as consumer:
+        await pass_time(1.0)
+        consumer.seek(B, 0)
+        with pytest.raises(NoOffsetForPartitionError, match="orders-0"):
+            await consumer.poll(1.0)
+        await pass_time(1.0)
+        assert [each.value for each in await consumer.poll(0.0)] == [b"b"]
+
+
+@story()
+async def test_duration_of_a_reset_ends_now_in_virtual_time(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    await pass_time(3600.0)
+    append(world, A, b"old", timestamp=NOW_MS)
+    append(world, A, b"new", timestamp=NOW_MS + 3_599_000)
+    async with consuming(world, A, auto_offset_reset="by_duration:PT30M") as consumer:
+        assert await values(consumer, 1) == [b"new"]
+
+
+@story()
 async def test_broker_that_restarts_is_read_again(world: Story) -> None:
     world.broker.cluster.create_topic("orders")
     append(world, A, b"a")
@@ -365,7 +401,7 @@ async def test_assign_replaces_the_partitions_and_keeps_positions_of_those_in_bo
         with pytest.raises(ClientUseError, match="orders-0 is not assigned"):
             consumer.seek(A, 0)
         await consumer.unsubscribe()
-        assert consumer.assignment() == frozenset() and await consumer.poll(1.0) == []
+        assert consumer.assignment() == frozenset()
 
 
 @story()

@@ -62,7 +62,7 @@ async def test_commit_behind_an_open_one_leaves_after_its_response(world: Story)
 @story()
 async def test_close_ends_commits_that_were_not_sent(world: Story) -> None:
     world.broker.cluster.create_topic("orders")
-    world.broker.on(OffsetCommitRequest, stall=True)
+    world.broker.on(OffsetCommitRequest, stall=True, times=None)
     outcomes = []
     async with consuming(world, A, group="g", enable_auto_commit=False) as consumer:
         for offset in (1, 2):

@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 
+from kafkalite_sdk.client.ownership import Owner
 from kafkalite_sdk.consumer import decompression
 from kafkalite_sdk.consumer.decompression import Decompression
 
@@ -15,16 +16,22 @@ from tests.unit.sdk.fetch_rig import Rig, data
 LARGE = random.Random(1).randbytes(decompression.OFFLOAD_BYTES * 2)
 
 
-@story()
-async def test_large_compressed_batches_are_returned_in_order(world: Story) -> None:
+def append_large(world: Story, count: int) -> list[bytes]:
+    """Append small and large compressed batches by turns to a new topic; return their values."""
     world.broker.cluster.create_topic("orders", partitions=1)
     log = world.broker.cluster.topics["orders"].partitions[0]
     expected = []
-    for number in range(3):
+    for number in range(count):
         small = b"small-%d" % number
         log.append(batch(small))
         log.append(batch(LARGE + small, codec=4))
         expected += [small, LARGE + small]
+    return expected
+
+
+@story()
+async def test_large_compressed_batches_are_returned_in_order(world: Story) -> None:
+    expected = append_large(world, 3)
     async with consuming(world, A) as consumer:
         assert await values(consumer, 6) == expected
 
@@ -38,7 +45,7 @@ async def decompressed_in_a_thread() -> None:
     rig.answer(rig.request(), data(batch(LARGE, codec=4)))
     assert rig.take() == []
     ended = asyncio.Event()
-    thread = Decompression(rig.fetcher, ended.set)
+    thread = Decompression(rig.fetcher, ended.set, Owner("Consumer").guarded)
     thread.start_jobs(asyncio.get_running_loop())
     (worker,) = [each for each in threading.enumerate() if each.name.startswith("kafkalite-decompress")]
     await asyncio.wait_for(ended.wait(), 60)

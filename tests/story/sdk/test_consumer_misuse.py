@@ -10,6 +10,7 @@ from kafkalite.errors import ClientUseError
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.client_rig import Story, outcome, story
 from tests.story.sdk.consumer_rig import A, append, consuming, new_consumer, values
+from tests.story.sdk.producer_rig import new_producer
 
 
 @story()
@@ -206,3 +207,71 @@ def test_arguments_are_validated(options, error, text) -> None:
 
     with pytest.raises(error, match=text):
         Consumer("localhost:9092", **options)
+
+
+@story()
+async def test_a_consumer_that_reads_nothing_says_so(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with new_consumer(world, group="g") as consumer:
+        for use in (lambda: consumer.poll(1.0), lambda: anext(consumer)):
+            with pytest.raises(ClientUseError, match=r"call subscribe\(\), add_topic\(\) or assign\(\) first"):
+                await use()
+        consumer.assign([A])
+        append(world, A, b"a")
+        assert await values(consumer, 1) == [b"a"]
+        waiting = asyncio.ensure_future(anext(consumer))
+        await pass_time(1.0)
+        await consumer.unsubscribe()
+        with pytest.raises(ClientUseError, match="nothing to poll"):
+            await waiting
+
+
+@story()
+async def test_values_of_another_type_are_named_in_one_line(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with consuming(world, A, group="g") as consumer:
+        for call in (
+            consumer.poll(timeout="1"),
+            consumer.poll(None),
+            consumer.commit(timeout="1"),
+            consumer.position(A, timeout="1"),
+            consumer.end_offsets([A], timeout=True),
+            consumer.unsubscribe("1"),
+            consumer.close("1"),
+        ):
+            with pytest.raises(TypeError, match=r"timeout is .*, expected a number of seconds"):
+                await call
+        with pytest.raises(TypeError, match="max_records is '5', expected an integer above 0"):
+            await consumer.poll(1.0, max_records="5")
+        with pytest.raises(TypeError, match=r"seek_to_end\(\*partitions\)"):
+            consumer.seek_to_end([A])
+        await consumer.unsubscribe()
+        for topics in (5, ["orders", 5], [b"orders"]):
+            with pytest.raises(TypeError, match="is not the name of a topic; pass a str"):
+                consumer.subscribe(topics)
+
+
+def test_a_topic_in_place_of_the_address_is_explained() -> None:
+    from kafkalite_sdk import Consumer
+
+    with pytest.raises(TypeError, match="one positional argument, the address"):
+        Consumer("orders", "localhost:9092")
+
+
+@story()
+async def test_texts_of_clients_show_their_state_and_no_secrets(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    consumer = new_consumer(world, group="g")
+    assert repr(consumer) == "<Consumer of node1:9092, group g, not started>"
+    async with consumer:
+        consumer.assign([A])
+        assert repr(consumer) == "<Consumer of node1:9092, group g, 1 partitions>"
+        append(world, A, b"a" * 61, b"b" * 70)
+        short, long = await consumer.poll(5.0)
+        assert "value=b'aaa" in repr(short) and "value=<70 bytes>" in repr(long)
+    assert repr(consumer) == "<Consumer of node1:9092, group g, closed>"
+    producer = new_producer(world)
+    assert repr(producer) == "<Producer of node1:9092, not started>"
+    async with producer:
+        assert repr(producer) == "<Producer of node1:9092, open>"
+    assert repr(producer) == "<Producer of node1:9092, closed>"

@@ -108,6 +108,15 @@ async def test_records_before_the_metadata_keep_their_order_behind_it(world: Sto
 
 
 @story()
+async def test_a_topic_is_not_created_if_the_application_forbids_it(world: Story) -> None:
+    world.broker.cluster.auto_create = 3
+    async with producing(world, allow_auto_create_topics=False, max_block_ms=2000) as producer:
+        with pytest.raises(KafkaTimeoutError, match="orders: no metadata within 2 s"):
+            await producer.send("orders", b"v")
+    assert "orders" not in world.broker.cluster.topics
+
+
+@story()
 async def test_a_topic_that_does_not_exist_fails_its_records_only(world: Story) -> None:
     world.broker.cluster.create_topic("orders")
     async with producing(world, max_block_ms=2000) as producer:

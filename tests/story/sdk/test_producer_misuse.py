@@ -141,6 +141,20 @@ def test_headers_that_are_not_pairs_of_a_name_and_bytes_raise_at_once(run, addre
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("timeout", "error"), [("1", TypeError), (True, TypeError), (-1, ValueError), (float("nan"), ValueError)]
+)
+def test_timeouts_of_flush_and_close_are_numbers_of_seconds(run, address, timeout, error):
+    async def main():
+        async with Producer(address) as producer:
+            for wait in (producer.flush, producer.close):
+                with pytest.raises(error, match=r"timeout is .*, expected .* seconds"):
+                    await wait(timeout)
+            assert (await producer.send("orders", b"still open")).offset >= 0
+
+    run(main())
+
+
 @pytest.mark.parametrize("record", ["a", b"a", ["orders", b"v"], {"topic": "orders"}])
 def test_send_many_rejects_objects_that_are_not_records(run, address, record):
     async def main():

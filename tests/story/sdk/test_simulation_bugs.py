@@ -38,17 +38,22 @@ def order_lost_at_back_pressure(patch: pytest.MonkeyPatch) -> None:
 def sequence_reused(patch: pytest.MonkeyPatch) -> None:
     """The sequences of expired batches are given to the next ones, without a new epoch."""
 
-    def expired(self: PartitionSender, now: float, timeout_s: float) -> list[ProducerBatch]:
-        found: list[ProducerBatch] = []
-        full = self.queue.full
-        while not self.in_flight and full and full[0].created_s + timeout_s <= now:
-            found.append(full.popleft())
+    expired = PartitionSender.expired
+
+    def without_gap(self: PartitionSender, now: float, timeout_s: float) -> list[ProducerBatch]:
+        had_gap = self.needs_epoch
+        found = expired(self, now, timeout_s)
         sequences = [batch.base_sequence for batch in found if batch.base_sequence >= 0]
-        if sequences and all(batch.base_sequence < 0 for batch in full):
-            self._sequence = sequences[0]
+        if (
+            sequences
+            and not had_gap
+            and not any(self._sent())
+            and all(each.base_sequence < 0 for each in self.queue.full)
+        ):
+            self.needs_epoch, self.sequence = False, sequences[0]
         return found
 
-    patch.setattr(PartitionSender, "expired", expired)
+    patch.setattr(PartitionSender, "expired", without_gap)
 
 
 def commit_after_revoke(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +89,7 @@ def awaitable_forgotten(patch: pytest.MonkeyPatch) -> None:
     fail = Sender._fail
 
     def forgetting(self: Sender, batch: ProducerBatch, error: BaseException) -> None:
-        if self._closed_by is None:
+        if self.closed_by is None:
             fail(self, batch, error)
 
     patch.setattr(Sender, "_fail", forgetting)

@@ -12,6 +12,7 @@ from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.log_checks import check_logs, check_outcomes
 from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger, consumer_settings
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
+from tests.story.sdk.simulated_streams import StreamsApplication
 from tests.story.sdk.world import SECONDS, World, run, seeds, total
 
 RUNS = 75
@@ -23,18 +24,22 @@ TOPICS = ["one", "three"]
 
 async def scenario(world: World, make_consumer: Any = Consumer) -> dict[str, int]:
     await world.create_topics(one=1, three=3)
-    until = world.loop.time() + SECONDS / 2
+    until = world.loop.time() + SECONDS
     faults = asyncio.ensure_future(world.inject_faults(until))
     producer = ProducerApplication(world, "a", TOPICS, {**producer_settings(world), "buffer_memory": 20_000}, Producer)
     protocol = PROTOCOLS[world.seed % len(PROTOCOLS)]
     ledger = GroupLedger()
     strategy = consumer_settings(world, "g", protocol)
     members = [
-        ConsumerApplication(
+        world.random.choice((ConsumerApplication, StreamsApplication))(
             world,
             ledger,
             TOPICS,
-            {**consumer_settings(world, "g", protocol), **_shared(strategy)},
+            {
+                **consumer_settings(world, "g", protocol),
+                **_shared(strategy),
+                "max_poll_records": world.random.choice((2, 20, 500)),
+            },
             make_consumer,
         )
         for _ in range(world.random.choice((1, 2, 3)))
@@ -81,4 +86,7 @@ def test_every_record_is_handled_and_commits_cover_handled_records_of_own_partit
     totals = total(run(tmp_path, seed, scenario) for seed in runs)
     print(totals)
     if len(runs) > len(PROTOCOLS):
-        assert all(totals[name] for name in (*PROTOCOLS, "commits", "revoked", "lost", "repeated"))
+        assert all(
+            totals[name]
+            for name in (*PROTOCOLS, "commits", "revoked", "lost", "repeated", "handled by streams", "worker is killed")
+        )

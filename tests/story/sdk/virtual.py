@@ -9,7 +9,7 @@ from random import Random
 from kafkalite_sdk.client.environment import Environment
 
 from kafkalite.testing.memory_network import MemoryNetwork
-from kafkalite.testing.virtual_loop import VirtualLoop, pass_time, run_virtually
+from kafkalite.testing.virtual_loop import VirtualLoop, pass_time, run_virtually, virtual_wall_ms
 from tests.kit.scripted_broker import ScriptedBroker
 
 Test = Callable[[ScriptedBroker, Environment], Awaitable[None]]
@@ -26,7 +26,7 @@ def virtually(nodes: int = 1) -> Callable[[Test], Callable[[], None]]:
         async def main() -> None:
             network = MemoryNetwork()
             async with ScriptedBroker(nodes, network) as broker:
-                await test(broker, Environment(dial=network.dial, random=Random(1)))
+                await test(broker, Environment(dial=network.dial, random=Random(1), wall_ms=virtual_wall_ms))
             await pass_time(1.0)  # the ends of the last connections arrive
             check_nothing_left()
 

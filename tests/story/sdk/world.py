@@ -18,7 +18,7 @@ from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import HOST, PORT, SimulatedBroker
-from kafkalite.testing.virtual_loop import pass_time, run_virtually
+from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
 from tests.fix_torture import SHORT
 from tests.kit.server import Client, fetch_request, fetched
 from tests.story.sdk.virtual import check_nothing_left
@@ -68,7 +68,7 @@ class World:
 
     def environment(self) -> Environment:
         """The environment of a client."""
-        return Environment(dial=self.network.dial, random=Random(self.random.random()))
+        return Environment(dial=self.network.dial, random=Random(self.random.random()), wall_ms=virtual_wall_ms)
 
     def connection(self) -> ClientConnection:
         """A connection of the simulation itself."""

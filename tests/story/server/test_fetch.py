@@ -1,17 +1,23 @@
 """Tests Fetch: immediate responses, delayed fetches and fetch sessions."""
 
+import asyncio
+
 import pytest
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.records import batches
-from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.server.deferred_free import FREED_AT_ONCE
+from kafkalite.state.fetch_sessions import PARTITION_BYTES, FetchSessions
+from tests.kit.brokers import wait_until
 from tests.kit.server import (
+    ANSWER_S,
     Client,
     Hub,
     Wire,
     batch,
+    connected,
     fetch_request,
     fetched,
     outcomes,
@@ -297,8 +303,8 @@ async def test_fetch_session_errors(ready: Client) -> None:
     assert switched.error_code == KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-async def test_fetch_session_beyond_the_partition_limit_is_closed(ready: Client) -> None:
-    ready.broker.fetch_sessions = FetchSessions(10, lambda: 7, partitions_max=1)
+async def test_fetch_session_beyond_the_memory_limit_is_closed(ready: Client) -> None:
+    ready.broker.fetch_sessions = FetchSessions(10, PARTITION_BYTES + 1, lambda: 7)
     full = await ready.call(fetch_request("t", (0, 1), session_epoch=0), 12)
     grown = await ready.call(fetch_request("t", (1, 0), session_id=full.session_id, session_epoch=1), 12)
     assert (full.session_id, grown.error_code) == (7, KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -313,6 +319,47 @@ async def test_final_epoch_closes_the_fetch_session(ready: Client) -> None:
     assert last.session_id == 0 and values_of(only(last).records) == [b"0"]
     gone = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=1), 12)
     assert gone.error_code == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_fetch_sessions_end_with_their_connection(ready: Client) -> None:
+    sessions = ready.broker.fetch_sessions
+    kept = await ready.call(fetch_request("t", (0, 1), session_epoch=0), 12)
+    async with connected(ready.broker) as leaving:
+        left = [await leaving.call(fetch_request("t", (0, 0), session_epoch=0), 12) for _ in range(3)]
+        assert len(sessions) == 4
+    await asyncio.to_thread(wait_until, lambda: len(sessions) == 1, "the sessions of the closed connection end")
+    gone = await ready.call(fetch_request("t", session_id=left[0].session_id, session_epoch=1), 12)
+    assert (gone.error_code, gone.session_id) == (KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    assert fetched(await ready.call(fetch_request("t", session_id=kept.session_id, session_epoch=1), 12)) == {}
+
+
+async def test_a_fetch_session_continues_on_the_next_connection_of_its_client(ready: Client, hub: Hub) -> None:
+    first = Wire(hub)
+    first.send((fetch_request("t", (0, 1), session_epoch=0), 12))
+    session_id = (await first.answer()).session_id
+    await ready.call(fetch_request("t", session_id=session_id, session_epoch=1), 12)
+    first.hang_up()
+    assert first.answers() == [] and first.closed
+    await ready.produce("t", batch(b"1"))
+    news = await ready.call(fetch_request("t", session_id=session_id, session_epoch=2), 12)
+    assert values_of(only(news).records) == [b"1"]
+
+
+async def test_large_fetch_sessions_are_freed_in_slices(
+    ready: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire(hub)
+    wire.send((fetch_request("none", *((index, 0) for index in range(3 * FREED_AT_ONCE)), session_epoch=0), 12))
+    await wire.answer()
+    (session,) = ready.broker.fetch_sessions
+    monkeypatch.setattr(ready.broker.slicer, "_budget_s", 1e-9)
+    wire.hang_up()
+    assert wire.answers() == [] and wire.closed
+    assert len(ready.broker.fetch_sessions) == 0
+    assert len(session.partitions) >= 2 * FREED_AT_ONCE, "one step at most in this iteration"
+    async with asyncio.timeout(ANSWER_S):
+        while len(session.partitions) > FREED_AT_ONCE:
+            await asyncio.sleep(0)
 
 
 async def test_partitions_with_records_move_to_the_end_of_the_fetch_session(ready: Client) -> None:

@@ -43,7 +43,7 @@ async def test_find_coordinator_of_a_transactional_id_says_that_there_are_no_tra
 
 async def test_one_warning_is_logged_per_transactional_client(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(client.broker) as other:
-        other.peer._core._client_id = "other"
+        other.peer._core.client_id = "other"
         for _ in range(3):
             for each in (client, other):
                 await each.call(FindCoordinatorRequest(key="x", coordinator_keys=["x"], key_type=TRANSACTION))
@@ -56,7 +56,7 @@ async def test_one_warning_is_logged_per_transactional_client(client: Client, ca
 
 async def test_remembered_transactional_clients_are_bounded(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(CLIENTS_MAX + 2):
-        client.peer._core._client_id = f"client-{number}"
+        client.peer._core.client_id = f"client-{number}"
         await client.call(init("x"))
     assert len(client.broker.transactional_clients._known) == CLIENTS_MAX
     assert len(warnings(caplog)) == CLIENTS_MAX + 2

@@ -15,7 +15,7 @@ from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_su
 from tests.kit.members import beat_join, codes, commit, create, join, leave, register, starts, sync
 from tests.kit.server import Client, running
 
-EXTENSIONS = range(10_000, 10_006)
+EXTENSIONS = range(10_000, 10_007)
 
 
 @pytest.fixture

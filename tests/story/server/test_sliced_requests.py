@@ -10,6 +10,7 @@ import pytest
 
 from kafkalite.cluster import topics
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
@@ -141,6 +142,8 @@ EPOCHS = (OffsetForLeaderEpochRequest, "OffsetForLeaderTopic", "topic", "OffsetF
 DELETION = (DeleteRecordsRequest, "DeleteRecordsTopic", "name", "DeleteRecordsPartition")
 PRODUCERS = DescribeProducersRequest.TopicRequest
 DIRECTORIES = DescribeLogDirsRequest.DescribableLogDirTopic
+SEGMENTS = ListSegmentsRequest.SegmentsTopic
+ASKED_SEGMENTS = [SEGMENTS.SegmentsPartition(partition_index=at) for at in (0, 1, 3, 9)]
 
 REQUESTS: list[tuple[Request, int]] = [
     *((metadata(), version) for version in (1, 8, 12)),
@@ -154,6 +157,7 @@ REQUESTS: list[tuple[Request, int]] = [
     (asked(*EPOCHS, current_leader_epoch=0, leader_epoch=0), 4),
     (asked(*DELETION, offset=1), 2),
     (DescribeProducersRequest(topics=[PRODUCERS(name=name, partition_indexes=[0, 1, 9]) for name in "abca"]), 0),
+    (ListSegmentsRequest(topics=[SEGMENTS(name=name, partitions=ASKED_SEGMENTS) for name in "abca"]), 0),
     *((FindCoordinatorRequest(key_type=key_type, coordinator_keys=list("gfedcba")), 4) for key_type in (0, 1, 2)),
     (DeleteGroupsRequest(groups_names=list("gfedcbag")), 2),
     (DescribeLogDirsRequest(topics=None), 4),
@@ -333,4 +337,4 @@ async def test_session_closed_during_a_sliced_change_is_not_counted(
     sessions.close(opened.session_id)
     answer = await wire.answer()
     assert answer.error_code == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions._partitions == 0
+    assert sessions.memory_bytes == 0

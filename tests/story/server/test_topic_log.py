@@ -19,7 +19,7 @@ async def test_topic_creation_and_deletion_are_logged_with_the_client(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    client.peer._core._client_id = "deploy\n"
+    client.peer._core.client_id = "deploy\n"
     await client.create("a", "b", partitions=3)
     assert lines(caplog) == [
         "client 'deploy\\n' at 127.0.0.1 created topics: a (3 partitions), b (3 partitions)",
@@ -38,7 +38,7 @@ async def test_auto_created_topic_is_logged(client: Client, caplog: pytest.LogCa
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("auto", "no/name")]
     for _ in range(2):
         await client.call(MetadataRequest(topics=wanted, allow_auto_topic_creation=True))
-    assert lines(caplog) == [f"client {client.peer._core._client_id!r} at 127.0.0.1 created topics: auto (1 partition)"]
+    assert lines(caplog) == [f"client {client.peer._core.client_id!r} at 127.0.0.1 created topics: auto (1 partition)"]
 
 
 async def test_many_created_topics_are_logged_in_several_lines(

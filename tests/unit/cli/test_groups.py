@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kafkalite_sdk.admin import Committed
 
 from kafkalite.cli.client_options import check, next_steps
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.group.client import CommittedOffset
 from kafkalite.cli.group.commands import ASSIGNORS
 from kafkalite.cli.group.moves import SHOWN_MAX, say_outside
 from kafkalite.cli.group.offsets import by_group, csv_lines, json_lines, read_lines
-from kafkalite.cli.group.positions import Position, parse_to, parse_topics
-from kafkalite.cli.leader_connections import EARLIEST, LATEST
 from kafkalite.cli.main import main
+from kafkalite.cli.positions import EARLIEST, LATEST, Position, parse_to, parse_topics
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.groups.assignors import ASSIGNORS as KNOWN
@@ -76,13 +75,13 @@ def test_partitions() -> None:
 
 
 def test_produced_lines_are_consumed() -> None:
-    odd = {TopicPartition('to"pic,', 3): CommittedOffset(7, ""), TopicPartition("t", 0): CommittedOffset(0, "")}
-    noted = {TopicPartition("t", 0): CommittedOffset(1, "was here\n")}
+    odd = {TopicPartition('to"pic,', 3): Committed(7, ""), TopicPartition("t", 0): Committed(0, "")}
+    noted = {TopicPartition("t", 0): Committed(1, "was here\n")}
     assert by_group(read_lines(json_lines({"g": odd, "h": noted})), None) == {"g": odd, "h": noted}
     assert by_group(read_lines(csv_lines({"g": odd, "h": {**odd}})), None) == {"g": odd, "h": odd}
     assert by_group(read_lines(csv_lines({"g": odd})), "other") == {"other": odd}
     assert by_group(read_lines(["", " \n", "t,0,1\r\n", "t,0,2\n"]), "g") == {
-        "g": {TopicPartition("t", 0): CommittedOffset(2, "")}
+        "g": {TopicPartition("t", 0): Committed(2, "")}
     }
 
 

@@ -5,10 +5,13 @@ import json
 import os
 
 import pytest
+from kafkalite_sdk import Record
+from kafkalite_sdk._speedups.consumer_records import RecordDecoder
+from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.record_lines import chunks, described, json_line
-from kafkalite.records import Builder, batches
+from kafkalite.records import Builder
 
 
 async def test_pipe_is_read_only_when_readable() -> None:
@@ -76,8 +79,9 @@ def test_base64_object_has_only_this_key() -> None:
 def test_a_record_without_a_timestamp_is_printed_with_null() -> None:
     builder = Builder()
     builder.append(-1, None, b"x")
-    (batch,) = batches(builder.build())
-    (record,) = batch
-    printed = json.dumps(described("t", 0, record))
+    decoder: RecordDecoder[bytes, bytes] = RecordDecoder()
+    records: list[Record[bytes, bytes]] = []
+    FetchedRecords(decoder, "t", 0, builder.build(), 0).take(records, 1)
+    printed = json.dumps(described(records[0]))
     assert json.loads(printed)["timestamp"] is None
     assert json_line(printed.encode(), 1).timestamp_ms is None

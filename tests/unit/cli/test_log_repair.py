@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from kafkalite_sdk.admin import PartitionDescription, TopicDescription
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.cli.leader_connections import Partition, Topic, creation_wait_s
 from kafkalite.cli.main import main
+from kafkalite.cli.record_sender import creation_wait_s
 from kafkalite.cli.serve import start_line
 from kafkalite.server.resources import JOURNAL
 from kafkalite.storage.verify.verify import verify_directory
@@ -76,9 +77,9 @@ def test_consume_reports_an_offline_partition(damaged: Path) -> None:
 
 
 def test_produce_reports_an_offline_partition_at_once(damaged: Path) -> None:
-    offline = Partition(partition_index=0, leader_id=-1, offline_replicas=[1])
-    assert creation_wait_s(Topic(name="b", partitions=[offline])) == 0
-    assert creation_wait_s(Topic(name="b", partitions=[offline, Partition(partition_index=1, leader_id=-1)])) > 0
+    offline, new = PartitionDescription(0, None, 0, (1,), (), (1,)), PartitionDescription(1, None, 0, (1,), (1,), ())
+    assert creation_wait_s(TopicDescription("b", "id", False, (offline,))) == 0
+    assert creation_wait_s(TopicDescription("b", "id", False, (offline, new))) > 0
     with BrokerThread(str(damaged)) as broker:
         command = [sys.executable, "-m", "kafkalite", "produce", "b", "-b", broker.address]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

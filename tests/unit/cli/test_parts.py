@@ -1,24 +1,20 @@
-"""Parts of the commands that need no broker: JSON and bytes, aborted transactions, tables, the log's lines."""
+"""Parts of the commands that need no broker: JSON and bytes, tables, the log's lines."""
 
 import io
 import json
 import logging
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.cli.client_options import cell_text, parse_address, print_rows
-from kafkalite.cli.consume import Aborted, committed
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.log.files import time_text
 from kafkalite.cli.record_lines import json_line, plain_reader, to_bytes, to_text
 from kafkalite.cli.serve import is_local, listener
-from kafkalite.records import Batch, Builder
-from kafkalite.records.control import ControlType, Marker, build_marker
+from kafkalite.cli.times import time_text
 from kafkalite.server.logging_setup import set_up_logging
 
 
@@ -94,41 +90,6 @@ def test_tables_and_json_have_the_same_rows(capsys: pytest.CaptureFixture[str]) 
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found[0] == {"topic": "a", "log_end": [1, 2], "leader_epoch": None}
     assert cell_text(0) == "0"
-
-
-class Log(NamedTuple):
-    """A partition with transactions of two producers."""
-
-    batches: list[Batch]
-    aborted: list[Aborted]
-
-
-@pytest.fixture
-def transactions() -> Log:
-    """0 of producer 7, 1 of 8, 2 without, 3 aborts 7, 4 of 7, 5 commits 7, 6 commits 8."""
-
-    def sent(offset: int, producer_id: int = -1) -> bytes:
-        builder = Builder()
-        builder.append(0, None, b"%d" % offset)
-        plain = producer_id < 0
-        fields = {} if plain else {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
-        return builder.build(transactional=not plain, base_offset=offset, **fields)
-
-    def ended(offset: int, producer_id: int, how: ControlType) -> bytes:
-        marker = bytearray(build_marker(Marker(how, 0), producer_id, 0, 0))
-        marker[:8] = offset.to_bytes(8, "big")
-        return bytes(marker)
-
-    log = [sent(0, 7), sent(1, 8), sent(2), ended(3, 7, ControlType.ABORT), sent(4, 7)]
-    log += [ended(5, 7, ControlType.COMMIT), ended(6, 8, ControlType.COMMIT)]
-    return Log([Batch(batch) for batch in log], [Aborted(producer_id=7, first_offset=0)])
-
-
-def test_aborted_records_and_markers_are_left_out(transactions: Log) -> None:
-    found = list(committed(transactions.batches, transactions.aborted))
-    assert [each if isinstance(each, int) else each.records()[0].value for each in found] == [
-        *(1, b"1", b"2", 4, b"4", 6, 7)
-    ]
 
 
 @pytest.mark.parametrize(("timestamp", "text"), [(-1, "-"), (0, "1970-01-01T00:00:00.000Z"), (2**62, str(2**62))])

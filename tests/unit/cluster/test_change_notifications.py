@@ -8,7 +8,7 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.change_notifications import EXPIRATION_MS, EXPIRED_MAX
 from kafkalite.cluster.image import PartitionImage, TopicImage
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata_store import EXPIRATION_CHECK_S, EXPIRATION_PAUSE_S, MetadataStore
 from kafkalite.coordination import znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.errors import KafkaErrorCode
@@ -54,6 +54,42 @@ def test_notifications_of_config_changes_expire_as_in_kafka(tmp_path: Path) -> N
     rig.configure(3)
     assert rig.nodes() == 4, "300 are deleted, at most 100 by each transaction"
     assert rig.outcomes == [0] * 305
+
+
+def test_expired_nodes_are_deleted_without_further_changes(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.create()
+    rig.configure(2 * EXPIRED_MAX + 50)
+    rig.store.delete_expired()
+    rig.clock.advance(EXPIRATION_MS)
+    assert rig.nodes() == 2 * EXPIRED_MAX + 50
+    rig.clock.advance(EXPIRATION_CHECK_S * 1000)
+    counts = [rig.nodes()]
+    for _ in range(2):
+        rig.clock.advance(EXPIRATION_PAUSE_S * 1000)
+        counts.append(rig.nodes())
+    assert counts == [EXPIRED_MAX + 50, 50, 0], "at most 100 by each transaction"
+    rig.configure(1)
+    rig.clock.advance(EXPIRATION_MS + EXPIRATION_CHECK_S * 1000)
+    assert rig.nodes() == 0
+
+
+def test_expired_nodes_of_a_full_disk_or_another_broker_are_deleted_later(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    rig = Rig(tmp_path, disk)
+    rig.create()
+    rig.configure(10)
+    node = rig.service.tree.find(znodes.CONFIG_CHANGES)
+    assert node is not None
+    rig.clock.advance(EXPIRATION_MS + 1)
+    disk.fail("write", 28, repeat=True)
+    rig.store.delete_expired()
+    assert rig.nodes() == 10
+    disk.heal()
+    gone = f"{znodes.CONFIG_CHANGES}/{sorted(node.children)[1]}"
+    rig.service.connect().delete(gone, lambda outcome: rig.outcomes.append(int(outcome.error is not None)))
+    rig.clock.advance(EXPIRATION_CHECK_S * 1000)
+    assert rig.nodes() == 0 and rig.outcomes == [0] * 12
 
 
 def test_next_incarnation_deletes_expired_nodes(tmp_path: Path) -> None:

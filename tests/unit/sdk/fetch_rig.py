@@ -43,7 +43,7 @@ class Rig:
         )
         self.session_id = 0
         self.metadata(*leaders)
-        self.positions.assign(NAMES[: len(leaders)])
+        self.positions.assign([TopicPartition("orders", number) for number in range(len(leaders))])
         for state in self.positions.states.values():
             self.positions.seek(state, 0)
 
@@ -60,7 +60,7 @@ class Rig:
         self.fetcher.metadata_changed()
 
     def state(self, number: int = 0) -> Any:
-        return self.positions.states[NAMES[number]]
+        return self.positions.states[TopicPartition("orders", number)]
 
     def requests(self, *, usable: bool = True) -> list[FetchCall]:
         return list(self.fetcher.requests(self.now, lambda _: usable))
@@ -103,4 +103,4 @@ def partitions(call: FetchCall) -> list[int]:
 
 
 def offset(call: FetchCall, number: int = 0) -> int:
-    return call.partitions[NAMES[number]][1].offset
+    return call.partitions[NAMES[number]].offset

@@ -22,7 +22,7 @@ from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.records import Builder
 from kafkalite.records.control import ControlType, Marker, build_marker
-from kafkalite.state.fetch_sessions import FetchSessions, SessionPartition
+from kafkalite.state.fetch_sessions import FetchSession, FetchSessions, SessionPartition
 
 Code = KafkaErrorCode
 TopicResponse = FetchResponse.FetchableTopicResponse
@@ -159,7 +159,7 @@ class World:
             for topic in self.topic_ids
             for number in range(3)
         }
-        self.sessions = {each: FetchSessions(10, lambda: self.rng.randrange(1, 2**31)) for each in BROKERS}
+        self.sessions = {each: FetchSessions(10, 1 << 30, lambda: self.rng.randrange(1, 2**31)) for each in BROKERS}
         self.view = ClusterView()
         self.positions = Positions(EARLIEST)
         self.settings = FetchSettings(
@@ -218,17 +218,20 @@ class World:
         if request.session_epoch == 0:
             sessions.close(request.session_id)
             asked = self.named(request)
-            session_id = sessions.open(asked, self.version > 12, int(self.now * 1000))
-            return self.response(call, asked, session_id, incremental=False)
-        session = sessions.resume(request.session_id, request.session_epoch, self.version > 12, int(self.now * 1000))
+            opened = FetchSession(self.version > 12, call.node, int(self.now * 1000))
+            for key, part in asked:
+                opened.update(key, part)
+            return self.response(call, asked, sessions.open(opened), incremental=False)
+        now_ms = int(self.now * 1000)
+        session = sessions.resume(request.session_id, request.session_epoch, self.version > 12, call.node, now_ms)
         if isinstance(session, Code):
             return FetchResponse(error_code=session, responses=[])
         self.incremental += 1
         for key, part in self.named(request):
-            session.partitions[key] = part
+            session.update(key, part)
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
-                session.partitions.pop((self.key(topic), number), None)
+                session.forget((self.key(topic), number))
         sessions.recount(session)
         return self.response(call, list(session.partitions.items()), session.id, incremental=True)
 

@@ -28,7 +28,7 @@ def commits():
 
 @pytest.fixture
 def committed():
-    return CommittedOffsets("g", retry_backoff_s=0.1)
+    return CommittedOffsets("g", retry_backoff_s=0.1, retry_backoff_max_s=0.4)
 
 
 @pytest.fixture
@@ -257,6 +257,30 @@ def test_permanent_error_ends_the_question(committed, outcomes):
     committed.lost(request(committed), KafkaConnectionError("gone"), 0.0)
     committed.answered(request(committed, 1.0), offsets_response(KafkaErrorCode.GROUP_AUTHORIZATION_FAILED), 1.0)
     assert outcomes[0].code == KafkaErrorCode.GROUP_AUTHORIZATION_FAILED and not committed.needs_coordinator
+
+
+def test_a_topic_with_errors_is_requested_with_growing_pauses_and_delays_no_other(committed, outcomes):
+    denied = offsets_response(a=(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, -1))
+    now = 0.0
+    for pause in (0.1, 0.2, 0.4, 0.4):
+        committed.fetch([A], outcomes.append)
+        committed.answered(request(committed, now), denied, now)
+        assert outcomes.pop().code == KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED
+        again = committed.fetch([A], outcomes.append)
+        assert not list(committed.requests(now))
+        assert committed.wake_at(now) == pytest.approx(now + pause)
+        other = committed.fetch([TopicPartition("u", 0)], outcomes.append)
+        call = request(committed, now)
+        assert [topic.name for topic in call.request.topics] == ["u"]
+        committed.cancel(other)
+        committed.answered(call, offsets_response(), now)
+        committed.cancel(again)
+        now += pause
+    committed.fetch([A], outcomes.append)
+    committed.answered(request(committed, now), offsets_response(a=(0, 1)), now)
+    assert outcomes == [{A: OffsetAndMetadata(1, "n", 2)}]
+    committed.fetch([A], outcomes.append)
+    assert len(list(committed.requests(now))) == 1
 
 
 def test_cancelled_question_is_not_answered(committed, outcomes):

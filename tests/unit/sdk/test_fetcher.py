@@ -52,7 +52,7 @@ def test_partitions_without_a_leader_make_their_topic_stale():
 def test_partitions_that_are_not_fetchable_are_not_requested(field):
     rig = Rig(1, 1)
     setattr(rig.state(1), field, True)
-    rig.positions.changes += 1
+    rig.positions.changed(rig.state(1))
     assert partitions(rig.request()) == [0]
 
 

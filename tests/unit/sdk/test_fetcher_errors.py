@@ -119,7 +119,7 @@ def test_the_leader_in_a_response_is_used_at_once():
     call = rig.request()
     rig.answer(call, failed(Code.NOT_LEADER_OR_FOLLOWER, current_leader=leader), node_endpoints=[endpoint])
     call = rig.request()
-    assert call.node == 9 and call.partitions[NAMES[0]][1].leader_epoch == 4
+    assert call.node == 9 and call.partitions[NAMES[0]].leader_epoch == 4
     assert rig.view.brokers[9].host == "new" and not rig.fetcher.stale_topics
 
 

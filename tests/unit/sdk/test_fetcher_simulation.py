@@ -129,22 +129,11 @@ def test_no_record_is_lost_returned_twice_or_out_of_order(offset):
 # ---- planted bugs ---------------------------------------------------------------------------------------------------
 
 
-class KeepsOldEpoch(Fetcher[Any, Any]):
-    """A new leader epoch does not drop prefetched records and open fetches."""
-
-    def metadata_changed(self) -> None:
-        for buffer in self._buffers.values():
-            buffer.leader_epoch = -1
-        super().metadata_changed()
-
-
 class AcceptsLateResponses(Fetcher[Any, Any]):
     """A response counts although the partition has changed since its request."""
 
-    def _expected(self, call):
-        for buffer, _ in call.partitions.values():
-            buffer.call = None
-        return {name: self._buffers[name] for name in call.partitions if name in self._buffers}
+    def _expected(self, call, name):
+        return self._buffers.get(name) if name in call.partitions else None
 
 
 class IgnoresSeeks(Fetcher[Any, Any]):
@@ -161,7 +150,7 @@ class KeepsSessionAfterLoss(Fetcher[Any, Any]):
     """A session continues after a request without a response, as if the broker had its partitions."""
 
     def lost(self, call, error, now):
-        session = self._nodes[call.node].session
+        session = self._plan.nodes[call.node].session
         epoch = session._epoch
         super().lost(call, error, now)
         session._epoch = epoch
@@ -171,10 +160,11 @@ class ForgetsPartitions(Fetcher[Any, Any]):
     """A partition without its own error is not asked for again after a failed request."""
 
     def _request_failed(self, call, node, error, now):
-        expected = list(call.partitions.values())
         super()._request_failed(call, node, error, now)
-        for buffer, _ in expected[:1]:
-            buffer.state.retry_at = math.inf
+        for name in list(call.partitions)[:1]:
+            if name in self._positions.states:
+                self._positions.states[name].retry_at = math.inf
+                self._positions.changed(self._positions.states[name])
 
 
 class ReturnsNewestFirst(Fetcher[Any, Any]):
@@ -186,7 +176,6 @@ class ReturnsNewestFirst(Fetcher[Any, Any]):
 
 
 PLANTED = [
-    KeepsOldEpoch,
     AcceptsLateResponses,
     IgnoresSeeks,
     KeepsSessionAfterLoss,

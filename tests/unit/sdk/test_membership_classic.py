@@ -290,6 +290,19 @@ def test_dynamic_members_leave_and_static_ones_do_not(instance_id: str | None, l
     assert rig.membership.wake_at(rig.now) == float("inf")
 
 
+def test_response_that_arrives_while_the_partitions_of_a_leaving_member_are_released_is_ignored() -> None:
+    rig = stable("cooperative-sticky")
+    rebalance(rig)
+    rig.answer(JoinGroupRequest, joined(2, assignor="cooperative-sticky"))
+    call, _ = rig.call(SyncGroupRequest)
+    rig.membership.leave(rig.now)
+    assert rig.change.revoked == BOTH
+    rig.membership.answered(call, synced(partitions("a0")), rig.now)
+    assert rig.change.revoked == BOTH
+    rig.done()
+    assert rig.sends(LeaveGroupRequest) and rig.membership.assignment == frozenset()
+
+
 def test_member_whose_application_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
     rig = stable(max_poll_interval_s=10)
     for _ in range(4):

@@ -30,7 +30,7 @@ class Client:
         self.positions = Positions(policy)
         self.offsets = OffsetLookups(self.view, 0.0, 0)
         self.epochs = EpochLookups(self.view, 0.0)
-        self.committed = CommittedOffsets("g", 0.0) if group else None
+        self.committed = CommittedOffsets("g", 0.0, 0.0) if group else None
         self.moved = []
         self.resolver = OffsetResolver(
             self.positions, self.view, self.offsets, self.epochs, self.committed, self.moved.extend

@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from kafkalite_sdk.producer.producer import Producer
+from kafkalite_sdk.producer.record import ProducerRecord
 from kafkalite_sdk.producer.settings import parse_options
 
 
@@ -61,8 +63,8 @@ def test_compression_has_levels_and_a_size_from_which_a_thread_compresses():
         ({"compression_type": "gzip", "compression_level": 12}, ValueError, "gzip is 12, expected -1 to 9"),
         ({"partitioner": "random"}, ValueError, "partitioner is 'random', expected"),
         ({"client_id": None}, TypeError, "client_id is None, expected a str"),
-        ({"lingerms": 5}, TypeError, "no option lingerms; did you mean linger_ms"),
-        ({"bootstrap": 5}, TypeError, "no option bootstrap"),
+        ({"lingerms": 5}, TypeError, "Producer has no argument 'lingerms'; did you mean 'linger_ms'"),
+        ({"bootstrap": 5}, TypeError, "no argument 'bootstrap'"),
         ({"transactional_id": "t"}, ValueError, "transactions are not supported yet"),
     ],
 )
@@ -75,3 +77,15 @@ def test_wrong_options_name_the_option_and_what_is_expected(options, error, text
 def test_bootstrap_servers_are_required():
     with pytest.raises(ValueError, match="bootstrap_servers"):
         parse_options("", {})
+
+
+def test_a_topic_in_place_of_the_address_is_explained():
+    with pytest.raises(TypeError, match="Producer has one positional argument, the address"):
+        Producer("orders", "localhost:9092")
+
+
+def test_the_text_of_a_record_shows_short_bytes_and_the_size_of_long_ones():
+    text = repr(ProducerRecord("orders", b"v" * 65, b"k" * 64, 1))
+    shown = f"value=<65 bytes>, key={b'k' * 64!r}, partition=1, timestamp_ms=None"
+    assert text == f"ProducerRecord(topic='orders', {shown})"
+    assert "value=['any', 'object'], key=None" in repr(ProducerRecord("orders", ["any", "object"]))

@@ -1,0 +1,90 @@
+"""Damaged SASL messages and certificates: each is accepted or rejected with one error, at once."""
+
+import asyncio
+import os
+import random
+from contextlib import suppress
+
+import pytest
+
+from kafkalite.errors import AuthenticationError
+from kafkalite.net.certificates import validities
+from kafkalite.net.sasl.oauthbearer import OAuthBearerServer
+from kafkalite.net.sasl.plain import PlainServer
+from kafkalite.net.sasl.scram import ScramClient, ScramServer, make_credential
+from kafkalite.net.sasl.server import Answer, SaslServer
+from kafkalite.net.sasl.steps import Authenticated, Job
+from kafkalite.net.sasl.tokens import check_token, expiry_of
+from tests.kit.certificates import Authority
+from tests.unit.protocol.damage import damaged
+
+GOOD = {
+    "PLAIN": b"\0alice\0secret",
+    "SCRAM-SHA-256": b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL",
+    "OAUTHBEARER": b"n,a=alice,\x01auth=Bearer abc.def\x01org=1\x01\x01",
+}
+
+
+def mechanisms():
+    credential = make_credential("SCRAM-SHA-256", "secret")
+    return [
+        PlainServer(lambda user, password: False),
+        ScramServer("SCRAM-SHA-256", {"alice": credential}.get, lambda: "3rfcNHYJY1ZVvWVs7j"),
+        OAuthBearerServer(lambda token, extensions: None if len(token) % 2 else Authenticated("alice")),
+    ]
+
+
+def answer(server, message):
+    found = server.authenticate(message)
+    while isinstance(found, Job):
+        found = server.job_done(found.run())
+    assert isinstance(found, Answer)
+    return found
+
+
+@pytest.mark.fuzz
+def test_damaged_messages_of_clients_and_brokers(fuzz_inputs):
+    seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+    print(f"KAFKALITE_SEED={seed}")
+    rng, offered, outcomes = random.Random(seed), mechanisms(), set()
+    for _ in range(fuzz_inputs // 20):
+        name = rng.choice(list(GOOD))
+        server = SaslServer(offered, lambda: 0.0)
+        server.handshake(name)
+        first = answer(server, damaged(rng, GOOD[name]))
+        outcomes.add((name, "first", first.error_code))
+        if not first.error_code and server.authenticating:
+            final = damaged(rng, b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=" + b"A" * 43 + b"=")
+            outcomes.add((name, "final", answer(server, final).error_code))
+    assert {("SCRAM-SHA-256", "first", 0), ("SCRAM-SHA-256", "final", 58), ("OAUTHBEARER", "first", 0)} <= outcomes
+    assert ("PLAIN", "first", 0) not in outcomes and ("SCRAM-SHA-256", "final", 0) not in outcomes
+    client = ScramClient("SCRAM-SHA-256", "alice", "secret", lambda: "abc")
+    accepted, loop = 0, asyncio.new_event_loop()
+    for _ in range(fuzz_inputs // 20):
+        steps = loop.run_until_complete(client.begin("broker"))
+        steps.send(None)
+        try:
+            accepted += isinstance(steps.send(damaged(rng, b"r=abcdef,s=c2FsdHNhbHQ=,i=4096")), Job)
+        except AuthenticationError:
+            continue
+    loop.close()
+    assert accepted
+
+
+@pytest.mark.fuzz
+def test_damaged_tokens_and_certificates(fuzz_inputs, tmp_path):
+    seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+    print(f"KAFKALITE_SEED={seed}")
+    rng = random.Random(seed)
+    pem = Authority(tmp_path).cert.read_bytes()
+    token, found = b"eyJhbGciOiJub25lIn0.eyJleHAiOiAxNzAwMDAwMDAwfQ.c2ln", 0
+    for _ in range(fuzz_inputs // 40):
+        text = damaged(rng, token).decode("latin-1")
+        found += expiry_of(text) is not None if text.isascii() else 0
+        with suppress(AuthenticationError):
+            check_token(text, 0.0)
+        try:
+            found += len(validities(damaged(rng, pem)))
+        except ValueError:
+            continue
+    assert found

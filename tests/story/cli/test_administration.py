@@ -1,0 +1,138 @@
+"""Topics with offsets and sizes, deleted records, settings, the cluster, several groups, completion."""
+
+import json
+import subprocess
+
+from kafkalite.testing.thread import BrokerThread
+from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
+
+
+def objects(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_several_topics_are_created_unless_they_exist(kafkalite: Run) -> None:
+    assert kafkalite("topic", "create", "a1", "-p", "2").stdout == "created a1 with 2 partition(s)\n"
+    done = kafkalite("topic", "create", "a1", "a2", "--if-not-exists")
+    assert done.stdout == "created a2 with 1 partition(s)\na1 exists\n"
+    done = kafkalite("topic", "create", "a1", "a3", code=2)
+    assert done.stdout == "created a3 with 1 partition(s)\n" and "a1: " in done.stderr
+    assert "INVALID_TOPIC" in kafkalite("topic", "create", "a/b", "--if-not-exists", code=2).stderr
+
+
+def test_description_with_offsets_sizes_and_effective_configs(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "d1", "-p", "2", "-c", "retention.ms=-1")
+    kafkalite("topic", "create", "d2")
+    kafkalite("produce", "d1", "-p", "1", stdin="one\ntwo\n")
+    first, second = objects(kafkalite("topic", "describe", "d1", "d2", "--offsets", "--all-configs", "--json").stdout)
+    empty, full = first["partitions"]
+    assert (empty["log_start_offset"], empty["log_end_offset"], empty["size"]) == (0, 0, 0)
+    assert (full["log_start_offset"], full["log_end_offset"]) == (0, 2) and full["size"] > 60
+    assert (first["configs"]["retention.ms"], first["config_sources"]["retention.ms"]) == ("-1", "TOPIC")
+    assert second["config_sources"]["retention.ms"] == "DEFAULT"
+    shown = kafkalite("topic", "describe", "d1", "d2", "-o", "-a").stdout
+    assert "  retention.ms=-1  (TOPIC)\n" in shown and "  cleanup.policy=delete  (DEFAULT)\n" in shown
+    assert shown.count("LogStartOffset  LogEndOffset  Size\n") == 2
+    assert "nowhere: " in kafkalite("topic", "describe", "d1", "nowhere", code=2).stderr
+
+
+def test_records_before_a_position_are_deleted(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "trimmed", "-p", "2")
+    kafkalite("produce", "trimmed", "-p", "0", stdin="0\n1\n2\n")
+    planned = kafkalite("topic", "delete-records", "trimmed", "--before", "-1", "--dry-run")
+    assert [line.split() for line in planned.stdout.splitlines()[1:]] == [
+        ["trimmed", "0", "0", "2"],
+        ["trimmed", "1", "0", "0"],
+    ]
+    assert planned.stderr == "nothing was deleted: --dry-run\n"
+    assert kafkalite("consume", "trimmed", "-e").stdout == "0\n1\n2\n"
+    assert kafkalite("topic", "delete-records", "trimmed:0", "--before", "2", "--json").stdout == (
+        '{"topic": "trimmed", "partition": 0, "prior_start": 0, "new_start": 2}\n'
+    )
+    assert kafkalite("consume", "trimmed", "-e").stdout == "2\n"
+    assert (
+        "has partitions 0 to 1, not 7"
+        in kafkalite("topic", "delete-records", "trimmed:7", "--before", "0", code=2).stderr
+    )
+
+
+def test_effective_settings_and_dynamic_changes(kafkalite: Run) -> None:
+    (partitions,) = objects(kafkalite("config", "describe", "broker:1", "num.partitions", "--json").stdout)
+    assert partitions == {
+        "key": "num.partitions",
+        "value": "1",
+        "source": "DEFAULT",
+        "read_only": True,
+        "sensitive": False,
+    }
+    changed = kafkalite("config", "describe", "broker:1").stdout
+    assert "auto.create.topics.enable" in changed and "num.io.threads" not in changed, "only what was changed"
+    assert "log.retention.ms" in kafkalite("config", "describe", "broker:1", "--all").stdout
+    assert kafkalite("config", "alter", "brokers", "-s", "log.retention.ms=5000").stdout == "altered brokers\n"
+    (retention,) = objects(kafkalite("config", "describe", "broker:1", "log.retention.ms", "--json").stdout)
+    assert (retention["value"], retention["source"]) == ("5000", "DYNAMIC_DEFAULT_BROKER")
+    done = kafkalite("config", "alter", "brokers", "-u", "log.retention.ms", "--dry-run")
+    assert (done.stdout, done.stderr) == ("", "nothing was changed: --dry-run\n")
+    kafkalite("config", "alter", "brokers", "--unset", "log.retention.ms")
+    (retention,) = objects(kafkalite("config", "describe", "broker:1", "log.retention.ms", "--json").stdout)
+    assert retention["source"] == "DEFAULT"
+
+
+def test_wrong_use_of_config_is_one_line(kafkalite: Run) -> None:
+    for args, text in (
+        (("describe", "broker"), "'broker' is not a resource; write broker:ID"),
+        (("describe", "broker:1", "no.such.key"), "broker:1 has no setting no.such.key"),
+        (("describe", "topic:nowhere"), "topic:nowhere: "),
+        (("alter", "broker:1"), "nothing to alter"),
+        (("alter", "topic:nowhere", "-s", "retention"), "write KEY=VALUE"),
+        (("alter", "broker:1", "-s", "log.retention.ms=soon"), "broker:1: "),
+    ):
+        said = kafkalite("config", *args, code=2).stderr
+        assert text in said and said.count("\n") == 1
+
+
+def test_cluster_and_log_directories(kafkalite: Run, broker: BrokerThread) -> None:
+    host, port = broker.address.split(":")
+    (found,) = objects(kafkalite("cluster", "describe", "--json").stdout)
+    assert found == {"broker": 1, "host": host, "port": int(port), "rack": None, "controller": True}
+    assert ", 1 broker(s)\n" in kafkalite("cluster", "describe").stdout
+    kafkalite("produce", "stored", stdin="one\n")
+    (directory,) = objects(kafkalite("cluster", "log-dirs", "--json").stdout)
+    assert directory["state"] == "online" and directory["partitions"] >= 1 and directory["bytes"] > 60
+    rows = objects(kafkalite("cluster", "log-dirs", "--partitions", "--broker", "1", "--json").stdout)
+    (stored,) = [row for row in rows if row["topic"] == "stored"]
+    assert stored["bytes"] > 60 and stored["directory"] == directory["directory"]
+
+
+def test_several_groups_their_summary_and_deleted_offsets(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "g1", "-p", "2")
+    kafkalite("produce", "g1", "-p", "0", stdin="1\n2\n3\n")
+    kafkalite("produce", "g2", stdin="1\n")
+    for group in ("north", "south"):
+        kafkalite("group", "reset", group, "--to", "earliest", "-t", "g1", "-t", "g2")
+    kafkalite("group", "reset", "south", "--to", "latest", "-t", "g2")
+    shown = kafkalite("group", "describe", "north", "south").stdout
+    assert "north: type classic" in shown and "south: type classic" in shown
+    north, south = objects(kafkalite("group", "describe", "north", "south", "--summary", "--json").stdout)
+    assert (north["group"], north["partitions"], north["lag"], north["lag_max"]) == ("north", 3, 4, 3)
+    assert (south["lag"], south["members"]) == (3, 0)
+    done = kafkalite("group", "describe", "north", "nobody", "--summary", code=2)
+    assert "north" in done.stdout and "nobody: " in done.stderr
+
+    planned = kafkalite("group", "offsets", "delete", "north", "-t", "g1:0", "--dry-run")
+    assert [line.split() for line in planned.stdout.splitlines()[1:]] == [["north", "g1", "0", "0"]]
+    assert kafkalite("group", "offsets", "delete", "north", "-t", "g1:0").stdout == planned.stdout
+    assert kafkalite("group", "offsets", "export", "north", "--csv").stdout == "g1,1,0\ng2,0,0\n"
+    assert (
+        "has no committed offsets of g1:0"
+        in kafkalite("group", "offsets", "delete", "north", "-t", "g1:0", code=2).stderr
+    )
+    assert "GROUP_ID_NOT_FOUND" in kafkalite("group", "offsets", "delete", "nobody", "-t", "g1", code=2).stderr
+
+
+def test_commands_and_options_are_completed() -> None:
+    for words, expected in (("kafkalite con", ["config", "consume"]), ("kafkalite consume --form", ["--format"])):
+        environ = {**ENVIRON, "_KAFKALITE_COMPLETE": "bash_complete", "COMP_WORDS": words}
+        environ["COMP_CWORD"] = str(len(words.split()) - 1)
+        done = subprocess.run(COMMAND, env=environ, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        assert sorted(line.partition(",")[2] for line in done.stdout.splitlines()) == expected

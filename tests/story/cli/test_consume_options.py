@@ -1,0 +1,126 @@
+"""What `consume` selects and how it prints it: positions, several topics, isolation, formats, groups."""
+
+import json
+import signal
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+
+from kafkalite.testing.thread import BrokerThread
+from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
+
+HEADERS = [["h", "x"], ["n", None]]
+NOON_MS = int(datetime(2013, 7, 1, 12, tzinfo=UTC).timestamp() * 1000)
+
+
+def record(value: str, minute: int, **fields: object) -> str:
+    return json.dumps({"value": value, "timestamp": NOON_MS + 60_000 * minute, **fields})
+
+
+@pytest.fixture(scope="module")
+def orders(broker: BrokerThread) -> str:
+    """Two partitions with five records each, one per minute."""
+    broker.create_topic("orders", partitions=2, configs={"retention.ms": "-1"})
+    lines = [
+        record(f"p{partition} r{number}", number, partition=partition, key=f"k{number}", headers=HEADERS)
+        for partition in (0, 1)
+        for number in range(5)
+    ]
+    command = [*COMMAND, "produce", "orders", "--json", "-b", broker.address]
+    subprocess.run(command, input="\n".join(lines), text=True, check=True, env=ENVIRON, timeout=TIMEOUT_S)
+    return "orders"
+
+
+def lines(kafkalite: Run, *args: str) -> list[str]:
+    return sorted(kafkalite("consume", *args).stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        ("-2", ["p0 r3", "p0 r4", "p1 r3", "p1 r4"]),
+        ("+4", ["p0 r4", "p1 r4"]),
+        ("2013-07-01T12:03:00Z", ["p0 r3", "p0 r4", "p1 r3", "p1 r4"]),
+        (f"@{NOON_MS + 1}", [f"p{partition} r{number}" for partition in (0, 1) for number in range(1, 5)]),
+        ("2013-07-02", []),
+        ("end", []),
+    ],
+)
+def test_start_of_each_partition(kafkalite: Run, orders: str, position: str, expected: list[str]) -> None:
+    assert lines(kafkalite, orders, "--offset", position) == expected
+
+
+def test_the_last_records_of_one_partition(kafkalite: Run, orders: str) -> None:
+    assert kafkalite("consume", orders, "-p", "1", "-o", "-3", "-n", "2").stdout == "p1 r2\np1 r3\n"
+
+
+def test_several_topics_and_a_pattern(kafkalite: Run, orders: str) -> None:
+    for topic in ("several-a", "several-b"):
+        kafkalite("produce", topic, stdin=f"of {topic}\n")
+    both = ["of several-a", "of several-b"]
+    assert lines(kafkalite, "several-a", "several-b", "-e") == both
+    assert lines(kafkalite, "--pattern", "several-.*", "-e") == both
+    assert "no topic matches 'other-.*'" in kafkalite("consume", "--pattern", "other-.*", "-e", code=2).stderr
+    for more in ((), ("--group", "billing")):
+        assert "--pattern '(': RE2 rejects it" in kafkalite("consume", "--pattern", "(", "-e", *more, code=2).stderr
+    assert "give TOPIC or --pattern, not both" in kafkalite("consume", orders, "--pattern", "x", code=2).stderr
+
+
+def test_formats(kafkalite: Run, orders: str) -> None:
+    first = (orders, "-p", "0", "-e", "-n", "1")
+    form = r"%t-%p@%o %T %k(%K)=%s(%S) [%h] 100%%\t\x41\n"
+    said = f"orders-0@0 {NOON_MS} k0(2)=p0 r0(5) [h=x,n] 100%\tA\n"
+    assert kafkalite("consume", *first, "--format", form).stdout == said
+    shown = kafkalite("consume", *first, "--timestamps", "--headers", "-k", ":").stdout
+    assert shown == "2013-07-01T12:00:00.000Z\th=x,n\tk0:p0 r0\n"
+    for options, text in (
+        (("--format", "%q"), "%q is unknown"),
+        (("--format", r"\q"), r"\q is unknown"),
+        (("--format", "%s", "--headers"), "--format excludes"),
+        (("--json", "--timestamps"), "--json excludes"),
+    ):
+        assert text in kafkalite("consume", *first, *options, code=2).stderr
+
+
+def test_read_uncommitted_is_accepted(kafkalite: Run, orders: str) -> None:
+    assert len(lines(kafkalite, orders, "-e", "--isolation", "read_uncommitted")) == 10
+
+
+def committed(kafkalite: Run, group: str) -> int:
+    """The sum of the committed offsets of a group."""
+    exported = kafkalite("group", "offsets", "export", group, "--csv").stdout
+    return sum(int(line.rpartition(",")[2]) for line in exported.splitlines())
+
+
+def test_a_member_commits_what_it_has_printed(kafkalite: Run, orders: str) -> None:
+    first = lines(kafkalite, orders, "--group", "counting", "-e", "-n", "4")
+    assert committed(kafkalite, "counting") == 4
+    second = lines(kafkalite, orders, "--group", "counting", "-n", "6")
+    assert sorted(first + second) == lines(kafkalite, orders, "-e")
+    described = json.loads(kafkalite("group", "describe", "counting", "--json").stdout)
+    assert (described["state"], described["members"]) == ("Empty", []), "the member has left"
+    for options in (("-o", "1", "-p", "0"), ("-p", "0")):
+        assert "leave out --offset and --partition" in kafkalite("consume", orders, "-g", "g", *options, code=2).stderr
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in kafkalite("consume", "nowhere", "-g", "g", code=2).stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_member_commits_and_leaves(
+    kafkalite: Run, broker: BrokerThread, number: signal.Signals, code: int
+) -> None:
+    topic = group = f"interrupted-{number.name.lower()}"
+    kafkalite("produce", topic, stdin="one\ntwo\n")
+    command = [*COMMAND, "consume", "--pattern", f"{topic}.*", "-g", group, "-e", "-b", broker.address]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=ENVIRON, text=True, bufsize=1, **pipes) as member:
+        assert member.stdout and member.stderr
+        try:
+            assert [member.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+            member.send_signal(number)
+            assert member.wait(TIMEOUT_S) == code
+            assert member.stderr.read() == ""
+        finally:
+            member.kill()
+    assert committed(kafkalite, group) == 2
+    assert kafkalite("group", "describe", group).stdout.startswith(f"{group}: type consumer, state Empty, 0 member(s)")

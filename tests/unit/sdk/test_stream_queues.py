@@ -1,0 +1,30 @@
+"""The queues of streams: which record is complete or returned again after a seek."""
+
+from types import SimpleNamespace
+
+from kafkalite_sdk.consumer.positions import Positions
+from kafkalite_sdk.consumer.reset_policy import LATEST
+from kafkalite_sdk.streams.queues import StreamQueues
+
+from kafkalite.model import TopicPartition
+
+A = TopicPartition("t", 0)
+
+
+def test_a_record_from_before_a_seek_completes_and_returns_no_record_with_its_offset():
+    positions = Positions(LATEST)
+    positions.assign([A])
+    queues = StreamQueues(1, positions, high=10)
+    (stream,) = queues.streams
+    before, after = (SimpleNamespace(topic="t", partition=0, offset=5) for _ in range(2))
+    queues.distribute([before])
+    assert stream.take() is before
+    queues.clear([A])  # a seek
+    queues.distribute([after])
+    assert stream.take() is after
+    queues.return_record(before)
+    assert queues.complete(before) is None
+    assert queues.bounds() == {A: after} and stream.size == 1
+    queues.return_record(after)
+    assert stream.take() is after and queues.complete(after) is not None
+    assert queues.bounds() == {} and stream.size == 0
