@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from perf import report
-from perf.brokers import BROKERS, BrokerError
+from perf.brokers import BROKERS, COMPARED, BrokerError
 from perf.checks import VerificationError
 from perf.clients import compare as clients_compare
 from perf.clients import report as clients_report
@@ -59,7 +59,7 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
     Example: python -m perf compare --brokers kafkalite,kafka --loads produce-100,consume-100 --rounds 5
     """
     _import_client()
-    kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS, {"all": list(BROKERS)})]
+    kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS, {"all": list(COMPARED)})]
     chosen = [LOADS[name] for name in _chosen("--loads", loads, LOADS, GROUPS)]
     for name, reason in [(part.name, part.missing()) for part in kinds] + [
         (part.name, part.missing()) for part in chosen

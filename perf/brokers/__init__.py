@@ -3,8 +3,10 @@
 from perf.brokers.base import Broker, BrokerError, Running
 from perf.brokers.kafka import Kafka
 from perf.brokers.kafkalite import Kafkalite
+from perf.brokers.kafkalite_tls import KafkaliteTls
 from perf.brokers.kfake import Kfake
 
-__all__ = ["BROKERS", "Broker", "BrokerError", "Running"]
+__all__ = ["BROKERS", "COMPARED", "Broker", "BrokerError", "Running"]
 
-BROKERS: dict[str, Broker] = {broker.name: broker for broker in (Kafkalite(), Kafka(), Kfake())}
+BROKERS: dict[str, Broker] = {broker.name: broker for broker in (Kafkalite(), KafkaliteTls(), Kafka(), Kfake())}
+COMPARED = ("kafkalite", "kafka", "kfake")  # the others are for single rows

@@ -24,7 +24,10 @@ class BrokerError(Exception):
 
 @dataclass
 class Running:
-    """A broker that answers. start_seconds: from the start of the process to its first answer to ApiVersions."""
+    """A broker that answers. start_seconds: from the start of the process to its first answer to ApiVersions.
+
+    tls_address: host:port of its TLS listener, "" = it has none; cafile: the authority of its certificate.
+    """
 
     name: str
     process: subprocess.Popen[bytes]
@@ -32,6 +35,8 @@ class Running:
     directory: Path
     start_seconds: float
     host: str = HOST
+    tls_address: str = ""
+    cafile: str = ""
 
     @property
     def pid(self) -> int:

@@ -32,6 +32,7 @@ class Job:
         seconds: duration of idle loads.
         broker_pid: of the process that the load suspends.
         uvloop: whether asyncio clients run on uvloop.
+        tls: the client uses TLS; `cafile` is the authority of the broker's certificate.
     """
 
     work: str
@@ -51,6 +52,8 @@ class Job:
     seconds: float = 0.0
     broker_pid: int = 0
     uvloop: bool = True
+    tls: bool = False
+    cafile: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

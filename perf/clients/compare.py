@@ -82,6 +82,8 @@ def _started(plan: Plan, broker: Broker) -> Iterator[Running]:
 
 def _run_row(plan: Plan, result: RowResult, broker: Running, progress: Callable[[str], None]) -> None:
     works = {job.work for job in result.row.jobs.values()}
+    if not broker.tls_address and any(job.tls for job in result.row.jobs.values()):
+        return
     names = [name for name in result.row.clients if name in plan.clients and all(map(plan.clients[name].can, works))]
     for number in range(plan.repetitions + 1 if names else 0):
         first = number % len(names)
@@ -98,7 +100,8 @@ def _run_client(plan: Plan, row: Row, broker: Running, name: str, number: int) -
     for label, job in row.sized(plan.quick).items():
         sized = job if plan.quick or job.work != "produce" else _slower(job, SLOWNESS.get(name, 1))
         topic = f"{row.topic(label)}-{name}-{number}" if row.creates else row.topic(label)
-        wanted = replace(sized, address=broker.address, topic=topic, broker_pid=broker.pid)
+        address = broker.tls_address if job.tls else broker.address
+        wanted = replace(sized, address=address, topic=topic, broker_pid=broker.pid, cafile=broker.cafile)
         sample = _in_process(name, wanted) if not row.creates else _on_new_topic(broker, name, wanted)
         found.update({f"{label}{label and '_'}{key}": value for key, value in sample.items()})
     return row.combine(found)

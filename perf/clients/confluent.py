@@ -19,12 +19,17 @@ CONSUME_MAX = 500
 POLL_EVERY = 1_000
 
 
+def security(job: Job) -> dict[str, Any]:
+    """The settings for TLS, if the job uses it."""
+    return {"security.protocol": "SSL", "ssl.ca.location": job.cafile} if job.tls else {}
+
+
 class Sends:
     """A producer and the offsets that its callbacks have received."""
 
     def __init__(self, job: Job, **settings: object) -> None:
         self.offsets: list[int] = []
-        common = {"bootstrap.servers": job.address, "acks": "all", "linger.ms": job.linger_ms, **QUIET}
+        common = {"bootstrap.servers": job.address, "acks": "all", "linger.ms": job.linger_ms, **QUIET, **security(job)}
         self.producer = ck.Producer({**common, "compression.type": job.codec, **settings})
 
     def delivered(self, error: ck.KafkaError | None, message: ck.Message) -> None:
@@ -152,7 +157,7 @@ class Confluent(Client):
     @staticmethod
     def _settings(job: Job) -> dict[str, Any]:
         return {"bootstrap.servers": job.address, "group.id": f"g-{uuid.uuid4()}", "auto.offset.reset": "earliest",
-                **QUIET}  # fmt: skip
+                **security(job), **QUIET}  # fmt: skip
 
     def group_start(self, job: Job) -> Sample:
         seconds = [self._start(job) for _ in range(job.warm_up + job.records)][job.warm_up :]

@@ -11,6 +11,8 @@ MODULES = {
     "confluent-aio": "confluent_aio",
     "aiokafka": "aio_kafka",
     "kafka-python": "kafka_python",
+    "kafkalite-records": "sdk_records",
+    "kafkarrow": "kafkarrow",
 }
 
 

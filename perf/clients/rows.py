@@ -15,6 +15,7 @@ THROUGHPUT = (RECORDS_PER_S, CPU_US)
 AT_ONCE_MS = 0
 ALL = ("kafkalite", "confluent", "confluent-aio", "aiokafka", "kafka-python")
 FAST = ("kafkalite", "confluent", "aiokafka")
+WITH_COLUMNS = ("kafkalite", "kafkalite-records", "kafkarrow")
 SLOWNESS = {"kafka-python": 10, "confluent-aio": 4, "aiokafka": 4}  # these send so much less, to take a similar time
 
 
@@ -89,6 +90,37 @@ def _reading(work: str, title: str, clients: Sequence[str], limits: Sequence[Lim
     quick = replace(full, records=50_000)
     name = "consume-" + work
     return Row(name, title, {"": full}, {"": quick}, clients, THROUGHPUT, limits, fill=-1, creates=False)
+
+
+def _columns(size: str, records: int, value_bytes: int) -> Row:
+    full = Job("columns", records=records, value_bytes=value_bytes)
+    limits = [Limit("records_per_s", "kafkalite-records", 2.0, 3.0), Limit("records_per_s", "kafkarrow", 1.0, 1.5)]
+    title = f"consume {size} as columns: poll_columns, kafkarrow, and poll of records, each value read"
+    quick = {"": replace(full, records=50_000)}
+    name = f"consume-columns-{value_bytes}"
+    return Row(name, title, {"": full}, quick, WITH_COLUMNS, THROUGHPUT, limits, fill=-1, creates=False)
+
+
+def _sending_columns() -> Row:
+    full = Job("send_columns", records=1_000_000, warm_up=100_000)
+    limits = [Limit("records_per_s", "kafkalite-records", 2.0, 4.0)]
+    title = "produce 100 B: send_columns of 10,000 rows, and send of records, acks=all, linger 5 ms"
+    quick = replace(full, records=20_000, warm_up=2_000)
+    return Row("produce-columns", title, {"": full}, {"": quick}, WITH_COLUMNS, THROUGHPUT, limits)
+
+
+def _over_tls() -> Sequence[Row]:
+    """1 KiB over TLS 1.3; on brokers that have a TLS listener."""
+    clients, limits = ("kafkalite", "confluent"), [Limit("records_per_s", "confluent", 0.8, 1.1)]
+    produce = Job("produce", records=300_000, warm_up=30_000, value_bytes=1024, tls=True)
+    poll = Job("poll", records=500_000, value_bytes=1024, tls=True)
+    small = {"records": 20_000, "warm_up": 2_000}
+    title = "produce 1 KiB over TLS 1.3, each awaitable kept and its offset read, acks=all, linger 5 ms, uvloop"
+    producing = Row("tls-produce", title, {"": produce}, {"": replace(produce, **small)}, clients, THROUGHPUT, limits)
+    title = "consume 1 KiB over TLS 1.3 by assignment: poll (confluent: consume(500))"
+    jobs = {"": poll}, {"": replace(poll, records=50_000)}
+    reading = Row("tls-consume", title, *jobs, clients, THROUGHPUT, limits, fill=-1, creates=False)
+    return producing, reading
 
 
 def _group_start(protocol: str, clients: Sequence[str]) -> Row:
@@ -193,6 +225,10 @@ _ROWS = (
         FAST,
         [Limit("records_per_s", "aiokafka", 4.0, 8.0)],
     ),
+    _columns("100 B", 2_000_000, 100),
+    _columns("1 KiB", 500_000, 1024),
+    _sending_columns(),
+    *_over_tls(),
     _group_start("classic", FAST),
     _group_start("consumer", ("kafkalite", "confluent")),
     _idle(),

@@ -16,7 +16,12 @@ from perf.clients.base import PARTITIONS, AsyncClient, Job, Meter, Sample, check
 from perf.process import memory
 
 BUFFER_BYTES = 256 << 20
-PRODUCING = ("produce", "waves", "open_sends", "latency", "tasks")
+TABLE_ROWS = 10_000
+PRODUCING = ("produce", "waves", "open_sends", "latency", "tasks", "send_columns")
+
+
+def _security(job: Job) -> dict[str, Any]:
+    return {"security_protocol": "SSL", "ssl_cafile": job.cafile} if job.tls else {}
 
 
 class Sdk(AsyncClient):
@@ -34,7 +39,8 @@ class Sdk(AsyncClient):
 
     def _producer(self, job: Job, **settings: Any) -> Any:
         codec = {} if job.codec == "none" else {"compression_type": job.codec}
-        return kafkalite_sdk.Producer(job.address, acks="all", linger_ms=job.linger_ms, **codec, **settings)
+        settings |= codec | _security(job)
+        return kafkalite_sdk.Producer(job.address, acks="all", linger_ms=job.linger_ms, **settings)
 
     async def produce(self, job: Job) -> Sample:
         async with self._producer(job) as producer:
@@ -108,7 +114,8 @@ class Sdk(AsyncClient):
 
     @asynccontextmanager
     async def _assigned(self, job: Job) -> AsyncIterator[Any]:
-        async with kafkalite_sdk.Consumer(job.address, auto_offset_reset="earliest") as consumer:
+        settings = {"auto_offset_reset": "earliest", **_security(job)}
+        async with kafkalite_sdk.Consumer(job.address, **settings) as consumer:
             consumer.assign([kafkalite_sdk.TopicPartition(job.topic, number) for number in range(PARTITIONS)])
             yield consumer
 
@@ -123,6 +130,43 @@ class Sdk(AsyncClient):
                         size += len(record.value)
         self._check(job, left, size)
         return meter.per_record(left)
+
+    async def columns(self, job: Job) -> Sample:
+        """`poll_columns`, each value read."""
+        import pyarrow.compute
+
+        wanted = ["key", "value", "partition", "offset", "timestamp"]
+        async with self._assigned(job) as consumer:
+            left, records, size = job.records - len(await consumer.poll_columns(10.0)), 0, 0
+            with Meter() as meter:
+                while records < left:
+                    found = pyarrow.record_batch(await consumer.poll_columns(10.0, columns=wanted))
+                    records += found.num_rows
+                    size += pyarrow.compute.sum(pyarrow.compute.binary_length(found["value"])).as_py() or 0
+        self._check(job, left, size)
+        return meter.per_record(left)
+
+    async def send_columns(self, job: Job) -> Sample:
+        """`send_columns` of tables with 10,000 rows."""
+        import pyarrow
+
+        table = pyarrow.table({"value": pyarrow.array([job.value] * TABLE_ROWS, pyarrow.binary())})
+        async with self._producer(job) as producer:
+            await self._send_tables(producer, job.topic, table, job.warm_up)
+            with Meter() as meter:
+                await self._send_tables(producer, job.topic, table, job.records)
+        return meter.per_record(job.records)
+
+    @staticmethod
+    async def _send_tables(producer: Any, topic: str, table: Any, records: int) -> None:
+        sent = []
+        for begin in range(0, records, TABLE_ROWS):
+            sent.append(producer.send_columns(topic, table.slice(0, min(TABLE_ROWS, records - begin))))
+            await producer.drain()
+        await producer.flush()
+        ranges = [each for delivery in sent for each in delivery.result()]
+        if sum(count for *_, count in ranges) != records or min(offset for _, _, offset, _ in ranges) < 0:
+            raise RuntimeError(f"{records} records were sent, the result is {ranges}")
 
     async def iterate(self, job: Job) -> Sample:
         """`async for`."""
