@@ -3,9 +3,7 @@
 Whatever is found at the next start is what the model allows, and the log goes on from there.
 """
 
-import contextlib
 import gc
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -16,6 +14,7 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
+from tests.kit.descriptors import open_descriptors
 from tests.rigs.machine import COMPACTED, Machine
 
 pytestmark = pytest.mark.torture
@@ -202,11 +201,7 @@ def test_a_crash_at_every_step_of_the_start(ram: Path, seed: int, work: Work) ->
 def open_files(root: Path) -> list[str]:
     """The files below `root` that this process has open, without those that only garbage refers to."""
     gc.collect()
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return [link for link in found if link.startswith(str(root))]
+    return [link for link in open_descriptors().values() if link.startswith(str(root))]
 
 
 def do_all(machine: Machine, works: list[Work]) -> None:

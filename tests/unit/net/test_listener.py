@@ -1,7 +1,6 @@
 """Accepting within limits, idle connections, descriptors running out, the drain at the end."""
 
 import asyncio
-import contextlib
 import errno
 import json
 import os
@@ -15,6 +14,7 @@ import pytest
 
 from kafkalite.net.listener import Listener, SocketOptions
 from tests.conftest import ENGINE
+from tests.kit.descriptors import open_descriptors
 from tests.unit.net.rig import Echo, Rig, both_loops, frame, make_listener, read_frame, round_trip, until
 
 
@@ -215,25 +215,16 @@ async def test_close_aborts_after_the_grace_time():
         writer.close()
 
 
-def descriptors():
-    """What the descriptors of this process refer to."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return found
-
-
 def open_sockets():
     """The sockets of this process by their numbers, which do not depend on those of other tests."""
-    return {link for link in descriptors() if link.startswith("socket:")}
+    return {link for link in open_descriptors().values() if link.startswith("socket:")}
 
 
 @both_loops
 async def test_connections_and_listener_leave_no_descriptor_open():
     async with Rig():  # the loop opens some on its first use
         pass
-    before, epolls = open_sockets(), descriptors().count("anon_inode:[eventpoll]")
+    before, epolls = open_sockets(), list(open_descriptors().values()).count("anon_inode:[eventpoll]")
     async with Rig() as rig:
         for _ in range(20):
             reader, writer = await rig.open()
@@ -243,7 +234,7 @@ async def test_connections_and_listener_leave_no_descriptor_open():
             await writer.wait_closed()
         served = open_sockets() - before
     await until(lambda: not open_sockets() & served)  # uvloop closes in a later iteration
-    assert descriptors().count("anon_inode:[eventpoll]") <= epolls
+    assert list(open_descriptors().values()).count("anon_inode:[eventpoll]") <= epolls
 
 
 def handed_over():

@@ -1,8 +1,6 @@
 """Tests the creation of partition files: in the background and in batches, waiting appends first."""
 
-import contextlib
 import errno
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from kafkalite.slicing import Slicer
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
+from tests.kit.descriptors import open_descriptors
 from tests.kit.server import batch
 from tests.unit.server.test_hosted_partitions import Notes, reraise
 
@@ -120,10 +119,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 def open_segments(data: Path) -> list[str]:
     """The partitions of which a segment is open in this process."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
-            found.append(Path(os.readlink(f"/proc/self/fd/{name}")))
+    found = map(Path, open_descriptors().values())
     return sorted(path.parent.name for path in found if path.suffix == ".log" and data in path.parents)
 
 
