@@ -304,6 +304,8 @@ class Membership:
             code: the error code of a partition or of the request.
             now: the time, in s.
         """
+        if not self._core.subscription:
+            return  # it leaves the group; joining again would replace the end of the leave
         if self._protocol is not None and identity is not None and identity == self._core.identity:
             self._protocol.commit_failed(code, now)
 

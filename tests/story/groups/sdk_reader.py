@@ -181,6 +181,7 @@ class SdkReader(Reader):
         if not self.membership.needs_coordinator:
             self.stepped = True
             self._send_due()
+            assert self.membership.left or self.connections["group"], "the leave of the group does not end"
         self.alive = False
 
     def dropped(self, tokens: set[Any]) -> None:

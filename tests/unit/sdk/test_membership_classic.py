@@ -290,6 +290,15 @@ def test_dynamic_members_leave_and_static_ones_do_not(instance_id: str | None, l
     assert rig.membership.wake_at(rig.now) == float("inf")
 
 
+@pytest.mark.parametrize("code", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_INSTANCE_ID])
+def test_leave_ends_although_the_last_commit_fails(code: Error) -> None:
+    rig = stable(instance_id="i")
+    rig.membership.leave(rig.now)
+    rig.membership.commit_failed(rig.membership.identity(), code, rig.now)
+    rig.done()
+    assert rig.membership.left and rig.membership.error is None
+
+
 def test_response_that_arrives_while_the_partitions_of_a_leaving_member_are_released_is_ignored() -> None:
     rig = stable("cooperative-sticky")
     rebalance(rig)

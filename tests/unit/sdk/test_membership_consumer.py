@@ -151,6 +151,15 @@ def test_recreated_topic_is_lost_and_assigned() -> None:
     assert owned(rig.call(ConsumerGroupHeartbeatRequest)[1]) == {b"n" * 16: [0]}
 
 
+def test_leave_ends_although_the_last_commit_fails() -> None:
+    rig = stable()
+    rig.membership.leave(rig.now)
+    rig.membership.commit_failed(rig.membership.identity(), Error.UNKNOWN_MEMBER_ID, rig.now)
+    rig.done()
+    rig.answer(ConsumerGroupHeartbeatRequest, unchanged(-1))
+    assert rig.membership.left
+
+
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
 def test_members_leave_with_the_epoch_of_their_type(instance_id: str | None, epoch: int) -> None:
     rig = stable(instance_id=instance_id)

@@ -128,6 +128,15 @@ def test_claimed_partition_may_be_created_later() -> None:
         rig.membership.raise_error()
 
 
+def test_leave_ends_although_the_last_commit_fails() -> None:
+    rig = stable()
+    rig.membership.leave(rig.now)
+    rig.membership.commit_failed(rig.membership.identity(), Error.UNKNOWN_MEMBER_ID, rig.now)
+    rig.done()
+    rig.answer(LeaveGroupRequest, LeaveGroupResponse(members=[]))
+    assert rig.membership.left
+
+
 @pytest.mark.parametrize(("instance_id", "leaves"), [(None, True), ("worker", False)])
 def test_static_consumer_does_not_leave(instance_id: str | None, leaves: bool) -> None:
     rig = stable(instance_id=instance_id)
