@@ -6,6 +6,8 @@ from typing import Protocol
 
 from kafkalite_sdk import Consumer, Record
 
+LINES_BYTES = 256 * 1024  # of one write: the allocator keeps the memory, and the processor's cache holds it
+LINES_MAX = 2**31 - 1  # of one write, as `Consumer.poll_lines` allows
 RECORDS_MAX = 10_000  # of one poll; each is an object
 FORMAT_HELP = (
     "Format of each record: %t topic, %p partition, %o offset, %T timestamp (ms), %k key, %s value, %h headers, "
@@ -32,10 +34,10 @@ class Lines:
 
     async def print_next(self, consumer: Consumer, timeout_s: float, count: int | None) -> int:
         """See `Output`."""
-        if count is None:
-            lines = await consumer.poll_lines(timeout_s, key_separator=self._key_separator)
-        else:
-            lines = await consumer.poll_lines(timeout_s, count, key_separator=self._key_separator)
+        records_max = LINES_MAX if count is None else count
+        lines = await consumer.poll_lines(
+            timeout_s, records_max, max_bytes=LINES_BYTES, key_separator=self._key_separator
+        )
         write(lines.value_bytes)
         return len(lines)
 
