@@ -105,6 +105,8 @@ class Consumer(Polls[K, V]):
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, commit: bool = True) -> None:
         """Release all partitions, leave the group and close the connections. A second call does nothing.
 
+        If it is cancelled, the consumer is closed without waiting for open requests.
+
         Arguments:
             timeout: in seconds; the consumer is closed then, also if no broker answers.
             commit: with automatic commits, commit what the last poll has returned.

@@ -278,6 +278,8 @@ class Producer(Generic[K, V]):
     async def close(self, timeout: float | None = None) -> None:
         """Flush, and end all connections. A second call does nothing.
 
+        If it is cancelled, the records without an outcome fail at once.
+
         Arguments:
             timeout: in seconds; records without an outcome fail then. None = as `flush`.
 
@@ -311,8 +313,10 @@ class Producer(Generic[K, V]):
             raise
         finally:
             self._closed = True
-            await self._client.close(CLOSE_S if until is None else min(CLOSE_S, max(0.0, until - loop.time())))
-            dispatcher.end()
+            try:
+                await self._client.close(CLOSE_S if until is None else min(CLOSE_S, max(0.0, until - loop.time())))
+            finally:
+                dispatcher.end()
         if raises:
             dispatcher.raise_failures()
 
