@@ -25,6 +25,8 @@ from kafkalite.net.client.connection import dial
 from kafkalite.net.client.failures import reason_of
 
 STARTING_S = 20.0  # maximum wait for a broker that is starting
+# No broker that is starting: a host name that does not resolve, and a connection that ends in the TLS handshake.
+OTHER_REASONS = (socket.gaierror, ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
 logging.getLogger("kafkalite_sdk").addHandler(logging.NullHandler())  # the commands report outages themselves
 
 
@@ -82,15 +84,14 @@ def created(create: Callable[..., C], address: str, settings: dict[str, Any]) ->
 async def when_started(cluster: Cluster, create: Callable[[str], C]) -> C:
     """Start a client at the first broker that answers; a broker that refuses connections may be starting.
 
-    Raises KafkaTimeoutError, and KafkaConnectionError: at once for a host name that does not resolve, else after
-    STARTING_S seconds.
+    Raises KafkaTimeoutError, and KafkaConnectionError: after STARTING_S seconds, at once for `OTHER_REASONS`.
     """
     retries, report = Retry(STARTING_S), True
     while True:
         try:
             return await first_that_answers(cluster, create, report=report)
         except KafkaConnectionError as error:
-            if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, socket.gaierror):
+            if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, OTHER_REASONS):
                 raise
             await retries.pause(error)
         report = False

@@ -1,4 +1,7 @@
-"""The SDK uses TLS and SASL on Apache Kafka 4.3: every mechanism, every wrong setting, sessions that are renewed."""
+"""The SDK and the command line use TLS and SASL on Apache Kafka 4.3.
+
+Every mechanism, every wrong setting, sessions that are renewed.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ import shutil
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from kafkalite_sdk import Consumer, Producer
 
+from kafkalite.cli.main import main
 from kafkalite.errors import AuthenticationError, KafkaConnectionError, KafkaError, SslAuthenticationError
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
@@ -336,3 +342,55 @@ def test_token_that_expires_is_obtained_again(kafka: SecureKafka) -> None:
 
     asyncio.run(main())
     assert len(calls) >= 3
+
+
+def run_command(config: dict[str, str], folder: Path, *args: str) -> tuple[int, str, str]:
+    """Run a command with a client configuration file. Return its exit code, output and errors."""
+    file = folder / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    done = CliRunner().invoke(main, [*args, "--client-config", str(file)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def client_config(kafka: SecureKafka) -> dict[str, str]:
+    """The settings of a user of Java's clients, with certificates as PEM."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "bootstrap.servers": kafka.sasl_ssl,
+        "security.protocol": "SASL_SSL",
+        "ssl.cafile": str(kafka.authority.cert),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="{USER}" password="{PASSWORD}";',
+    }
+
+
+def test_commands_over_tls_and_scram(kafka: SecureKafka, tmp_path: Path) -> None:
+    run = partial(run_command, client_config(kafka), tmp_path)
+    file = tmp_path / "lines"
+    file.write_text("one\ntwo\n")
+    assert run("topic", "create", "lines") == (0, "created lines with 1 partition(s)\n", "")
+    assert "lines" in [line.split()[0] for line in run("topic", "list")[1].splitlines()]
+    assert run("produce", "lines", "--file", str(file)) == (0, "", "sent 2 record(s) to lines\n")
+    assert run("consume", "lines", "-e") == (0, "one\ntwo\n", "")
+    assert run("consume", "lines", "-e", "-n", "2", "--group", "readers") == (0, "one\ntwo\n", "")
+
+
+@pytest.mark.parametrize("name", ["password", "issuer", "plaintext port"])
+def test_wrong_setting_of_a_command_is_one_line(kafka: SecureKafka, name: str, tmp_path: Path) -> None:
+    config = client_config(kafka)
+    jaas = config["sasl.jaas.config"].replace(PASSWORD, "wrong one")
+    foreign = Authority(tmp_path / "foreign", "another authority")
+    changed, text = {
+        "password": ({"sasl.jaas.config": jaas}, "rejected the credentials of SCRAM-SHA-512"),
+        "issuer": ({"ssl.cafile": str(foreign.cert)}, "issuer of the broker's certificate is not trusted"),
+        "plaintext port": (
+            {"bootstrap.servers": kafka.plaintext},
+            'if the listener does not use TLS, set security_protocol to "PLAINTEXT"',
+        ),
+    }[name]
+    config |= changed
+    for args in (("topic", "list"), ("produce", "orders", "--file", __file__)):
+        code, output, errors = run_command(config, tmp_path, *args)
+        assert (code, output, errors.count("\n")) == (2, "", 1), errors
+        assert errors.startswith("kafkalite: ") and config["bootstrap.servers"] in errors and text in errors
+        assert "wrong one" not in errors
