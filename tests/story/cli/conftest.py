@@ -16,13 +16,19 @@ ENVIRON = {
     "PYTHONPATH": str(ENGINE_DIRECTORIES[ENGINE]),
 }
 TIMEOUT_S = 120
+# Members resolve patterns with a heartbeat.
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread]:
-    with BrokerThread(settings={"auto.create.topics.enable": "true"}) as running:
+    with BrokerThread(settings=SETTINGS) as running:
         yield running
 
 
