@@ -17,7 +17,7 @@ from kafkalite.cli.connection import connect, opened
 from kafkalite.cli.failure import fail
 from kafkalite.cli.partition_reader import PartitionReader, check_leaders, partitions_of
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
-from kafkalite.cli.record_output import FORMAT_HELP, Output, new_output
+from kafkalite.cli.record_output import FORMAT_HELP, Output, new_output, write, write_in_thread
 
 BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES = 4 * 1024 * 1024
@@ -107,7 +107,14 @@ def command(
     """Print the records of TOPIC: the existing ones with --from-beginning or --offset, else only new ones."""
     selection = selected(options)
     check_formats(as_json=as_json, text=text, key_separator=key_separator, lines=timestamps or headers)
-    output = new_output(as_json=as_json, text=text, key_separator=key_separator, timestamps=timestamps, headers=headers)
+    output = new_output(
+        write if group is None else write_in_thread,
+        as_json=as_json,
+        text=text,
+        key_separator=key_separator,
+        timestamps=timestamps,
+        headers=headers,
+    )
     if group is None:
         consume(cluster, selection, output)
         return

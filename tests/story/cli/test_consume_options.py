@@ -1,16 +1,31 @@
 """What `consume` selects and how it prints it: positions, several topics, isolation, formats, groups."""
 
+import array
+import asyncio
+import fcntl
 import json
 import signal
 import subprocess
+import termios
+import time
 from datetime import UTC, datetime
+from typing import IO
 
 import pytest
+from kafkalite_sdk import Admin
 
 from kafkalite.testing.thread import BrokerThread
+from tests.kit.brokers import wait_until
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
 HEADERS = [["h", "x"], ["n", None]]
+SESSION_S = 1.0
+SHORT_SESSIONS = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(int(SESSION_S * 1000)),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
 NOON_MS = int(datetime(2013, 7, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -124,3 +139,46 @@ def test_an_interrupted_member_commits_and_leaves(
             member.kill()
     assert committed(kafkalite, group) == 2
     assert kafkalite("group", "describe", group).stdout.startswith(f"{group}: type consumer, state Empty, 0 member(s)")
+
+
+def unread(pipe: IO[str]) -> int:
+    """Bytes in a pipe."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
+async def assert_one_member(address: str, group: str, seconds: float) -> None:
+    """Assert that a group has the same member all this time."""
+    ends_at = time.monotonic() + seconds
+    async with Admin(address) as admin:
+        first = (await admin.groups.describe(group))[group].members
+        while time.monotonic() < ends_at:
+            found = (await admin.groups.describe(group))[group].members
+            assert [each.member_id for each in found] == [first[0].member_id]
+
+
+def test_a_member_stays_in_its_group_while_its_output_is_not_read() -> None:
+    """An interrupt meanwhile waits for the rest of the write: what is committed was printed."""
+    sent = "".join(f"{number:099}\n" for number in range(10_000))
+    with BrokerThread(settings=SHORT_SESSIONS) as broker:
+        broker.create_topic("slow")
+        at, options = ("slow", "-b", broker.address), {"env": ENVIRON, "text": True}
+        subprocess.run([*COMMAND, "produce", *at], input=sent, check=True, timeout=TIMEOUT_S, **options)
+        command = [*COMMAND, "consume", *at, "-g", "slow", "-e"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as member:
+            pipe = member.stdout
+            assert pipe is not None
+            try:
+                capacity = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+                wait_until(lambda: unread(pipe) == capacity, "the pipe is full")
+                asyncio.run(assert_one_member(broker.address, "slow", 1.4 * SESSION_S))
+                member.send_signal(signal.SIGTERM)
+                printed = pipe.read()
+                assert member.wait(TIMEOUT_S) == 143
+            finally:
+                member.kill()
+        assert len(printed) > capacity and printed == sent[: len(printed)]
+        export = [*COMMAND, "group", "offsets", "export", "slow", "--csv", "-b", broker.address]
+        exported = subprocess.run(export, capture_output=True, check=True, timeout=TIMEOUT_S, **options).stdout
+        assert exported == f"slow,0,{printed.count(chr(10))}\n"
