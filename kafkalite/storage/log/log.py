@@ -371,6 +371,7 @@ class Log(LogCore):
             for segment in old:
                 self.cache.forget(segment)
         self.segments = (*self.segments[:first], new, *self.segments[behind:])
+        self.complete_state = None  # the close removes the producer snapshots of the replaced segments
 
     def segment_swapped_in(self, new: Segment) -> None:
         """Allow the cache to unload a compacted segment, because its files have their final names."""

@@ -119,7 +119,13 @@ def started_later(log: Log) -> None:
     log.delete_records_before(6)
 
 
-@pytest.mark.parametrize("change", [unflushed, rolled, started_later])
+def compacted(log: Log) -> None:
+    log.roll(log.log_end_offset)
+    log.note_complete()
+    log.replace([log.segments[0]], log.segments[0])
+
+
+@pytest.mark.parametrize("change", [unflushed, rolled, started_later, compacted])
 def test_any_change_makes_a_log_incomplete(kit: Kit, change) -> None:  # type: ignore[no-untyped-def]
     again = kit.restart()
     log = again.manager.all()[0]
