@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kit.jvm import HOST, api_versions_answers, cache_directory, free_port
+from tests.kit.jvm import HOST, api_versions_answers, cache_directory
+from tests.kit.ports import free_port
 
 __all__ = ["HOST", "Broker", "BrokerError", "Running", "cache_directory", "free_port", "spawn"]
 

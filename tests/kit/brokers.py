@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kit import jvm
+from tests.kit.ports import free_port
 from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
 AGAINST = os.environ.get("AGAINST", "kafkalite")
@@ -56,7 +57,7 @@ class Broker(ABC):
         self.directory = directory
         self.data = directory / "data"
         self.settings = {**SETTINGS, **settings}
-        self.port = jvm.free_port()
+        self.port = free_port()
         directory.mkdir(parents=True, exist_ok=True)
 
     @property

@@ -16,9 +16,11 @@ import subprocess
 import tempfile
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.kit.ports import free_port
 
 KIT = Path(__file__).parent
 ROOT = KIT.parent.parent
@@ -141,30 +143,31 @@ def run_tool(
             partial.replace(archive)
 
 
-_given_ports: set[int] = set()
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago, and another one for each call in this process."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port: int = probe.getsockname()[1]
-        if port not in _given_ports:
-            _given_ports.add(port)
-            return port
-
-
 def api_versions_answers(host: str, port: int, timeout: float = 1.0) -> bool:
     """True if a broker there answers ApiVersions v0 (KIP-35) without error."""
-    request = struct.pack(">hhih", 18, 0, 1, 0)
+    answer = _response(host, port, struct.pack(">hhih", 18, 0, 1, 0), timeout)
+    return answer[:6] == struct.pack(">ih", 1, 0)
+
+
+def controller_is_known(host: str, port: int, timeout: float = 1.0) -> bool:
+    """True if a broker there knows itself and the controller: Metadata v1. librdkafka may wait in vain for it else."""
+    answer = _response(host, port, struct.pack(">hhihi", 3, 1, 1, 0, 0), timeout)
+    if answer[4:8] != struct.pack(">i", 1):
+        return False
+    (host_bytes,) = struct.unpack_from(">h", answer, 12)
+    (controller,) = struct.unpack_from(">i", answer, 14 + host_bytes + 4 + 2)  # behind the port and the null rack
+    return bool(controller >= 0)
+
+
+def _response(host: str, port: int, request: bytes, timeout: float) -> bytes:
+    """The response without its size, empty if there is none."""
     try:
         with socket.create_connection((host, port), timeout=timeout) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.makefile("rb").read(10)
+            stream = connection.makefile("rb")
+            return stream.read(int.from_bytes(stream.read(4), "big"))
     except OSError:
-        return False
-    return len(answer) == 10 and answer[4:10] == struct.pack(">ih", 1, 0)
+        return b""
 
 
 @dataclass
@@ -228,6 +231,8 @@ def start_kafka(
 ) -> KafkaProcess:
     """Start a single node, broker and controller in one, and wait until it answers ApiVersions.
 
+    With ZooKeeper it waits until the broker knows the controller.
+
     Raises JvmError with the end of the log if it does not start.
 
     Arguments:
@@ -254,7 +259,7 @@ def start_kafka(
     with open(directory / "server.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     kafka = KafkaProcess(version, directory, port, process, 0.0)
-    _wait_ready(kafka, started)
+    _wait_ready(kafka, started, api_versions_answers if zookeeper is None else controller_is_known)
     kafka.start_seconds = time.monotonic() - started
     return kafka
 
@@ -266,9 +271,9 @@ def format_storage(version: str, config: Path) -> None:
         raise JvmError(f"storage format failed:\n{done.stdout}{done.stderr}")
 
 
-def _wait_ready(kafka: KafkaProcess, started: float) -> None:
+def _wait_ready(kafka: KafkaProcess, started: float, is_ready: Callable[[str, int], bool]) -> None:
     # The port opens at an unknown moment without an event: try to connect, with a pause between two attempts.
-    while not api_versions_answers(HOST, kafka.port):
+    while not is_ready(HOST, kafka.port):
         with contextlib.suppress(subprocess.TimeoutExpired):
             kafka.process.wait(0.01)
             raise JvmError(f"Apache Kafka {kafka.version} ended while starting:\n{kafka.log_tail()}")

@@ -14,6 +14,7 @@ from kafkalite.protocol.messages.alter_user_scram_credentials import AlterUserSc
 from tests.kit import jvm
 from tests.kit.brokers import KRAFT_SETTINGS
 from tests.kit.certificates import Authority
+from tests.kit.ports import free_port
 
 USER, PASSWORD = "alice", "correct horse"
 UNICODE_USER, UNICODE_PASSWORD = "bob", "soft\u00adhyphen \ufb01 \u212b"  # SASLprep would change each of them
@@ -67,7 +68,7 @@ def secure_kafka(directory: Path, settings: Mapping[str, str] | None = None) -> 
         settings: more settings of the broker.
     """
     authority = Authority(directory / "tls")
-    ports = {name: jvm.free_port() for name in ("plaintext", "controller", *LISTENERS)}
+    ports = {name: free_port() for name in ("plaintext", "controller", *LISTENERS)}
     overrides = {**KRAFT_SETTINGS, **_listeners(ports), **_tls(authority), **_sasl(), **(settings or {})}
     port = ports["plaintext"]
     with jvm.start_kafka(jvm.CURRENT, directory, heap="512m", port=port, overrides=overrides) as broker:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kit import jvm
+from tests.kit.ports import free_port
 
 TICK_MS = 200
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -44,7 +45,7 @@ def start_zookeeper(directory: Path, port: int = 0) -> ZooKeeper:
     Raises JvmError with its log if it does not start.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    port = port or jvm.free_port()
+    port = port or free_port()
     config = directory / "zoo.cfg"
     config.write_text(
         f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress={jvm.HOST}\n"

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.fix_torture import is_long
-from tests.kit import jvm
 from tests.kit.application import READY, TOPIC
 from tests.kit.application.visitors import Visitors
 from tests.kit.brokers import broker_under_test
 from tests.kit.flights import Flight, flights
+from tests.kit.ports import free_port
 from tests.kit.rig import create_topic
 
 PARTITIONS = 6
@@ -71,7 +71,7 @@ async def test_restarted_application_processes_each_flight_once(pytestconfig: py
     schedule = flights() if is_long(pytestconfig) else flights()[:SHORT]
     with broker_under_test(tmp_path / "broker") as broker:
         await create_topic(broker.address, TOPIC, PARTITIONS)
-        port = jvm.free_port()
+        port = free_port()
         sinks = [tmp_path / f"sink-{number}" for number in range(LOOPS)]
         progress = asyncio.Event()
         service = Process(progress, "service", broker.address, str(port))

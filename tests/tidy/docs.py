@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kit.jvm import free_port
+from tests.kit.ports import free_port
 
 ADDRESS = "localhost:9092"
 # Too long for a test, or the very run this is part of.

@@ -10,9 +10,9 @@ import pytest
 
 from kafkalite.server.broker import Broker
 from kafkalite.server.running_broker import RunningBroker
-from tests.kit import jvm
 from tests.kit.checker import check
 from tests.kit.load import IdempotentSender
+from tests.kit.ports import free_port
 from tests.kit.proxy import CuttingProxy
 from tests.kit.readers import READERS
 from tests.kit.rig import assert_kept, create_topic
@@ -32,7 +32,7 @@ def duplicates(broker: RunningBroker) -> float:
 
 
 async def test_repeated_batch_is_counted_and_stored_once(random: Random, tmp_path: Path) -> None:
-    port = jvm.free_port()
+    port = free_port()
     async with CuttingProxy(port, random, share=0.1) as proxy:
         settings = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",

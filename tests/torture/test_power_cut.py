@@ -22,11 +22,11 @@ from random import Random
 import pytest
 
 from tests.fix_torture import SHORT
-from tests.kit import jvm
 from tests.kit.brokers import Kafkalite
 from tests.kit.checker import ACKNOWLEDGED, History, Partition, check
 from tests.kit.load import IdempotentSender, Sender, Tail
 from tests.kit.loop_disk import LoopDisk
+from tests.kit.ports import free_port
 from tests.kit.proxy import CuttingProxy
 from tests.kit.readers import READERS
 from tests.kit.rig import assert_files_are_good, assert_kept, create_topic
@@ -174,7 +174,7 @@ async def test_power_cut_keeps_what_the_flush_setting_guarantees(
     filesystem, flush = KINDS[cut % len(KINDS)]
     long = pytestconfig.getoption("cuts") > SHORT["cuts"] and flush == "default"
     seconds = random.uniform(0, LOAD_S_MAX if long else LOAD_S_SHORT)
-    port = jvm.free_port()
+    port = free_port()
     with LoopDisk(tmp_path, filesystem, MEGABYTES) as disk:
         async with CuttingProxy(port, random, share=0) as proxy:
             lost = await cut_once(Outage(tmp_path, disk, random, flush, proxy, port), seconds)

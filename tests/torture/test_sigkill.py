@@ -17,10 +17,10 @@ from random import Random
 
 import pytest
 
-from tests.kit import jvm
 from tests.kit.brokers import READY, Kafkalite
 from tests.kit.checker import History, Partition, check
 from tests.kit.load import IdempotentSender, Sender, Tail
+from tests.kit.ports import free_port
 from tests.kit.proxy import CuttingProxy
 from tests.kit.readers import READERS
 from tests.kit.rig import assert_files_are_good, assert_kept, create_topic, unsynced
@@ -190,7 +190,7 @@ class KillSeries:
 async def test_sigkill_loses_no_acknowledged_record(
     series: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
-    broker_port = jvm.free_port()
+    broker_port = free_port()
     async with CuttingProxy(broker_port, Random(random.random()), CUT_SHARE) as proxy:
         this = KillSeries(tmp_path / "broker", random, proxy, broker_port)
         try:

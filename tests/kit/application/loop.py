@@ -13,15 +13,16 @@ import zlib
 import uvloop
 from kafkalite_sdk import Consumer
 
-from tests.kit.application import GROUP, READY, TOPIC
+from tests.kit.application import GROUP, READY, SLOW_CALLBACK_S, TOPIC
 from tests.kit.flights import row_of
 
 POLL_S = 0.5
 
 
 async def main(address: str, path: str) -> None:
-    ending = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    ending, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.slow_callback_duration = SLOW_CALLBACK_S
+    loop.add_signal_handler(signal.SIGTERM, ending.set)
     with open(path, "a", encoding="ascii") as sink:
         async with Consumer(address, group=GROUP, auto_offset_reset="earliest") as consumer:
             consumer.subscribe(TOPIC)

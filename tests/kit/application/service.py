@@ -14,7 +14,7 @@ import uvloop
 from aiohttp import web
 from kafkalite_sdk import Producer
 
-from tests.kit.application import READY, TOPIC
+from tests.kit.application import READY, SLOW_CALLBACK_S, TOPIC
 
 PRODUCER = web.AppKey("producer", Producer)
 KEY = "X-Key"
@@ -41,8 +41,9 @@ def application(address: str) -> web.Application:
 
 
 async def main(address: str, port: str) -> None:
-    ending = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    ending, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.slow_callback_duration = SLOW_CALLBACK_S
+    loop.add_signal_handler(signal.SIGTERM, ending.set)
     runner = web.AppRunner(application(address), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", int(port)).start()

@@ -12,7 +12,7 @@ from kafkalite.cli.consume import BYTES_MAX
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.testing.thread import BrokerThread
-from tests.kit.jvm import free_port
+from tests.kit.ports import free_port
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.kit.certificates import Authority
-from tests.kit.jvm import free_port
+from tests.kit.ports import free_port
 from tests.kit.tls_broker import HOST, tls_broker
 from tests.story.cli.conftest import ENVIRON
 

@@ -18,7 +18,7 @@ from kafkalite._speedups.codec.codec import encode_request
 from kafkalite._version import VERSION
 from kafkalite.protocol.messages.fetch import FetchRequest
 from tests.kit.brokers import wait_until
-from tests.kit.jvm import free_port
+from tests.kit.ports import free_port
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
 
 READY = re.compile(r"kafkalite ready on (\S+:\d+)\n")

@@ -19,7 +19,7 @@ from kafkalite.errors import (
 )
 from kafkalite.model import TopicPartition
 from kafkalite.testing.thread import BrokerThread
-from tests.kit.jvm import free_port
+from tests.kit.ports import free_port
 from tests.story.sdk.blocking_rig import count_switches, new_topic
 
 

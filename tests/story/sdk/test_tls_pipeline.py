@@ -13,7 +13,7 @@ from kafkalite_sdk import Consumer, Producer
 
 from kafkalite.errors import KafkaConnectionError, KafkaError, SslAuthenticationError
 from tests.kit.certificates import Authority
-from tests.kit.jvm import free_port
+from tests.kit.ports import free_port
 from tests.kit.tls_broker import HOST, tls_broker
 from tests.story.sdk.client_rig import outcome
 from tests.story.sdk.test_client_sockets import on_both_loops

@@ -20,7 +20,8 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
 from kafkalite.server.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
-from tests.kit.jvm import HOST, free_port
+from tests.kit.jvm import HOST
+from tests.kit.ports import free_port
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, idempotent, running
 
 

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from kafkalite.cli import connection
 from kafkalite.cli.main import main
-from tests.kit.jvm import free_port
+from tests.kit.ports import free_port
 
 
 def test_no_broker_is_reported_at_the_first_attempt_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
