@@ -81,6 +81,7 @@ class ClientConnection:
         sasl: the mechanism and credentials; None = no authentication by SASL.
         dial: connects; another one than TCP in simulations.
         on_end: called once with the reason when the connection ends, before its open calls fail.
+        on_error: called with an exception of a callback; None = the exception handler of the loop.
         random: returns a number from 0 to below 1; spreads the renewals of SASL sessions.
         proven: another connection with these settings has worked; error texts do not ask about them.
 
@@ -102,6 +103,7 @@ class ClientConnection:
         sasl: ClientMechanism | None = None,
         dial: Dial = dial,
         on_end: Callable[[KafkaError], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
         random: Callable[[], float] = random_module.random,
         proven: bool = False,
     ) -> None:
@@ -113,7 +115,7 @@ class ClientConnection:
         self._ssl = ssl
         self._dial = dial
         self._session = None if sasl is None else _new_session(self, sasl, self._core.name, random)
-        self._driver = _Driver(self._core, on_end, self._session)
+        self._driver = _Driver(self._core, on_end, on_error, self._session)
         self._driver.proven = proven
         self.submit_now = self._driver.submit_now
 
@@ -383,10 +385,15 @@ class _Driver(TransportWriter, asyncio.BufferedProtocol):
     """
 
     def __init__(
-        self, core: ClientCore, on_end: Callable[[KafkaError], object] | None, session: "SaslSession | None"
+        self,
+        core: ClientCore,
+        on_end: Callable[[KafkaError], object] | None,
+        on_error: Callable[[Exception], object] | None,
+        session: "SaslSession | None",
     ) -> None:
         super().__init__(core, asyncio.get_running_loop())
         self.on_end = on_end
+        self.on_error = on_error
         self.session = session
         self.secure = self.proven = False
         self.ended = asyncio.Event()
@@ -403,7 +410,7 @@ class _Driver(TransportWriter, asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.writable = True
-        self.flush()
+        self._call_all(self.flush)
 
     def schedule(self) -> None:
         """Write what the core has at the end of this loop iteration, and fire at its next deadline."""
@@ -413,15 +420,25 @@ class _Driver(TransportWriter, asyncio.BufferedProtocol):
 
     def _write_scheduled(self) -> None:
         self._scheduled = False
-        self.flush()
+        self._call_all(self.flush)
+
+    def _call_all(self, *functions: Callable[[], object]) -> None:
+        """Call every function for the loop; an exception is one of a callback."""
+        try:
+            call_all(*functions)
+        except Exception as error:
+            self.report(error)
 
     def report(self, error: Exception) -> None:
+        if self.on_error is not None:
+            self.on_error(error)
+            return
         message = f"{self.core.name}: the callback of a response has failed"
         self.loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
 
     def _expired(self) -> None:
         self._timer, self.timer_at = None, inf
-        call_all(lambda: self.core.expire(self.loop.time()), self.close_failed, self.flush)
+        self._call_all(lambda: self.core.expire(self.loop.time()), self.close_failed, self.flush)
 
     def close_failed(self) -> None:
         """Close the transport if the core has failed."""
@@ -460,7 +477,8 @@ class _Driver(TransportWriter, asyncio.BufferedProtocol):
             core.name, core.responses, error, secure=secure, with_sasl=with_sasl, proven=proven
         )
         self.ended.set()
-        call_all(lambda: self._report_end(failure), lambda: self.core.end(failure))
+        self._call_all(lambda: self._report_end(failure), lambda: self.core.end(failure))
+        self.on_error = None  # who holds the connection does not hold its client
 
 
 def _joined(parts: Sequence[Any]) -> Iterator[Any]:

@@ -62,7 +62,7 @@ class Channel:
         loop: the event loop.
         backoff: pause between attempts to connect.
         changed: called with the channel when it has connected, has failed to, or has lost requests.
-        failed: called with an unexpected exception of a timer.
+        failed: called with an unexpected exception of a timer or a callback.
 
     Attributes:
         name: of the broker in error texts.
@@ -97,6 +97,7 @@ class Channel:
         self._responses = 0  # of the negotiation; more of them show that the broker works
         self._worked = False
         self._task: asyncio.Task[ClientConnection] | None = None
+        self._report = failed
         self._alarm = Alarm(loop, self._wake, failed)
         self._closed_by: KafkaError | None = None
 
@@ -200,7 +201,10 @@ class Channel:
             end = self._send_queue
         else:
             end = partial(self._failed, _as_kafka_error(self.name, error))
-        call_all(end, lambda: self._changed(self))
+        try:
+            call_all(end, lambda: self._changed(self))
+        except Exception as failure:
+            self._report(failure)
 
     def _failed(self, error: KafkaError) -> None:
         self.last_error = error

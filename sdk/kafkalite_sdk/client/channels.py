@@ -38,7 +38,7 @@ class Channels:
         loop: the event loop.
         settings, environment: of the client.
         changed: called with a channel as in `Channel`.
-        failed: called with an unexpected exception of a timer.
+        failed: called with an unexpected exception of a timer or a callback.
 
     Attributes:
         addresses: host and port by broker id; bootstrap addresses have negative ids.
@@ -101,6 +101,7 @@ class Channels:
                 sasl=security.sasl,
                 dial=self._environment.dial,
                 on_end=on_end,
+                on_error=self._failed,
                 random=self._environment.random.random,
                 proven=self._settings_proven(),
             )

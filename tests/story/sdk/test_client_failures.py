@@ -7,8 +7,10 @@ from kafkalite_sdk.columns.range_reader import RangeReader
 
 from kafkalite.errors import ClientFailedError
 from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.testing.virtual_loop import pass_time
+from tests.kit.server import batch, produce_request
 from tests.story.sdk.client_rig import Story, outcome, story
 from tests.story.sdk.consumer_rig import A, append, consuming, new_consumer, values
 from tests.story.sdk.producer_rig import new_producer
@@ -117,5 +119,32 @@ def test_a_reader_of_columns_with_a_failed_callback_ends_its_reads(method: str, 
             for _ in range(2):
                 error = await outcome(offsets(reader, 0, 100, timeout=60))
                 assert isinstance(error, ClientFailedError) and isinstance(error.__cause__, ZeroDivisionError)
+
+    run()
+
+
+@pytest.mark.parametrize("name", ["response", "timeout", "loss", "written", "unconnected"])
+def test_a_failed_callback_of_a_connection_fails_the_client(name: str) -> None:
+    @story(nodes=2)
+    async def run(world: Story) -> None:
+        world.expect_failures()
+        world.broker.cluster.create_topic("orders")
+        async with world.client("node1:9092") as client:
+            if name == "unconnected":
+                world.network.refuse("node2", 9092)
+            else:
+                await client.call(2, MetadataRequest(topics=[]))
+            if name == "timeout":
+                world.broker.nodes[2].freeze()
+            request = MetadataRequest(topics=[])
+            if name == "written":
+                request = produce_request("orders", (0, batch(b"a")), acks=0)
+            options = {"version_max": 12, "one_way": True} if name == "written" else {}
+            client.submit(2, request, fault, fault, timeout_s=1.0, **options)
+            if name == "loss":
+                world.broker.nodes[2].disconnect()
+            await pass_time(2.0)
+            with pytest.raises(ClientFailedError, match="ZeroDivisionError"):
+                client.check_owner()
 
     run()
