@@ -6,6 +6,7 @@ Invariants:
 3. A batch is acknowledged when the handler returns, with consecutive offsets per partition. When it raises, the records
    of this batch fail: with the error of the handler if it is a KafkaError, else with UnknownServerError. After a
    retriable KafkaError the handler receives the batch again.
+4. Close cancels the handler and waits for its end within a limit. A batch whose handler ends later has failed.
 Source: `event.handler` of Kafka 0.7.
 """
 
@@ -57,10 +58,15 @@ class HandlerClient(ClusterClient):
         self.view.brokers = {NODE: Node(NODE, "handler", 0, None)}
 
     async def close(self, timeout_s: float = 1.0) -> None:
-        """Cancel the handler if it runs, and fail the batches that it has not received."""
+        """Cancel the handler if it runs, and fail the batches that it has not handled.
+
+        Arguments:
+            timeout_s: how long a handler that suppresses its cancellation may continue, in seconds; then its batch has
+                failed, too.
+        """
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=timeout_s)
         while self._requests:
             self._requests.popleft()[2](self._closed_by)
         self.owner.end()
@@ -90,13 +96,19 @@ class HandlerClient(ClusterClient):
         if self._task is None:
             self._task = self.loop.create_task(self._handle())
 
+    @property
+    def _cancelled(self) -> bool:
+        """Whether close has cancelled the handler."""
+        return self._task is not None and bool(self._task.cancelling())
+
     async def _handle(self) -> None:
         try:
-            while self._requests:
+            while self._requests and not self._cancelled:
                 request, answer, _ = self._requests[0]
                 response = await self._response(request)
-                self._requests.popleft()
-                answer(response if request.acks else None)
+                if self._requests:  # else the batch failed when close did not wait longer
+                    self._requests.popleft()
+                    answer(response if request.acks else None)
         finally:
             self._task = None
 
@@ -118,13 +130,15 @@ class HandlerClient(ClusterClient):
 
         batch = SealedBatch(topic, partition, Batch(data).records_count, data)
         name = TopicPartition(topic, partition)
+        if self._cancelled:
+            return _failed(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR, "the producer was closed")
         batch.base_offset = self._offsets.get(name, 0)
         try:
             result = self._handler(batch)
             if inspect.isawaitable(result):
                 await result
         except asyncio.CancelledError as error:
-            if self._task is not None and self._task.cancelling():
+            if self._cancelled:
                 raise
             return _failed(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR, f"the handler raised {error!r}")
         except KafkaError as error:

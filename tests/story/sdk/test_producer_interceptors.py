@@ -1,6 +1,7 @@
 """The stages of a producer in virtual time, and handlers that receive batches instead of the network."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -272,5 +273,53 @@ def test_close_cancels_a_handler_that_does_not_return() -> None:
             await producer.close(timeout=2.0)
         assert all(isinstance(each.exception(), Exception) for each in sent)
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtually(main)
+
+
+def test_close_waits_a_limited_time_for_a_handler_that_suppresses_its_cancellation() -> None:
+    async def main() -> None:
+        ended, handled = asyncio.Event(), []
+
+        async def handle(batch: SealedBatch) -> None:
+            handled.append(batch.topic)
+            while not ended.is_set():
+                try:
+                    await ended.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        producer = Producer("nowhere:9092", handler=handle)
+        await producer.start()
+        sent = [producer.send("orders", b"v"), producer.send("returns", b"v")]
+        async with asyncio.timeout(10.0):
+            with pytest.raises(KafkaTimeoutError):
+                await producer.close(timeout=2.0)
+        assert all(isinstance(each.exception(), Exception) for each in sent)
+        ended.set()
+        await pass_time(1.0)
+        assert handled == ["orders"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtually(main)
+
+
+def test_a_batch_that_is_handled_during_close_is_the_last_one() -> None:
+    async def main() -> None:
+        handled = []
+
+        async def handle(batch: SealedBatch) -> None:
+            handled.append(batch.topic)
+            with suppress(asyncio.CancelledError):
+                await asyncio.get_running_loop().create_future()
+
+        producer = Producer("nowhere:9092", handler=handle)
+        await producer.start()
+        sent = producer.send("orders", b"v")
+        producer.send("returns", b"v")
+        with pytest.raises(UnknownServerError, match="returns-0: the producer was closed"):
+            await producer.close(timeout=2.0)
+        assert sent.result().offset == 0
+        assert handled == ["orders"]
 
     run_virtually(main)
