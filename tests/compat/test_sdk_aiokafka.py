@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.compat.conftest import MakeTopic, unused_name
+from tests.kit import aiokafka_examples
 
 COMPAT = "kafkalite_sdk.compat.aiokafka"
 RECORDS = 20
@@ -341,3 +342,8 @@ def test_a_faststream_application_runs_unedited(runner: list[str], address: str)
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1].split() == [(runner or ["aiokafka"])[0], "True"], ran.stdout
+
+
+@pytest.mark.parametrize("module", ["aiokafka", COMPAT], ids=["aiokafka", "compat"])
+def test_programs_after_the_examples_of_aiokafka(module: str, address: str) -> None:
+    assert asyncio.run(aiokafka_examples.found_by(module, address, unused_name("x"))) == aiokafka_examples.EXPECTED

@@ -23,7 +23,7 @@ from kafkalite.cli.main import main
 from kafkalite.errors import AuthenticationError, KafkaConnectionError, KafkaError, SslAuthenticationError
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
-from tests.kit import jvm
+from tests.kit import aiokafka_examples, jvm
 from tests.kit.certificates import Authority
 from tests.kit.secure_kafka import (
     PASSWORD,
@@ -394,3 +394,9 @@ def test_wrong_setting_of_a_command_is_one_line(kafka: SecureKafka, name: str, t
         assert (code, output, errors.count("\n")) == (2, "", 1), errors
         assert errors.startswith("kafkalite: ") and config["bootstrap.servers"] in errors and text in errors
         assert "wrong one" not in errors
+
+
+@pytest.mark.parametrize("module", ["aiokafka", "kafkalite_sdk.compat.aiokafka"], ids=["aiokafka", "compat"])
+def test_programs_for_aiokafka_with_tls(kafka: SecureKafka, module: str) -> None:
+    arguments = (kafka.tls, module.replace(".", "-"), str(kafka.authority.cert))
+    assert asyncio.run(aiokafka_examples.found_by(module, *arguments)) == aiokafka_examples.EXPECTED_WITH_TLS

@@ -12,6 +12,7 @@ import pytest
 from kafkalite_sdk import Consumer, Producer
 
 from kafkalite.errors import KafkaConnectionError, KafkaError, SslAuthenticationError
+from tests.kit import aiokafka_examples
 from tests.kit.certificates import Authority
 from tests.kit.ports import free_port
 from tests.kit.tls_broker import HOST, tls_broker
@@ -110,3 +111,11 @@ async def test_listener_that_accepts_and_does_not_speak_tls(authority: Authority
         port = silent.getsockname()[1]
         found = await outcome(Producer(f"{HOST}:{port}", connect_timeout_ms=200, **options(authority)).start())
     assert isinstance(found, KafkaError) and "did not answer in 0.2 s" in str(found)
+
+
+async def test_programs_for_aiokafka(authority: Authority) -> None:
+    """They run on aiokafka, and unedited on the compatibility module."""
+    async with served(authority) as (_, address):
+        for module in ("aiokafka", "kafkalite_sdk.compat.aiokafka"):
+            arguments = (address, module.replace(".", "-"), str(authority.cert))
+            assert await aiokafka_examples.found_by(module, *arguments) == aiokafka_examples.EXPECTED_WITH_TLS
