@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.errors import ClientUseError
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.kit import aiokafka_examples
 
@@ -192,6 +193,43 @@ def test_a_group_rebalances_while_its_member_does_not_poll(
                 await second.getmany(timeout_ms=50)
             assert await second.getmany(timeout_ms=100) == {}  # automatic commits at the rebalance
         assert calls == [("revoked", 0), ("assigned", 2), ("revoked", 2), ("assigned", 1)]
+
+    run(program())
+
+
+def test_stop_inside_a_listener_is_an_error(address: str, new_topic: MakeTopic, run: Run) -> None:
+    """It would wait for itself: during `start`, and between polls."""
+    library = import_module(COMPAT)
+    topic, group = new_topic(2), unused_name("g")
+    errors: list[str] = []
+    halved = asyncio.Event()
+
+    def member() -> Any:
+        return library.AIOKafkaConsumer(bootstrap_servers=address, group_id=group, heartbeat_interval_ms=100)
+
+    async def program() -> None:
+        first, second = member(), member()
+
+        class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc, name-defined]
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                pass
+
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                with pytest.raises(ClientUseError) as raised:
+                    await first.stop()
+                errors.append(str(raised.value))
+                if len(assigned) == 1:
+                    halved.set()
+
+        first.subscribe([topic], listener=Listener())
+        second.subscribe([topic])
+        await first.start()
+        async with second:
+            await halved.wait()
+            assert errors == ["a rebalance listener runs; call stop() after it has returned"] * 2
+            await first.stop()
+            while len(second.assignment()) != 2:
+                await second.getmany(timeout_ms=50)
 
     run(program())
 

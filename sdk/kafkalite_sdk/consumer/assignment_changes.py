@@ -56,6 +56,11 @@ class AssignmentChanges:
         """Whether there is a change to carry out."""
         return self._group.membership.change is not None
 
+    @property
+    def busy(self) -> bool:
+        """Whether a change is carried out."""
+        return self._busy
+
     def check_not_busy(self) -> None:
         """Raise ClientUseError while a change is carried out: in a listener, or in another task beside one."""
         if self._busy:

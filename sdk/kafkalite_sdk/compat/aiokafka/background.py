@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from kafkalite.errors import ClientUseError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.cluster_view import MetadataChanges
 from kafkalite_sdk.compat.aiokafka.abc import ConsumerRebalanceListener
@@ -108,6 +109,11 @@ class Rebalances:
             driver.work()
             if group.membership.state != "stable":
                 await driver.wait(driver.now() + 1)
+
+    def check_not_in_listener(self) -> None:
+        """Raise ClientUseError if a listener runs, except in the task of this object, which `stop` waits for."""
+        if self._changes.busy and (self._task is None or self._task is asyncio.current_task()):
+            raise ClientUseError("a rebalance listener runs; call stop() after it has returned")
 
     async def stop(self) -> None:
         """Wait until no change is carried out any more; none begins."""

@@ -139,9 +139,14 @@ class AIOKafkaConsumer:
             raise
 
     async def stop(self) -> None:
-        """Commit what was returned with automatic commits, leave the group, and close the connections."""
+        """Commit what was returned with automatic commits, leave the group, and close the connections.
+
+        Raises: ClientUseError inside a rebalance listener.
+        """
         if self._closed:
             return
+        if self._rebalances is not None:
+            self._rebalances.check_not_in_listener()
         self._closed = True
         self._listener.enabled = False
         if self._rebalances is not None:
