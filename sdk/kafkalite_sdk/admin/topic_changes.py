@@ -44,8 +44,9 @@ class TopicChanges:
             ),
             _created,
         )
-        outcomes = await self._driver.run(operation, new, timeout_s)
-        return outcomes if validate_only else await self._with_state(outcomes, timeout_s, "created")
+        left_s = self._driver.countdown(timeout_s)
+        outcomes = await self._driver.run(operation, new, left_s())
+        return outcomes if validate_only else await self._with_state(outcomes, left_s, "created")
 
     async def delete(self, topics: Iterable[str], timeout_s: float | None) -> Outcomes[str, None]:
         """Delete topics."""
@@ -58,8 +59,9 @@ class TopicChanges:
             ),
             _deleted,
         )
-        outcomes = await self._driver.run(operation, dict.fromkeys(topics), timeout_s)
-        return await self._with_state(outcomes, timeout_s, "deleted")
+        left_s = self._driver.countdown(timeout_s)
+        outcomes = await self._driver.run(operation, dict.fromkeys(topics), left_s())
+        return await self._with_state(outcomes, left_s, "deleted")
 
     async def create_partitions(
         self,
@@ -80,14 +82,14 @@ class TopicChanges:
         )
         return await self._driver.run(operation, counts, timeout_s)
 
-    async def _with_state(self, outcomes: Outcomes[str, V], timeout_s: float | None, done: str) -> Outcomes[str, V]:
+    async def _with_state(self, outcomes: Outcomes[str, V], left_s: Callable[[], float], done: str) -> Outcomes[str, V]:
         """Add to each unknown outcome what is known: whether the topic exists now."""
         ended = dict(outcomes.ended)
         unknown = [name for name, error in ended.items() if isinstance(error, OutcomeUnknownError)]
         if not unknown:
             return outcomes
         outcomes.ignore_errors()  # they are replaced
-        described = await self._describe(*unknown, timeout=timeout_s)
+        described = await self._describe(*unknown, timeout=left_s())
         described.ignore_errors()  # that a topic does not exist is a part of the outcome
         found = described.ended
         return Outcomes({name: _known(name, each, found.get(name), done) for name, each in ended.items()})

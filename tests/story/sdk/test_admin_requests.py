@@ -88,6 +88,17 @@ async def test_change_whose_broker_timed_out_has_an_unknown_outcome(world: Story
 
 
 @story()
+async def test_look_up_after_a_lost_response_has_the_deadline_of_the_call(world: Story) -> None:
+    world.broker.on(CreateTopicsRequest, disconnect=True, delay_s=3.0)
+    async with admin_of(world) as admin:
+        world.broker.on(MetadataRequest, stall=True, times=None)
+        began = world.now
+        (error,) = (await admin.topics.create("orders", timeout=5.0)).errors.values()
+        assert isinstance(error, OutcomeUnknownError) and error.made is None
+        assert world.now - began == pytest.approx(5.0, abs=0.1)
+
+
+@story()
 async def test_change_is_sent_once_the_broker_can_be_reached(world: Story) -> None:
     async with admin_of(world) as admin:
         world.network.refuse("node1", 9092)
