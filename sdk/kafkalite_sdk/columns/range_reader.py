@@ -151,7 +151,7 @@ class RangeReader:
             request.isolation_level = self._settings.isolation_level
             request.rack_id = self._settings.rack
             guarded = self._client.owner.guarded
-            answered, failed = guarded(partial(self._answered, part)), guarded(partial(self._failed, part))
+            answered, failed = guarded(partial(self._answered, part, node)), guarded(partial(self._failed, part))
             self._client.submit(node, request, answered, failed, version_max=version_max)
 
     def _source(self) -> int:
@@ -165,7 +165,7 @@ class RangeReader:
         topic_id = ZERO_UUID if view is None else view.topic_id
         return WantedPartition(topic_id, part.position, NO_EPOCH, self._settings.partition_max_bytes)
 
-    def _answered(self, part: Part, response: FetchResponse) -> None:
+    def _answered(self, part: Part, node: int, response: FetchResponse) -> None:
         part.open = False
         self._changed.set()
         data = next((each for topic in response.responses for each in topic.partitions), None)
@@ -173,7 +173,7 @@ class RangeReader:
         if code or data is None:
             self._rejected(part, error_for(code, f"{self._name} at offset {part.position}"))
         elif data.preferred_read_replica >= 0:
-            self._replica = data.preferred_read_replica
+            self._refer(part, node, data.preferred_read_replica)
         elif data.records:
             aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
             fetched = FetchedRecords(self._decoder, *self._name, data.records, part.position, aborted)
@@ -182,6 +182,13 @@ class RangeReader:
             end = data.last_stable_offset if self._settings.isolation_level else data.high_watermark
             self._reason = f"the log ends at offset {end}"
             part.retry_at = self._client.loop.time() + self._settings.retry_backoff_s
+
+    def _refer(self, part: Part, node: int, replica: int) -> None:
+        """A broker refers to the preferred replica: fetch from it, after a pause if it is unknown or this broker."""
+        if replica in self._client.view.brokers and replica != node:
+            self._replica = replica
+        else:
+            self._retry(part, f"broker {node} refers to broker {replica}, which is unknown or the same")
 
     def _rejected(self, part: Part, error: KafkaError) -> None:
         """Apply the error of the partition."""

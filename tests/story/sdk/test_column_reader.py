@@ -10,7 +10,7 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.columns import ColumnReader
 
 from kafkalite.errors import ClientUseError, CorruptRecordError, OffsetRangeError
-from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.arrow_reader import read_rows
 from tests.kit.server import batch
@@ -204,3 +204,22 @@ async def test_invalid_arguments_are_rejected(world: Story) -> None:
             await offsets(reader, 5, 3)
         with pytest.raises(ValueError, match="expected different names"):
             await offsets(reader, 0, 3, columns=["values"])
+
+
+@pytest.mark.parametrize("replica", [1, 9], ids=["leader", "unknown broker"])
+def test_preferred_replica_that_cannot_serve_is_asked_again_after_a_pause(replica: int) -> None:
+    @story(nodes=2)
+    async def run(world: Story) -> None:
+        fill(world, 4)
+
+        def refer(response: FetchResponse) -> None:
+            (data,) = response.responses[0].partitions
+            data.preferred_read_replica, data.records = replica, b""
+
+        world.broker.on(FetchRequest, edit=refer, times=4)
+        async with reading(world, retry_backoff_ms=100) as reader:
+            began = world.now
+            assert await offsets(reader, 0, 20) == list(range(20))
+            assert world.now - began > 4 * 0.08
+
+    run()
