@@ -201,7 +201,8 @@ class Consumer(Polls[K, V]):
     def streams(self, count: int, *, explicit: bool = False, release_timeout: float = 30.0) -> list["Stream[K, V]"]:
         """Return async iterators for so many tasks, in place of `poll`. Each partition belongs to one of them.
 
-        A commit covers the records that are complete; the lowest incomplete record of a partition bounds it.
+        A commit covers the records that are complete; the lowest incomplete record of a partition bounds it. After
+        `seek` the records before it count no more, also those that are not complete: commits begin at the new position.
 
         Arguments:
             count: number of streams.

@@ -51,7 +51,8 @@ class Stream(Generic[K, V]):
     def complete(self, record: Record[K, V]) -> bool:
         """Complete a record, in any order: a commit covers it when all records before it are complete, too.
 
-        Returns: False if its partition was revoked meanwhile, or if it was completed before.
+        Returns: False if its partition was revoked or its position changed by `seek` meanwhile, or if it was completed
+            before.
         """
         if record is self._current:
             self._current = None

@@ -292,6 +292,23 @@ async def test_close_inside_a_handler_does_not_wait_for_itself(world: Story) -> 
 
 
 @story()
+async def test_seek_drops_incomplete_records_and_commits_begin_at_the_new_position(world: Story) -> None:
+    fill(world, 1, 10)
+    async with member(world) as consumer:
+        consumer.subscribe("orders")
+        (stream,) = consumer.streams(1, explicit=True)
+        former = [await anext(stream) for _ in range(3)]
+        consumer.seek(A, 8)
+        assert [stream.complete(each) for each in former] == [False] * 3
+        found = await anext(stream)
+        await consumer.commit()
+        assert found.offset == 8 and committed(world)[-1] == {A: 8}
+        assert stream.complete(found) and not stream.complete(found)
+        await consumer.commit()
+        assert committed(world)[-1] == {A: 9}
+
+
+@story()
 async def test_seek_drops_queued_records_and_pause_holds_them(world: Story) -> None:
     fill(world, 1, 10)
     async with consuming(world, A) as consumer:
