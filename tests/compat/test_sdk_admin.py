@@ -19,9 +19,11 @@ from kafkalite_sdk.rpc import Connection
 from kafkalite.errors import (
     ElectionNotNeededError,
     GroupIdNotFoundError,
+    LogDirNotFoundError,
     NoReassignmentInProgressError,
     ResourceNotFoundError,
     TransactionalIdNotFoundError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from tests.compat.conftest import MakeTopic, topic_maker, unused_name
@@ -205,8 +207,10 @@ async def test_offsets_before(address: str, new_topic: MakeTopic) -> None:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Apache Kafka 4.3 with an authorizer."""
-    with broker_under_test(tmp_path_factory.mktemp("kafka"), AUTHORIZER, "kafka") as running:
+    """Apache Kafka 4.3 with an authorizer and two log directories."""
+    directory = tmp_path_factory.mktemp("kafka")
+    settings = {**AUTHORIZER, "log.dirs": f"{directory}/data,{directory}/more"}
+    with broker_under_test(directory, settings, "kafka") as running:
         yield running
 
 
@@ -258,6 +262,37 @@ async def test_what_only_apache_kafka_serves(kafka: Broker) -> None:
         missing = await admin.transactions.describe("nobody")
         assert isinstance(missing.errors["nobody"], TransactionalIdNotFoundError)
         assert sdk.Resource.topic(topic) in await admin.configs.resources(sdk.ResourceType.TOPIC)
+
+
+@pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
+@pytest.mark.xdist_group("sdk-admin-kafka")
+async def test_replica_is_moved_to_another_log_directory(kafka: Broker) -> None:
+    topic = await asyncio.to_thread(topic_maker(kafka.address, "moved"))
+    await write(kafka.address, topic)
+    partition, replica = TopicPartition(topic, 0), sdk.Replica(1, topic, 0)
+    async with asyncio.timeout(DEADLINE_S), Admin(kafka.address) as admin:
+
+        async def directories() -> dict[bool, list[str]]:
+            """The paths that have the partition, or do not."""
+            found: dict[bool, list[str]] = {True: [], False: []}
+            for path, each in (await admin.cluster.log_directories())[1].items():
+                found[partition in each.replicas].append(path)
+            return found
+
+        before = await directories()
+        ((old,), (new,)) = before[True], before[False]
+        unknown = sdk.Replica(1, "no-such-topic", 0)
+        rejected = await admin.cluster.move_replicas({replica: "/no/such/directory", unknown: new})
+        assert isinstance(rejected.errors[replica], LogDirNotFoundError)
+        assert isinstance(rejected.errors[unknown], UnknownTopicOrPartitionError)
+        assert await directories() == before
+        (await admin.cluster.move_replicas({replica: new})).check()
+        await eventually(directories, {True: [new], False: [old]})
+        async with Consumer(kafka.address) as consumer:
+            consumer.assign([partition])
+            consumer.seek_to_beginning()
+            for time_ms in TIMES_MS:
+                assert (await anext(consumer)).timestamp_ms == time_ms
 
 
 async def eventually(read: Any, wanted: Any) -> None:
