@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.producer_state import ProducerState
+from kafkalite.cli.main import main
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.producer_snapshots import read_snapshot
@@ -31,7 +33,7 @@ from tests.kit.isolated import closed_later, dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 TOPIC = "orders"
-COMMITTED = "read_committed"
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
 SEGMENT_BYTES = 1 << 20
 TRANSACTIONS = 60
@@ -101,7 +103,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
         committed = run_transactions(kafka.address, random.Random(SEED))
         assert committed_records(kafka.address, len(committed)) == sorted(committed)
         assert committed_by_sdk(kafka.address) == sorted(committed)
-        assert len(read_to_end(kafka.address, TOPIC, "read_uncommitted")) > len(committed)
+        check_command(kafka.address, committed)
         assert kafka.stop() == kafka.clean_exit
     finally:
         if kafka.running():
@@ -112,6 +114,20 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
 def committed_by_sdk(address: str) -> list[int]:
     """The same by the SDK."""
     return sorted(int((record.value or b"").removesuffix(VALUE)) for record in read_to_end(address, TOPIC, COMMITTED))
+
+
+def check_command(address: str, committed: list[int]) -> None:
+    """`kafkalite consume` prints what was committed, or all records in the order of their sends."""
+    assert sorted(printed(address, COMMITTED)) == sorted(committed)
+    found = printed(address, UNCOMMITTED)
+    assert found == list(range(len(found))) and len(found) > len(committed)
+
+
+def printed(address: str, isolation: str) -> list[int]:
+    """The values that `kafkalite consume` prints."""
+    done = CliRunner().invoke(main, ["consume", TOPIC, "-e", "--isolation", isolation, "-b", address])
+    assert done.exit_code == 0, done.stderr
+    return [int(line.removesuffix(VALUE.decode())) for line in done.stdout.splitlines()]
 
 
 @killable
@@ -177,6 +193,7 @@ def test_read_committed_returns_the_same_records_as_kafka(written: tuple[Path, l
     try:
         assert committed_records(ours.address, len(committed)) == sorted(committed)
         assert committed_by_sdk(ours.address) == sorted(committed)
+        check_command(ours.address, committed)
         ours.kill()
         ours.start()
         assert committed_records(ours.address, len(committed)) == sorted(committed), "after a kill"
