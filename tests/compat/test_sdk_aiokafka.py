@@ -374,6 +374,74 @@ def test_administration(library: Any, address: str, run: Run) -> None:
     run(program())
 
 
+def weighted_assignor(package: str, weight: int, assigned: list[Any]) -> Any:
+    """An assignor that gives each member as many partitions as its weight, which is the user data of its subscription.
+
+    The user data of an assignment is the number of members. `assigned`: what `on_assignment` has received.
+    """
+    base = import_module(f"{package}.coordinator.assignors.abstract").AbstractPartitionAssignor
+    protocol = import_module(f"{package}.coordinator.protocol")
+
+    class Weighted(base):  # type: ignore[misc, name-defined]
+        name = "weighted"
+
+        @classmethod
+        def assign(cls, cluster: Any, members: Any) -> Any:
+            (topic,) = {topic for member in members.values() for topic in member.subscription}
+            left = sorted(cluster.partitions_for_topic(topic))
+            found = {}
+            for member_id, member in members.items():
+                count = int(member.user_data) if len(members) > 1 else len(left)
+                data = b"%d" % len(members)
+                found[member_id] = protocol.ConsumerProtocolMemberAssignment(0, [(topic, left[:count])], data)
+                left = left[count:]
+            return found
+
+        @classmethod
+        def metadata(cls, topics: Any) -> Any:
+            return protocol.ConsumerProtocolMemberMetadata(0, list(topics), b"%d" % weight)
+
+        @classmethod
+        def on_assignment(cls, assignment: Any) -> None:
+            assigned.append((set(assignment.partitions()), assignment.user_data))
+
+    return Weighted
+
+
+@pytest.mark.parametrize(
+    "packages", [("aiokafka", "aiokafka"), (COMPAT, COMPAT), (COMPAT, "aiokafka"), ("aiokafka", COMPAT)]
+)
+def test_a_group_with_a_user_defined_assignor(
+    packages: tuple[str, str], address: str, new_topic: MakeTopic, run: Run
+) -> None:
+    """The first member leads the group. Members of both clients understand each other."""
+    topic, group = new_topic(4), unused_name("g")
+    assigned: list[list[Any]] = [[], []]
+
+    def member(number: int) -> Any:
+        return import_module(packages[number]).AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=address,
+            group_id=group,
+            heartbeat_interval_ms=100,
+            partition_assignment_strategy=[weighted_assignor(packages[number], 3 - 2 * number, assigned[number])],
+        )
+
+    async def program() -> None:
+        first, second = member(0), member(1)
+        async with first:
+            assert len(first.assignment()) == 4
+            async with second:
+                while len(first.assignment()) != 3:
+                    await first.getmany(timeout_ms=50)
+                assert len(second.assignment()) == 1
+                for found, consumer in zip(assigned, (first, second), strict=True):
+                    assert found[-1] == (consumer.assignment(), b"2")
+        assert assigned[0][0][1] == b"1"
+
+    run(program())
+
+
 @pytest.mark.parametrize("runner", [[], [COMPAT]], ids=["aiokafka", "compat"])
 def test_a_faststream_application_runs_unedited(runner: list[str], address: str) -> None:
     command = [sys.executable, "-m", *runner, "tests.kit.faststream_app", address, unused_name("app")]

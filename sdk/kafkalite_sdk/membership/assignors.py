@@ -8,7 +8,7 @@ without arguments that implements it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from kafkalite.model import TopicPartition
 from kafkalite.state.groups.assignors import ASSIGNORS, MemberSpec
@@ -73,6 +73,22 @@ class ClassicAssignor(Protocol):
             partitions: number of partitions by topic, of those topics that exist.
 
         Returns: the partitions of every member.
+        """
+
+
+@runtime_checkable
+class AssignmentData(Protocol):
+    """What a `ClassicAssignor` may have besides, to send user data with assignments and to receive it."""
+
+    def assignment_data(self, member_id: str) -> bytes | None:
+        """The user data of a member's assignment, after `assign` has returned it; None = none."""
+
+    def on_assignment(self, partitions: frozenset[TopicPartition], user_data: bytes | None) -> None:
+        """Called with each assignment of this member, before it takes effect.
+
+        Arguments:
+            partitions: that are assigned.
+            user_data: from `assignment_data` of the leader's assignor.
         """
 
 

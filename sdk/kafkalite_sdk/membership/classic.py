@@ -24,7 +24,7 @@ from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kafkalite_sdk.membership.assignors import MemberSubscription
+from kafkalite_sdk.membership.assignors import AssignmentData, ClassicAssignor, MemberSubscription
 from kafkalite_sdk.membership.classic_leader import GroupLeader
 from kafkalite_sdk.membership.consumer_protocol import decode_assignment, encode_subscription
 from kafkalite_sdk.membership.core import MemberCore
@@ -76,6 +76,7 @@ class ClassicMember(GroupProtocol):
         self._last = NO_PARTITIONS, NO_GENERATION  # the last assignment and its generation, for user data
         self._missed_generation = False
         self._leader: GroupLeader | None = None
+        self._assignor: ClassicAssignor | None = None  # of the generation
 
     def step(self, now: float) -> None:
         if self._must_join() and now >= self.retries.at:
@@ -107,22 +108,14 @@ class ClassicMember(GroupProtocol):
         self.state = JOINING
         settings = self.core.settings
         self._joined_topics = self.core.wanted_topics or frozenset()
-        last, last_generation = self._last
-        protocols = [
-            JoinGroupRequest.JoinGroupRequestProtocol(
-                name=assignor.name,
-                metadata=encode_subscription(
-                    MemberSubscription(
-                        self._joined_topics,
-                        self.core.assignment,
-                        self._generation,
-                        rack_id=settings.rack,
-                        user_data=assignor.user_data(last, last_generation),
-                    )
-                ),
-            )
-            for assignor in settings.assignors
-        ]
+        protocols = []
+        for assignor in settings.assignors:
+            try:
+                metadata = self._subscription(assignor)
+            except Exception as error:  # a user-defined assignor may raise anything
+                self._assignor_failed(assignor, error, now)
+                return
+            protocols.append(JoinGroupRequest.JoinGroupRequestProtocol(name=assignor.name, metadata=metadata))
         request = JoinGroupRequest(
             group_id=settings.group_id,
             session_timeout_ms=round(settings.session_timeout_s * 1000),
@@ -135,6 +128,21 @@ class ClassicMember(GroupProtocol):
         )
         timeout_s = max(settings.request_timeout_s, settings.max_poll_interval_s + JOIN_TIMEOUT_EXTRA_S)
         self.core.send(request, self._joined, self._join_failed, channel="join", timeout_s=timeout_s)
+
+    def _subscription(self, assignor: ClassicAssignor) -> bytes:
+        subscription = MemberSubscription(
+            self._joined_topics,
+            self.core.assignment,
+            self._generation,
+            rack_id=self.core.settings.rack,
+            user_data=assignor.user_data(*self._last),
+        )
+        return encode_subscription(subscription)
+
+    def _assignor_failed(self, assignor: ClassicAssignor, error: Exception, now: float) -> None:
+        failed = KafkaError(f"group {self.core.settings.group_id}: the assignor {assignor.name} failed: {error!r}")
+        failed.__cause__ = error
+        self.core.fail(failed, now)
 
     def _joined(self, response: JoinGroupResponse, now: float) -> None:
         if response.error_code:
@@ -151,6 +159,7 @@ class ClassicMember(GroupProtocol):
         self._member_id, self._generation = response.member_id, response.generation_id
         self._set_identity()
         self._heartbeat_at = now + settings.heartbeat_interval_s
+        self._assignor = assignor
         self._leader = None
         if response.leader != response.member_id:
             self._sync(response.protocol_name, [])
@@ -206,15 +215,13 @@ class ClassicMember(GroupProtocol):
         try:
             assignments = leader.assign(self.core.topics)
         except Exception as error:  # a user-defined assignor may raise anything
-            failed = KafkaError(f"group {self.core.settings.group_id}: the assignor {leader.name} failed: {error!r}")
-            failed.__cause__ = error
-            self.core.fail(failed, now)
+            self._assignor_failed(leader.assignor, error, now)
             return
         parts = [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=data)
             for member_id, data in assignments.items()
         ]
-        self._sync(leader.name, parts)
+        self._sync(leader.assignor.name, parts)
 
     def _check_kept_assignment(self, leader: GroupLeader) -> None:
         """Join again if the assignment that the group keeps lacks partitions: they were created before this process has
@@ -260,11 +267,17 @@ class ClassicMember(GroupProtocol):
             self._sync_rejected(response.error_code, now)
             return
         try:
-            partitions, _ = decode_assignment(response.assignment)
+            partitions, user_data = decode_assignment(response.assignment)
         except DecodeError as error:
             self.core.fail(error, now)
             return
         self.retries.succeeded()
+        if isinstance(self._assignor, AssignmentData):
+            try:
+                self._assignor.on_assignment(partitions, user_data)
+            except Exception as error:  # a user-defined assignor may raise anything
+                self._assignor_failed(self._assignor, error, now)
+                return
         assigned = frozenset(each for each in partitions if each.topic in self._joined_topics)
         self._last = assigned, self._generation
         self.state = ASSIGNING

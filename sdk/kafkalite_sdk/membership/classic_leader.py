@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.messages.join_group import JoinGroupResponse
-from kafkalite_sdk.membership.assignors import ClassicAssignor, MemberSubscription, without_transfers
+from kafkalite_sdk.membership.assignors import AssignmentData, ClassicAssignor, MemberSubscription, without_transfers
 from kafkalite_sdk.membership.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from kafkalite_sdk.membership.topics import GroupTopics
 
@@ -22,14 +22,13 @@ class GroupLeader:
         joined: the response to the leader's JoinGroup.
 
     Attributes:
-        name: of the assignor.
+        assignor: of the generation.
         topics: that the members read.
         skips: the group keeps its assignment: the leader is a static member that has restarted (KIP-814).
     """
 
     def __init__(self, assignor: ClassicAssignor, joined: JoinGroupResponse) -> None:
-        self.name = assignor.name
-        self._assignor = assignor
+        self.assignor = assignor
         self.skips = joined.skip_assignment
         self._members = {
             member.member_id: _subscription(assignor.name, member.metadata, member.group_instance_id)
@@ -46,8 +45,8 @@ class GroupLeader:
         self._assigned = topics.counts(self.topics)
         if self.skips:
             return {}
-        assigned = self._assignor.assign(self._members, self._assigned)
-        if self._assignor.cooperative:
+        assigned = self.assignor.assign(self._members, self._assigned)
+        if self.assignor.cooperative:
             assigned = without_transfers(self._members, assigned)
         owners = Counter(partition for partitions in assigned.values() for partition in partitions)
         repeated = sorted(partition for partition, count in owners.items() if count > 1)
@@ -56,9 +55,13 @@ class GroupLeader:
             problem = f"{repeated[0]} has two owners" if repeated else f"{unknown[0]} is no member"
             raise ValueError(f"impossible assignment: {problem}")
         return {
-            member_id: encode_assignment(assigned.get(member_id, ()), member.version)
+            member_id: encode_assignment(assigned.get(member_id, ()), member.version, self._data(member_id))
             for member_id, member in self._members.items()
         }
+
+    def _data(self, member_id: str) -> bytes | None:
+        assignor = self.assignor
+        return assignor.assignment_data(member_id) if isinstance(assignor, AssignmentData) else None
 
     def covers(self, assignments: Iterable[bytes]) -> bool:
         """Whether the assignments of the members, which an earlier leader may have computed, contain all partitions."""

@@ -212,21 +212,37 @@ def test_static_leader_that_returns_verifies_the_assignment_of_the_group(kept: P
     assert (rig.membership.change is not None) is joins
 
 
-def test_failing_assignor_ends_the_member_with_its_error() -> None:
+@pytest.mark.parametrize("method", ["user_data", "assign", "assignment_data", "on_assignment"])
+def test_failing_assignor_ends_the_member_with_its_error(method: str) -> None:
     class Failing:
         name, cooperative = "failing", False
 
-        def user_data(self, owned: Partitions, generation: int) -> None:
-            return None
+        def _called(self, name: str) -> None:
+            if name == method:
+                raise ZeroDivisionError("no members")
+
+        def user_data(self, owned: Partitions, generation: int) -> bytes | None:
+            return self._called("user_data")
 
         def assign(self, members: object, counts: object) -> dict[str, Partitions]:
-            raise ZeroDivisionError("no members")
+            self._called("assign")
+            return {"me": BOTH}
+
+        def assignment_data(self, member_id: str) -> bytes | None:
+            return self._called("assignment_data")
+
+        def on_assignment(self, assigned: Partitions, user_data: bytes | None) -> None:
+            self._called("on_assignment")
 
     rig = Rig(protocol="classic", assignors=(Failing(),))
-    metadata = rig.call(JoinGroupRequest)[1].protocols[0].metadata
-    members = [Member(member_id="me", metadata=metadata)]
-    rig.answer(JoinGroupRequest, joined(1, leader="me", assignor="failing", members=members))
-    rig.answer_metadata()
+    rig.due()
+    if method != "user_data":
+        metadata = rig.call(JoinGroupRequest)[1].protocols[0].metadata
+        members = [Member(member_id="me", metadata=metadata)]
+        rig.answer(JoinGroupRequest, joined(1, leader="me", assignor="failing", members=members))
+        rig.answer_metadata()
+    if method == "on_assignment":
+        rig.answer(SyncGroupRequest, synced(BOTH))
     with pytest.raises(Exception, match="the assignor failing failed: ZeroDivisionError"):
         rig.membership.raise_error()
 

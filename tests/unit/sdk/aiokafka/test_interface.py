@@ -112,3 +112,30 @@ async def test_transactions_raise_an_error_that_names_them() -> None:
             await getattr(producer, name)()
     with pytest.raises(ValueError, match="send_offsets_to_transaction"):
         await producer.send_offsets_to_transaction({}, "group")
+
+
+def test_subclass_of_a_builtin_assignor_changes_its_result() -> None:
+    assignors = import_module(f"{OURS}.coordinator.assignors.range")
+    protocol = import_module(f"{OURS}.coordinator.protocol")
+    cluster = import_module(f"{OURS}.cluster").ClusterMetadata({"t": 3})
+
+    class Reversed(assignors.RangePartitionAssignor):  # type: ignore[misc, name-defined]
+        name = "reversed"
+
+    members = {each: protocol.ConsumerProtocolMemberMetadata(0, ["t"], b"") for each in "ab"}
+    found = Reversed.assign(cluster, members)
+    assert {each: found[each].partitions() for each in found} == {"a": [("t", 0), ("t", 1)], "b": [("t", 2)]}
+    with pytest.raises(AttributeError, match=r"ClusterMetadata\.request_update"):
+        cluster.request_update()
+
+
+async def test_assignors_that_are_not_supported_are_named() -> None:
+    sticky = import_module(f"{OURS}.coordinator.assignors.sticky.sticky_assignor").StickyPartitionAssignor
+    base = import_module(f"{OURS}.coordinator.assignors.abstract").AbstractPartitionAssignor
+    for assignor, text in (
+        (type("Stickier", (sticky,), {}), "a subclass of StickyPartitionAssignor"),
+        (type("Nameless", (base,), {}), "set `name`"),
+        (object, "pass a subclass of AbstractPartitionAssignor"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            import_module(OURS).AIOKafkaConsumer("t", group_id="g", partition_assignment_strategy=[assignor])

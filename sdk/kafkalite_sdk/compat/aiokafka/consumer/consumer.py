@@ -103,7 +103,7 @@ class AIOKafkaConsumer:
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "topics")}
         asyncio.get_running_loop()
-        self._consumer = new_consumer(**arguments)
+        self._consumer = new_consumer(self.subscription, **arguments)
         self._group_id = group_id
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer

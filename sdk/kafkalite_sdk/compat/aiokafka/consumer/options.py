@@ -1,9 +1,9 @@
 """The arguments of aiokafka's consumer as options of the engine's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkalite_sdk.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafkalite_sdk.compat.aiokafka.consumer.user_assignor import Assignors, engine_assignors
 from kafkalite_sdk.compat.aiokafka.settings import CLIENT_ARGUMENTS, client_options, reject_arguments, warn_of
 from kafkalite_sdk.consumer.consumer import Consumer
 
@@ -29,10 +29,11 @@ SAME_IN_GROUPS = (
 
 
 def new_consumer(
+    subscription: Callable[[], Iterable[str]],
     *,
     bootstrap_servers: str | list[str],
     group_id: str | None,
-    partition_assignment_strategy: Sequence[type[AbstractPartitionAssignor]],
+    partition_assignment_strategy: Assignors,
     max_poll_records: int | None,
     exclude_internal_topics: bool,
     **arguments: Any,
@@ -40,6 +41,7 @@ def new_consumer(
     """Return the engine's consumer for the arguments of aiokafka's.
 
     Arguments:
+        subscription: returns the names of the subscribed topics.
         bootstrap_servers, group_id, partition_assignment_strategy, max_poll_records, exclude_internal_topics: as in
             aiokafka.
         arguments: all others.
@@ -55,15 +57,6 @@ def new_consumer(
     if group_id is not None:
         options |= {name: arguments[name] for name in SAME_IN_GROUPS}
         options |= {"group": group_id, "group_protocol": "classic"}
-        options["partition_assignment_strategy"] = [_assignor(each) for each in partition_assignment_strategy]
+        options["partition_assignment_strategy"] = engine_assignors(partition_assignment_strategy, subscription)
     client = client_options(**{name: arguments[name] for name in CLIENT_ARGUMENTS})
     return Consumer(bootstrap_servers, **options, **client)
-
-
-def _assignor(assignor: type[AbstractPartitionAssignor]) -> str:
-    name: str | None = getattr(assignor, "name", None)
-    if not isinstance(assignor, type) or not issubclass(assignor, AbstractPartitionAssignor) or not name:
-        raise reject_arguments(
-            f"the assignor {assignor!r}", "use those of aiokafka.coordinator.assignors, or kafkalite_sdk.Consumer"
-        )
-    return name

@@ -1,9 +1,9 @@
 """aiokafka's assignor "range"."""
 
-from kafkalite_sdk.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafkalite_sdk.compat.aiokafka.coordinator.assignors.builtin import BuiltinPartitionAssignor
 
 
-class RangePartitionAssignor(AbstractPartitionAssignor):
+class RangePartitionAssignor(BuiltinPartitionAssignor):
     """The assignor "range" of the engine."""
 
     name = "range"

@@ -1,9 +1,9 @@
 """aiokafka's assignor "roundrobin"."""
 
-from kafkalite_sdk.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafkalite_sdk.compat.aiokafka.coordinator.assignors.builtin import BuiltinPartitionAssignor
 
 
-class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
+class RoundRobinPartitionAssignor(BuiltinPartitionAssignor):
     """The assignor "roundrobin" of the engine."""
 
     name = "roundrobin"

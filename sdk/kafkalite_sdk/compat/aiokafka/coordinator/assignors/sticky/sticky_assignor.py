@@ -1,9 +1,9 @@
 """aiokafka's assignor "sticky"."""
 
-from kafkalite_sdk.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafkalite_sdk.compat.aiokafka.coordinator.assignors.builtin import BuiltinPartitionAssignor
 
 
-class StickyPartitionAssignor(AbstractPartitionAssignor):
+class StickyPartitionAssignor(BuiltinPartitionAssignor):
     """The assignor "sticky" of the engine."""
 
     name = "sticky"
