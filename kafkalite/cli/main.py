@@ -115,19 +115,19 @@ def imported(name: str) -> object:
 
 def one_line(error: click.ClickException) -> str:
     """Return the message of an error, with a pointer to the help if the command was used wrongly."""
-    said = " ".join(error.format_message().split())
+    text = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"kafkalite: {as_sentence(said)} See {error.ctx.command_path} --help."
-    return f"kafkalite: {said}"
+        return f"kafkalite: {as_sentence(text)} See {error.ctx.command_path} --help."
+    return f"kafkalite: {text}"
 
 
-def as_sentence(said: str) -> str:
+def as_sentence(text: str) -> str:
     """Return click's message with one mark at its end, also if it ends with a question in brackets."""
-    said = said.removesuffix(".")
-    head, bracket, asked = said.rpartition(" (Did you mean ")
+    text = text.removesuffix(".")
+    head, bracket, asked = text.rpartition(" (Did you mean ")
     if bracket:
-        said = f"{head} Did you mean {asked.removesuffix(')')}"
-    return said if said.endswith("?") else f"{said}."
+        text = f"{head} Did you mean {asked.removesuffix(')')}"
+    return text if text.endswith("?") else f"{text}."
 
 
 @click.group(

@@ -32,7 +32,7 @@ PRODUCER_SETTINGS: dict[str, Any] = {
     "allow_auto_create_topics": False,
     "batch_size": BATCH_BYTES,
     "linger_ms": 0,
-    "max_request_size": 2 * LINE_BYTES_MAX,  # the broker rejects a record that is too large, and says how to allow it
+    "max_request_size": 2 * LINE_BYTES_MAX,  # the broker rejects larger records with a text that names the setting
     "buffer_memory": 4 * LINE_BYTES_MAX,
     "delivery_timeout_ms": RETRY_S * 1000,
 }

@@ -274,14 +274,14 @@ AT_START = frozenset(
 
 def not_in_force(before: Mapping[str, str], texts: Mapping[str, str]) -> list[str]:
     """Return log lines for changed dynamic configs without effect now; no values, as they may be passwords."""
-    said = []
+    notices = []
     for name in sorted(name for name, text in texts.items() if before.get(name) != text):
         key = dynamic_key(name)
         if name in AT_START:
-            said.append(f"{name} is stored and takes effect with the next start of the broker")
+            notices.append(f"{name} is stored and takes effect with the next start of the broker")
         elif key is not None and key.support is not Support.HONOURED:
-            said.append(f"{name} is stored and has no effect in this version")
-    return said
+            notices.append(f"{name} is stored and has no effect in this version")
+    return notices
 
 
 # Operations.

@@ -43,15 +43,15 @@ class JsonFormatter(logging.Formatter):
     """One object per line: time, level, logger, message, and exception where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {
+        fields = {
             "time": time_text(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
 
 
 def set_up_logging(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:

@@ -59,8 +59,8 @@ class FaultyFile(File):
 
     def resident(self, offset: int, size: int) -> int:
         """Return the test's answer, else the real one."""
-        said = None if self.disk.resident is None else self.disk.resident(self.path, offset, size)
-        return int(super().resident(offset, size)) if said is None else said
+        found = None if self.disk.resident is None else self.disk.resident(self.path, offset, size)
+        return int(super().resident(offset, size)) if found is None else found
 
     def before_sync(self) -> int:
         # What is written while a sync is held need not be covered by it.

@@ -61,7 +61,7 @@ class VirtualClock:
         An exception of a callback ends the call at that moment.
         """
         end_ms = self._now_ms + by_ms
-        end = end_ms / 1000  # as `monotonic` says it: the way back by 1000 may end a hair above
+        end = end_ms / 1000  # as `monotonic` returns it: multiplied by 1000 it may be slightly above
         while (when := self._heap.next_when()) is not None and when <= end:
             self._now_ms = min(max(self._now_ms, when * 1000), end_ms)
             due = self._heap.pop_due(when, self._heap.mark())

@@ -69,8 +69,8 @@ def _handshake_reason(error: ssl.SSLError) -> str:
         return f"the listener does not speak TLS; {PLAINTEXT}"
     alert = ALERT.search(reason)
     if alert is not None and any(part in alert[1] for part in CLIENT_CERTIFICATE):
-        said = alert[1].lower().replace("_", " ")
-        return f"the broker rejected the TLS handshake ({said}); set ssl_certfile and ssl_keyfile as it requires them"
+        reason = alert[1].lower().replace("_", " ")
+        return f"the broker rejected the TLS handshake ({reason}); set ssl_certfile and ssl_keyfile as it requires them"
     if "PROTOCOL_VERSION" in reason or reason == "UNSUPPORTED_PROTOCOL":
         return "the broker and this client have no TLS version in common; this client uses TLS 1.2 and newer"
     return f"the TLS handshake failed ({reason})"

@@ -4,7 +4,7 @@
 Invariants:
 1. A record keeps the bytes of its batch in memory, at most; never the whole response.
 2. Every length is compared with the bytes left before it is used. Records before damaged bytes are returned first, then
-   `error` says what is wrong. A batch with a wrong CRC returns none of its records.
+   `error` has the reason. A batch with a wrong CRC returns none of its records.
 3. Offsets grow strictly. Offsets below the position, removed by compaction, of control records and of aborted
    transactions are skipped.
 

@@ -112,7 +112,7 @@ class PartitionBuffer(Generic[K, V]):
             records: the list or the columns.
             records_max: largest number of records to append to the list; columns have their own limits.
 
-        Returns: the number of bytes that are not in use any more. `failure` says whether an error is next.
+        Returns: the number of bytes that are not in use any more. `failure` is set if an error is next.
         """
         state = self.state
         freed = 0

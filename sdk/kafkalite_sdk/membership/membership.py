@@ -7,7 +7,7 @@ Pure: no I/O, no clock; randomness is a parameter. The consumer, which drives it
 - carries out `change` inside `poll` (see `AssignmentChange`), then calls `change_done`;
 - commits with `identity()`, and reports the codes of failed commits with `commit_failed`;
 - calls `poll` for each poll of the application, and `raise_error` at the start of each public call;
-- closes with `leave`: the partitions are revoked by a change, then the member leaves; `left` says when that is done.
+- closes with `leave`: the partitions are revoked by a change, then the member leaves; `left` is true after that.
 
 Invariants:
 1. A member whose application does not poll within `max_poll_interval_s` leaves the group and loses its partitions. The

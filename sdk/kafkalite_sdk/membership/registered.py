@@ -258,7 +258,7 @@ class RegisteredMember(GroupProtocol):
         if code == Code.UNKNOWN_MEMBER_ID and self.state == STABLE:
             self._lose(now)
         elif code in (Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS):
-            self._heartbeat_at = -inf  # it says whether the member must register
+            self._heartbeat_at = -inf  # its response shows whether the member must register
 
     def leave(self, done: Callable[[], None]) -> None:
         member = self._generation >= 0 or self.state == REGISTERING

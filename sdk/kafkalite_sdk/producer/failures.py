@@ -38,7 +38,7 @@ class Failures:
     def take_error(self) -> BaseException | None:
         """Return the error of the oldest records that no user has seen, and forget all failures; None = there are none.
 
-        A note of the error says how many records it stands for.
+        A note of the error has the number of its records.
         """
         unseen = [batch for batch in self._batches if batch.observed < batch.records_count]
         self._batches.clear()
