@@ -22,6 +22,9 @@ class LoopLock:
     def release(self) -> None:
         """Release the lock. Raises RuntimeError: another thread, or none, has it."""
 
+    def inside(self, function: Callable[..., _T], *args: object) -> _T:
+        """Call a function with the lock. Ctrl-C never leaves it locked, as it may between `acquire` and `try`."""
+
     def outside(self, function: Callable[..., _T], *args: object) -> _T:
         """Call a function of the application without the lock, as the only call of a callback of the loop."""
 

@@ -90,6 +90,15 @@ cdef class LoopLock:
             raise RuntimeError("this thread does not hold the lock")
         self.leave()
 
+    def inside(self, function, *args):
+        """Call a function with the lock; see shared_sends.pyi."""
+        cdef bint entered = self.enter()
+        try:
+            return function(*args)
+        finally:
+            if entered:
+                self.leave()
+
     def outside(self, function, *args):
         """Call a function without the lock; see shared_sends.pyi."""
         self.release()

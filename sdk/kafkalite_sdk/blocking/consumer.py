@@ -157,21 +157,13 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         thread.check()
         if records_max is not None and records_max < 1:
             return []  # `fill` rejects it
-        thread.lock.acquire()
-        try:
-            return self._client.ready(records_max)
-        finally:
-            thread.lock.release()
+        return thread.lock.inside(self._client.ready, records_max)
 
     def _filled(self, timeout: float, records_max: int | None) -> list[Record[K, V]]:
         """Have the thread of the client poll, and take the records."""
         thread = self._thread()
         thread.run(self._client.fill, timeout, records_max)
-        thread.lock.acquire()
-        try:
-            return self._client.taken(records_max)
-        finally:
-            thread.lock.release()
+        return thread.lock.inside(self._client.taken, records_max)
 
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None

@@ -188,14 +188,12 @@ class LoopThread:
 
     def _post(self, function: Callable[..., object], *args: object) -> bool:
         """Have the loop call a function, unless it has ended; returns whether it will."""
-        entered = self.lock.acquire()
-        try:
-            if not self.ended:
-                self.loop.call_soon_threadsafe(function, *args)
-            return not self.ended
-        finally:
-            if entered:
-                self.lock.release()
+        return self.lock.inside(self._post_inside, function, args)
+
+    def _post_inside(self, function: Callable[..., object], args: tuple[object, ...]) -> bool:
+        if not self.ended:
+            self.loop.call_soon_threadsafe(function, *args)
+        return not self.ended
 
     def _abandon(self, operation: Operation[T], undo: Callable[[T], object] | None) -> None:
         """The application does not wait any more: cancel a call, and wait until it has ended."""

@@ -1,9 +1,14 @@
 """Blocking clients and their process: Ctrl-C, forks, the exit, development mode. Each program is a real process."""
 
 import subprocess
+import sys
+import threading
+from itertools import count
+from types import FrameType
 
 import pytest
 from kafkalite_sdk.blocking import Consumer
+from kafkalite_sdk.blocking.loop_thread import LoopThread
 
 from kafkalite.model import TopicPartition
 from kafkalite.testing.thread import BrokerThread
@@ -147,6 +152,36 @@ def test_ctrl_c_ends_each_wait_and_the_client_remains_usable(kafkalite_broker: B
     assert ("KeyboardInterrupt" in done.stderr) == (wait == "exit"), done.stderr
 
 
+def test_ctrl_c_leaves_the_lock_of_a_client_free() -> None:
+    """It arrives before each instruction of a call to the loop: the loop continues."""
+    thread, instructions = LoopThread("Client"), 0
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal instructions
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            instructions -= 1
+            if not instructions:
+                raise KeyboardInterrupt
+        return trace
+
+    for number in count(1):
+        called = threading.Event()
+        instructions, interrupted, before = number, False, sys.gettrace()
+        sys.settrace(trace)
+        try:
+            thread._post(called.set)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            sys.settrace(before)
+        assert thread._post(called.set) and called.wait(5.0), f"the loop waits after {number} instructions"
+        if not interrupted:
+            break
+    assert number > 10
+    thread.end()
+
+
 def test_ctrl_c_loses_no_record(kafkalite_broker: BrokerThread) -> None:
     """SIGINT arrives at any time while records are polled: those that poll has taken are returned by a later one."""
     topic = new_topic(kafkalite_broker, records=20 * RECORDS)
@@ -168,7 +203,7 @@ def test_ctrl_c_loses_no_record(kafkalite_broker: BrokerThread) -> None:
 
             signal.signal(signal.SIGINT, raise_once)
             threading.Thread(target=disturb).start()
-            while len(seen) < 2000:
+            while len(seen) < 2000 or interrupts < 5:
                 try:
                     armed.append(None)
                     consumer._thread().run(consumer._client.fill, 5.0, 10)
@@ -178,7 +213,6 @@ def test_ctrl_c_loses_no_record(kafkalite_broker: BrokerThread) -> None:
                 seen += [record.offset for record in consumer._client.taken(None)]
             stop.set()
             assert seen == list(range(len(seen))), seen
-            assert interrupts
         print("done")
     """
     check(run_program(program, kafkalite_broker.address, topic))
