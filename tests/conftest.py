@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ ENGINE_DIRECTORIES = {"c": ROOT, "debug": ROOT / "build" / "debug", "asan": ROOT
 
 # Before anything imports kafkalite: pytest has put the checkout in front, which holds the engine `c` only.
 sys.path.insert(0, str(ENGINE_DIRECTORIES[ENGINE]))
+
+# Spark has an environment of its own, and its tests are a step of their own: see docs/testing.md.
+collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 pytest_plugins = [
     "tests.fix_run",

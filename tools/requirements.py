@@ -1,7 +1,7 @@
-"""Prints the requirements for pip: `requirements.py build`, or `requirements.py dev FOREIGN.toml`.
+"""Prints the requirements for pip: `requirements.py build`, or `dev FOREIGN.toml`, or `spark FOREIGN.toml`.
 
 `build` reads [build-system] of pyproject.toml; `dev` reads its `dev` extra, and the pinned foreign clients from the
-table [clients] of the given file.
+table [clients] of the given file; `spark` reads the table [spark] of the file.
 """
 
 import sys
@@ -15,9 +15,9 @@ def main(kind: str, *files: str) -> None:
     if kind == "build":
         lines = PROJECT["build-system"]["requires"]
     else:
-        lines = list(PROJECT["project"]["optional-dependencies"][kind])
+        lines = list(PROJECT["project"]["optional-dependencies"]["dev"]) if kind == "dev" else []
     for file in files:
-        pins = tomllib.loads(Path(file).read_text())["clients"]
+        pins = tomllib.loads(Path(file).read_text())["clients" if kind == "dev" else kind]
         lines += [f"{name}=={version}" for name, version in pins.items()]
     print("\n".join(lines))
 

@@ -93,7 +93,9 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     for path in sources("pyx"):
         module = re.escape(installed(path.with_suffix("")))
         assert [name for name in names if re.fullmatch(rf"{module}\.[^/]+\.so", name)]
-    assert {"kafkalite/py.typed", "kafkalite_sdk/py.typed"} <= names
+    assert {"kafkalite/py.typed", "kafkalite_sdk/py.typed", "pyspark_kafkalite/py.typed"} <= names
+    modules = {installed(path) for path in (ROOT / "sdk/pyspark_kafkalite").rglob("*.py")}
+    assert modules and modules <= names
     tops = {name.partition("/")[0] for name in names}
     assert tops <= {"kafkalite", "kafkalite_sdk", "pyspark_kafkalite", f"kafkalite-{VERSION}.dist-info"}
 

@@ -44,7 +44,10 @@ FORBIDDEN_LIBRARIES = {
 CONFINED_LIBRARIES = {
     "aiozk": ("coordination.zookeeper",),
     "uvloop": ("server", "testing", "cli", "clock", "_speedups.net.epoll"),
+    **dict.fromkeys(("pyspark", "pandas", "pyarrow", "deltalake", "pyiceberg"), ("pyspark_kafkalite",)),
 }
+# Of the packages that all others may import, those that a user of the SDK sees.
+SPARK_OPEN = ("errors", "model", "_version")
 AIOKAFKA_MODULES = ("__main__", "admin.client", "background", "consumer", "producer", "topics", "util")
 # In the SDK all modules but these are pure. Time and timers come from the event loop, `time` is for wall clocks.
 SDK_LIBRARIES = {
@@ -161,4 +164,6 @@ def _allowed(module: str, package: str) -> tuple[str, ...] | None:
     part = next((entry for entry in ALLOWED if "." in entry and _within(_layer_name(module), (entry,))), package)
     if part not in ALLOWED:
         return None
+    if part == "pyspark_kafkalite":
+        return (*ALLOWED[part], *SPARK_OPEN)
     return (*ALLOWED[part], *CLOSED.get(package, OPEN))

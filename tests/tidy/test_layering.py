@@ -24,6 +24,13 @@ def test_imports_follow_the_table() -> None:
         ("sdk/kafkalite_sdk/membership/x.py", "import asyncio", "kafkalite_sdk.membership.x may not import asyncio"),
         ("sdk/kafkalite_sdk/client/settings.py", "import asyncio", "client.settings may not import asyncio"),
         ("sdk/kafkalite_sdk/client/channel.py", "import random", "client.channel may not import random"),
+        (
+            "sdk/pyspark_kafkalite/x.py",
+            "import kafkalite.server.broker",
+            "pyspark_kafkalite may not import server.broker",
+        ),
+        ("sdk/pyspark_kafkalite/x.py", "import kafkalite.config.keys", "pyspark_kafkalite may not import config.keys"),
+        ("sdk/kafkalite_sdk/x.py", "import pyspark.sql", "pyspark is for pyspark_kafkalite only"),
         ("kafkalite/cli/serve.py", "import tests.kit.brokers", "imports the tests"),
         ("kafkalite/helpers/x.py", "import kafkalite.errors", "package helpers is not in the table"),
         ("kafkalite/_speedups/log.pyx", "from kafkalite.storage cimport x", "_speedups may not import storage.x"),
