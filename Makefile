@@ -9,6 +9,7 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
+SPARK_BIN := .venv-spark/bin
 FOREIGN := tests/kit/foreign.toml
 SPEEDUPS := kafkalite/_speedups sdk/kafkalite_sdk/_speedups
 CYTHON := $(shell find $(SPEEDUPS) -name '*.pyx' -o -name '*.pxd')
@@ -25,8 +26,12 @@ ENVIRON_asan = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/asan:$(CURDIR) PYTHON
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:$(ASAN_FILES) UBSAN_OPTIONS=print_stacktrace=1 \
 	LD_PRELOAD=$(shell gcc -print-file-name=libasan.so)
 
+# The tests of the Spark pipeline are a step of their own, where there is Java. In CI a missing Java is their failure.
+SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v java),$(filter true,$(CI)))))
+SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
+
 .DEFAULT_GOAL := help
-.PHONY: help run test build loadgen debug asan bench compare torture lint dist clean
+.PHONY: help run test spark build loadgen debug asan bench compare torture lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -36,9 +41,14 @@ run: build
 	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
 
 #: make test      run all tests (ENGINE=c|debug|asan, PYTEST_ARGS=...; with CI=true a skip is an error)
-test: build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE))
+test: build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE)) $(if $(SPARK),.venv-spark/stamp)
 	KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
 		$(if $(filter true,$(CI)),--strict-run) $(PYTEST_ARGS)
+	$(if $(SPARK),$(SPARK_TESTS),@echo "without tests/spark: it needs Java, ENGINE=c and no PYTEST_ARGS")
+
+#: make spark     run the tests of the Spark pipeline, which need Java 17 (PYTEST_ARGS=...; part of `make test`)
+spark: build .venv-spark/stamp
+	$(SPARK_TESTS) $(PYTEST_ARGS)
 
 #: make build     compile the extensions in place
 build: build/stamp-c .venv/stamp-kafkalite
@@ -104,6 +114,14 @@ clean:
 .venv/stamp-test: $(FOREIGN) .venv/stamp-kafkalite
 	$(BIN)/python tools/requirements.py dev $(FOREIGN) > .venv/requirements-dev.txt
 	$(BIN)/pip install -q -r .venv/requirements-dev.txt
+	@touch $@
+
+# PySpark, and the pandas that it supports; all other packages are those of .venv.
+.venv-spark/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
+	@test -x $(SPARK_BIN)/python || $(BIN)/python -m venv .venv-spark
+	$(BIN)/python tools/requirements.py spark $(FOREIGN) > .venv-spark/requirements.txt
+	$(SPARK_BIN)/pip install -q -r .venv-spark/requirements.txt
+	$(SPARK_BIN)/python tools/link_environment.py
 	@touch $@
 
 # --- the extensions, one directory per variant so that none overwrites another's ----------------------------------------
