@@ -1,7 +1,8 @@
-"""Reads the table of figures in README.md, and holds it against the kept reports in perf/results."""
+"""Compares the figures of README.md, of brokers and of clients, with the reports that are kept in perf/results."""
 
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,25 +57,60 @@ SOURCES = {
 }
 
 
+CLIENTS = ("kafkalite", "confluent", "aiokafka")
+CLIENT_SOURCES = {
+    "produce 100 B, each awaitable kept: records/s": [Source("produce-100", "records_per_s")],
+    "produce: CPU us per record": [Source("produce-100", "cpu_us")],
+    "produce 1 KiB: records/s": [Source("produce-1024", "records_per_s")],
+    "one awaited send after another: p50 / p99 ms": [Source("latency", "p50"), Source("latency", "p99")],
+    "200 tasks that each do this: records/s": [Source("tasks", "records_per_s")],
+    "consume 100 B with `poll`, `consume(500)`, `getmany`: records/s": [Source("consume-poll", "records_per_s")],
+    "consume: CPU us per record": [Source("consume-poll", "cpu_us")],
+    "consume 100 B record by record, `async for`: records/s": [Source("consume-iterate", "records_per_s")],
+    "consume 100 B as columns: records/s": [Source("consume-columns-100", "records_per_s")],
+}
+
+
 def wrong(root: Path) -> list[str]:
     """Figures of README.md that no kept report has, or has otherwise; one line each."""
-    head, *rows = next(table for table in tables((root / "README.md").read_text()) if table[0][0] == "load")
-    assert len(head) == len(BROKERS) + 1
-    said = [f"{row[0]}: nobody says where it comes from" for row in rows if row[0] not in SOURCES]
+    found = {table[0][0]: table for table in tables((root / "README.md").read_text())}
+    return [
+        *_differences(found["load"], BROKERS, SOURCES, lambda broker, source: _of_broker(root, broker, source)),
+        *_differences(found["client"], CLIENTS, CLIENT_SOURCES, lambda name, source: _of_client(root, name, source)),
+    ]
+
+
+def _differences(
+    table: Sequence[Sequence[str]],
+    columns: Sequence[str],
+    sources: Mapping[str, Sequence[Source]],
+    kept_by: Callable[[str, Source], float | None],
+) -> list[str]:
+    head, *rows = table
+    assert len(head) == len(columns) + 1
+    lines = [f"{row[0]}: the figure has no source" for row in rows if row[0] not in sources]
     for label, *cells in rows:
-        for broker, cell in zip(BROKERS, cells, strict=True):
+        for column, cell in zip(columns, cells, strict=True):
             shown = [] if cell == "-" else cell.replace("*", "").split(";" if ";" in cell else "/")
-            kept = [_kept(root, broker, source) for source in SOURCES.get(label, ())]
+            kept = [kept_by(column, source) for source in sources.get(label, ())]
             if len(shown) not in (0, len(kept)) or not all(map(_agree, shown, kept)):
-                said.append(f"{label}: {broker} has {kept}, shown is {cell}")
-    return said
+                lines.append(f"{label}: {column} has {kept}, shown is {cell}")
+    return lines
 
 
-def _kept(root: Path, broker: str, source: Source) -> float | None:
+def _of_broker(root: Path, broker: str, source: Source) -> float | None:
     """The median of the newest report with that load."""
     path = max(root.glob(f"perf/results/????-??-??-{source.load}.json"))
     found = json.loads(path.read_text())["loads"][source.load]["medians"].get(broker, {}).get(source.figure)
     return None if found is None else found / source.scale
+
+
+def _of_client(root: Path, client: str, source: Source) -> float | None:
+    """The median of the newest report of clients, with kafkalite as the broker."""
+    path = max(root.glob("perf/results/????-??-??-clients.json"))
+    medians = json.loads(path.read_text())["rows"][source.load]["medians"]["kafkalite"]
+    found: float | None = medians.get(client, {}).get(source.figure)
+    return found
 
 
 def _agree(shown: str, kept: float | None) -> bool:
