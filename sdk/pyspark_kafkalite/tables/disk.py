@@ -1,0 +1,46 @@
+"""The file operations of a table. Tests inject an error or a crash at each of them."""
+
+import os
+from pathlib import Path
+from typing import IO
+
+
+class Disk:
+    """File operations; what returns normally and is followed by `flush_directory` survives a power cut."""
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and those above it, durably. It may exist."""
+        missing = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for each in reversed(missing):
+            each.mkdir(exist_ok=True)
+            self.flush_directory(each.parent)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Create a file and flush it. Raises FileExistsError."""
+        with open(path, "xb") as file:
+            file.write(content)
+            self.flush_file(file)
+
+    def flush_file(self, file: IO[bytes]) -> None:
+        """Make the content of an open file durable."""
+        file.flush()
+        os.fsync(file.fileno())
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name, atomically. Raises FileExistsError, FileNotFoundError."""
+        os.link(source, target, follow_symlinks=False)
+
+    def remove(self, path: Path) -> None:
+        """Remove a name of a file; it may be missing."""
+        path.unlink(missing_ok=True)
+
+    def flush_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,222 @@
+"""What a commit of a table contains, and the interface of a table. Pure: no I/O."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite.tables.errors import DamagedTableError
+
+FORMAT = 1
+NO_COMMIT = -1
+
+EndOffsets = Mapping[TopicPartition, int]
+
+
+class CommittedRange(NamedTuple):
+    """Offsets of one partition; `end` does not belong to them.
+
+    Attributes:
+        rows: records of the range; fewer than offsets where the log is compacted or has control batches.
+        min_timestamp_ms, max_timestamp_ms: of its records; None = it has none.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    min_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+
+    @property
+    def name(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def offsets(self) -> tuple[str, int, int, int]:
+        """What makes two ranges the same."""
+        return self[:4]
+
+
+class Gap(NamedTuple):
+    """Offsets that the table does not contain, because the log had lost them."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class DataFile(NamedTuple):
+    """A Parquet file. `name` is relative to the table, with `/` between directories."""
+
+    name: str
+    bytes: int
+    rows: int
+
+
+class Batch(NamedTuple):
+    """What a query asks a table to commit.
+
+    Attributes:
+        query_id: of the query; it is the same after a restart from its checkpoint.
+        batch_id: of the micro-batch; a repeated batch has the same one.
+        ranges: all offsets of the batch, also those without a record.
+        files: the attempts that contain their records.
+        resumes: the last commit when a query with a new checkpoint began, see `Table.last_commit`; None = the query
+            does not resume from the table.
+        allow_gaps: offsets that are missing between the table and the batch are recorded as lost.
+    """
+
+    query_id: str
+    batch_id: int
+    ranges: tuple[CommittedRange, ...]
+    files: tuple[DataFile, ...]
+    resumes: int | None = None
+    allow_gaps: bool = False
+
+
+class Commit(NamedTuple):
+    """One commit of a table.
+
+    Attributes:
+        sequence: its number; the first is 0.
+        ends: the end of each partition of the table after the commit.
+        gaps: offsets that were missing before its ranges.
+        removed: names of files that the commit replaces.
+    """
+
+    sequence: int
+    query_id: str
+    batch_id: int
+    ranges: tuple[CommittedRange, ...]
+    files: tuple[DataFile, ...]
+    ends: EndOffsets
+    gaps: tuple[Gap, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The commit as a JSON object."""
+        return {
+            "format": FORMAT,
+            "sequence": self.sequence,
+            "query_id": self.query_id,
+            "batch_id": self.batch_id,
+            "ranges": [each._asdict() for each in self.ranges],
+            "files": [each._asdict() for each in self.files],
+            "removed": list(self.removed),
+            "gaps": [each._asdict() for each in self.gaps],
+            "ends": [[topic, partition, end] for (topic, partition), end in sorted(self.ends.items())],
+        }
+
+    @classmethod
+    def from_json(cls, fields: Any, origin: str) -> "Commit":
+        """Read a commit.
+
+        Arguments:
+            fields: what `to_json` returned.
+            origin: of the object, for errors.
+
+        Raises:
+            DamagedTableError: it is not a commit, or one of a newer version.
+        """
+        if not isinstance(fields, dict):
+            raise DamagedTableError(f"{origin}: the commit cannot be read: it is no JSON object")
+        if fields.get("format") != FORMAT:
+            raise DamagedTableError(
+                f"{origin}: the commit has format {fields.get('format')!r}, this version of kafkalite reads {FORMAT}; "
+                "use the version that wrote it"
+            )
+        try:
+            return cls(
+                sequence=fields["sequence"],
+                query_id=fields["query_id"],
+                batch_id=fields["batch_id"],
+                ranges=tuple(CommittedRange(**each) for each in fields["ranges"]),
+                files=tuple(DataFile(**each) for each in fields["files"]),
+                ends={TopicPartition(topic, partition): end for topic, partition, end in fields["ends"]},
+                gaps=tuple(Gap(**each) for each in fields["gaps"]),
+                removed=tuple(fields["removed"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedTableError(f"{origin}: the commit cannot be read: {error!r}") from error
+
+
+class CommitResult(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+        sequence: of the commit that contains it; -1 = the batch has no offsets.
+        repeated: the batch was in the table before, nothing was changed.
+    """
+
+    sequence: int
+    repeated: bool
+
+
+class Recovery(NamedTuple):
+    """What `Table.recover` has done.
+
+    Attributes:
+        published: files of the last commit that were made visible.
+        removed: attempts that no commit needs.
+    """
+
+    published: int
+    removed: int
+
+
+class Table(Protocol):
+    """A table that contains each offset of its topics once. Formats: plain Parquet, Delta."""
+
+    @property
+    def location(self) -> str:
+        """Directory of the table."""
+        ...
+
+    @property
+    def attempts(self) -> str:
+        """Directory where workers write the files of a batch, under the names that they will have in the table."""
+        ...
+
+    def recover(self) -> Recovery:
+        """Repeat what an interrupted commit has left, and remove attempts that no commit needs."""
+        ...
+
+    def commit(self, batch: Batch) -> CommitResult:
+        """Add a batch, all or nothing. Raises CommitRefusedError: it does not continue the table."""
+        ...
+
+    def last_commit(self) -> Commit | None:
+        """The last commit; None = the table is empty."""
+        ...
+
+    def end_offsets(self) -> EndOffsets:
+        """The offsets where a query continues the table."""
+        ...
+
+    def files(self) -> list[str]:
+        """Paths of the committed files."""
+        ...
+
+
+def merged(ranges: Iterable[CommittedRange]) -> list[CommittedRange]:
+    """Join the adjacent ranges of each partition, sorted by partition and offset. Empty ranges are dropped."""
+    joined: list[CommittedRange] = []
+    for each in sorted(ranges):
+        last = joined[-1] if joined else None
+        if each.start == each.end:
+            continue
+        if last is None or last.name != each.name or last.end != each.start:
+            joined.append(each)
+            continue
+        lowest = [value for value in (last.min_timestamp_ms, each.min_timestamp_ms) if value is not None]
+        highest = [value for value in (last.max_timestamp_ms, each.max_timestamp_ms) if value is not None]
+        joined[-1] = last._replace(
+            end=each.end,
+            rows=last.rows + each.rows,
+            min_timestamp_ms=min(lowest, default=None),
+            max_timestamp_ms=max(highest, default=None),
+        )
+    return joined

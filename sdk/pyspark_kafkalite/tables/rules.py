@@ -1,0 +1,138 @@
+"""Decides whether a batch continues a table. Pure: no I/O; the same for all formats.
+
+Rules, of which `tests/story/tables/test_table_mutants.py` has a mutant each:
+1. A batch that is in the table is skipped.
+2. The first offset of each partition is the end of the table, and one query at a time writes to it.
+Rules 3 to 5 (atomic commits, files that are invisible before, resuming from the table) are those of the formats.
+"""
+
+from itertools import pairwise
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite.tables.errors import CommitRefusedError
+from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommittedRange, EndOffsets, Gap, merged
+
+RESUME = (
+    "If the checkpoint was deleted or is that of another table, start with an empty checkpoint directory and "
+    "resume_from_table=True; if another job writes to the table, stop one of them."
+)
+
+
+def ranges_of(batch: Batch, location: str) -> tuple[CommittedRange, ...]:
+    """Return the ranges of a batch, one for each partition.
+
+    Arguments:
+        batch: to commit.
+        location: of the table, for errors.
+
+    Raises:
+        CommitRefusedError: the splits of a partition overlap or have a gap.
+    """
+    ranges = merged(batch.ranges)
+    for before, after in pairwise(ranges):
+        if before.name == after.name:
+            raise CommitRefusedError(
+                "split",
+                f"table {location}: the splits of batch {batch.batch_id} are not adjacent: {_named(before)} is "
+                f"followed by {_named(after)}. This is an error in the planner of the batch; nothing was committed.",
+            )
+    for each in ranges:
+        if not 0 <= each.start <= each.end:
+            raise ValueError(f"range {_named(each)}, expected 0 <= start <= end")
+    return tuple(ranges)
+
+
+def is_repeated(earlier: Commit | None, batch: Batch, ranges: tuple[CommittedRange, ...], location: str) -> bool:
+    """Return whether a batch is in the table (rule 1).
+
+    Arguments:
+        earlier: the commit with the query id and batch id of the batch; None = there is none.
+        batch, ranges: to commit.
+        location: of the table, for errors.
+
+    Raises:
+        CommitRefusedError: the commit has other offsets: the checkpoint was deleted and the ids have begun again.
+    """
+    if earlier is None:
+        return False
+    if [each.offsets for each in earlier.ranges] == [each.offsets for each in ranges]:
+        return True
+    raise CommitRefusedError(
+        "batch",
+        f"table {location}: batch {batch.batch_id} of query {batch.query_id} was committed with other offsets: "
+        f"{_all_named(earlier.ranges)}, now {_all_named(ranges)}. {RESUME}",
+    )
+
+
+def check_owner(last: Commit | None, batch: Batch, location: str) -> None:
+    """Reject a second query (rule 2).
+
+    Arguments:
+        last: the last commit; None = the table is empty.
+        batch: to commit.
+        location: of the table, for errors.
+
+    Raises:
+        CommitRefusedError: another query writes to the table.
+    """
+    if last is None or last.query_id == batch.query_id or batch.resumes == last.sequence:
+        return
+    since = "" if batch.resumes is None else f" It has committed since query {batch.query_id} was started."
+    raise CommitRefusedError(
+        "owner",
+        f"table {location}: query {last.query_id} writes to it, its last batch is {last.batch_id}; batch "
+        f"{batch.batch_id} of query {batch.query_id} is rejected.{since} {RESUME}",
+    )
+
+
+def check_continuity(
+    ends: EndOffsets, batch: Batch, ranges: tuple[CommittedRange, ...], location: str
+) -> tuple[Gap, ...]:
+    """Verify that a batch begins where the table ends (rule 2); a partition that the table does not have may begin
+    anywhere.
+
+    Arguments:
+        ends: of the table.
+        batch, ranges: to commit.
+        location: of the table, for errors.
+
+    Returns:
+        The lost offsets, which the batch permits.
+
+    Raises:
+        CommitRefusedError: a range begins before or behind the end.
+    """
+    gaps = []
+    for each in ranges:
+        end = ends.get(each.name, each.start)
+        where = (
+            f"table {location}: batch {batch.batch_id} of query {batch.query_id} begins {each.topic}-{each.partition} "
+            f"at offset {each.start}, but the table ends at {end}"
+        )
+        if each.start < end:
+            raise CommitRefusedError("overlap", f"{where}: records would be there twice. {RESUME}")
+        if each.start > end and not batch.allow_gaps:
+            raise CommitRefusedError(
+                "gap",
+                f"{where}: offsets {end} to {each.start - 1} are missing. If retention has removed them, start with "
+                f"allow_gaps=True to continue without them: the commit records the gap. {RESUME}",
+            )
+        if each.start > end:
+            gaps.append(Gap(each.topic, each.partition, end, each.start))
+    return tuple(gaps)
+
+
+def next_commit(last: Commit | None, batch: Batch, ranges: tuple[CommittedRange, ...], gaps: tuple[Gap, ...]) -> Commit:
+    """Return the commit that adds a batch to a table."""
+    ends: dict[TopicPartition, int] = {} if last is None else dict(last.ends)
+    ends.update({each.name: each.end for each in ranges})
+    sequence = NO_COMMIT + 1 if last is None else last.sequence + 1
+    return Commit(sequence, batch.query_id, batch.batch_id, ranges, batch.files, ends, gaps)
+
+
+def _named(each: CommittedRange) -> str:
+    return f"{each.topic}-{each.partition} [{each.start}, {each.end})"
+
+
+def _all_named(ranges: tuple[CommittedRange, ...]) -> str:
+    return ", ".join(_named(each) for each in ranges) or "none"
