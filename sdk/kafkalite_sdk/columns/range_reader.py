@@ -240,7 +240,7 @@ class RangeReader:
         self._changed.set()
 
     async def _wait(self) -> None:
-        """Wait for the first part. Raises OffsetRangeError: it has had no records for too long."""
+        """Wait for the first part. If it has had no records for too long, the range is lost behind those before."""
         loop = self._client.loop
         part = self._plan.parts[0]
         deadline = loop.time() + self._timeout_s
@@ -253,5 +253,5 @@ class RangeReader:
             except TimeoutError:
                 if loop.time() >= deadline:
                     reason = f"no records within {self._timeout_s:g} s: {self._reason}"
-                    raise self._unavailable(part.position, reason) from None
+                    self._lost = self._unavailable(part.position, reason)
             self._client.check_owner()
