@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # each method imports the messages that it sends
     from kafkalite.protocol.messages.describe_producers import DescribeProducersResponse
     from kafkalite.protocol.messages.elect_leaders import ElectLeadersResponse
     from kafkalite.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+    from kafkalite_sdk.admin.segments import PartitionSegments
 
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 HIGH_WATERMARK = -1
@@ -88,6 +89,20 @@ class Partitions:
             is_address,
         )
         return await self._driver.run(operation, wanted, timeout)
+
+    async def segments(
+        self, starts: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> "Outcomes[TopicPartition, PartitionSegments]":
+        """List the segments of partitions with their sizes (kafkalite only; else UnsupportedVersionError).
+
+        Arguments:
+            starts: for each partition an offset; the first listed segment is the last one that begins there or below.
+        """
+        from kafkalite_sdk.admin.segments import list_segments
+
+        return await list_segments(
+            self._driver, {TopicPartition(*each): offset for each, offset in starts.items()}, timeout
+        )
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout: float | None = None

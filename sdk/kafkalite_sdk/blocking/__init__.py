@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalite_sdk._speedups.shared_sends import RecordFuture as RecordFuture
     from kafkalite_sdk.blocking.admin import Admin as Admin
+    from kafkalite_sdk.blocking.column_reader import ColumnReader as ColumnReader
     from kafkalite_sdk.blocking.connection import Connection as Connection
     from kafkalite_sdk.blocking.consumer import Consumer as Consumer
     from kafkalite_sdk.blocking.producer import ColumnsFuture as ColumnsFuture
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Admin": "kafkalite_sdk.blocking.admin",
+    "ColumnReader": "kafkalite_sdk.blocking.column_reader",
     "ColumnsFuture": "kafkalite_sdk.blocking.producer",
     "Connection": "kafkalite_sdk.blocking.connection",
     "Consumer": "kafkalite_sdk.blocking.consumer",

@@ -29,6 +29,7 @@ class Partitions(Part[partitions.Partitions]):
     """Offsets, deletion of records, producers, leader elections and reassignments."""
 
     offsets = Blocking(partitions.Partitions.offsets)
+    segments = Blocking(partitions.Partitions.segments)
     delete_records = Blocking(partitions.Partitions.delete_records)
     producers = Blocking(partitions.Partitions.producers)
     elect_leaders = Blocking(partitions.Partitions.elect_leaders)

@@ -59,6 +59,7 @@ class RangeReader:
         fetches: the most requests and unread responses.
         decoder: of the batches.
         timeout_s: longest time without a response that has records.
+        topic_id: the range belongs to the topic with this id only; None = to the topic that exists now.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class RangeReader:
         fetches: int,
         decoder: RecordDecoder[bytes, bytes],
         timeout_s: float,
+        topic_id: bytes | None = None,
     ) -> None:
         self._client = client
+        self._topic_id = topic_id
         self._wanted = wanted
         self._name = TopicPartition(wanted.topic, wanted.partition)
         self._settings = settings
@@ -98,6 +101,7 @@ class RangeReader:
         client.on_metadata.append(metadata_changed)
         client.on_rejected.append(self._rejected_by_all)
         client.owner.on_failure.append(self._client_failed)
+        self._check_topic_id()
         try:
             while plan.parts or plan.frontier < self._wanted.end:
                 self._send()
@@ -226,9 +230,19 @@ class RangeReader:
 
     def _metadata_changed(self, changes: MetadataChanges) -> None:
         if self._name.topic in changes.recreated:
-            offset = self._plan.parts[0].position if self._plan.parts else self._plan.frontier
-            self._lost = self._unavailable(offset, "the topic was deleted and created again")
+            self._recreated()
+        self._check_topic_id()
         self._changed.set()
+
+    def _check_topic_id(self) -> None:
+        """Fail if the topic that exists now is another one than that of the range."""
+        view = self._client.view.topics.get(self._name.topic)
+        if view is not None and self._topic_id is not None and view.topic_id not in (ZERO_UUID, self._topic_id):
+            self._recreated()
+
+    def _recreated(self) -> None:
+        offset = self._plan.parts[0].position if self._plan.parts else self._plan.frontier
+        self._lost = self._unavailable(offset, "the topic was deleted and created again")
 
     def _rejected_by_all(self, error: AuthenticationError) -> None:
         """No broker accepts the credentials: the leader cannot be looked up."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, Literal, Self, Unpack, cast
 
+from kafkalite.model import uuid_from_text
 from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
 from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
@@ -110,6 +111,7 @@ class ColumnReader:
         batch_bytes: int = BATCH_BYTES,
         timestamp_unit: Literal["ms", "us"] = "ms",
         timeout: float = TIMEOUT_S,
+        topic_id: str | None = None,
     ) -> AsyncGenerator[ColumnBatch, None]:
         """Yield the records of a range, in order, in batches.
 
@@ -120,6 +122,8 @@ class ColumnReader:
             batch_bytes: a batch ends with the record that reaches it; 2 to 16 MiB are suitable, at most 1 GiB.
             timestamp_unit: "ms" as Kafka, or "us" as Spark.
             timeout: longest time without records, in seconds: while the leader is unknown, and at the end of the log.
+            topic_id: as `Admin.topics` returns it: a topic of this name with another id has not the range. None = the
+                topic that exists now.
 
         Raises:
             OffsetRangeError: retention or a truncation has removed records, the topic was deleted, or the log ends
@@ -130,11 +134,12 @@ class ColumnReader:
             raise ValueError(f"start is {start} and end {end}, expected 0 <= start <= end")
         builder = ColumnBuilder(columns, bytes_max=batch_bytes, timestamp_unit=timestamp_unit)
         wanted = OffsetRange(topic, partition, start, end)
+        uuid = None if topic_id is None else uuid_from_text(topic_id)
         self._client.check_owner()
         self._topics[topic] += 1
         try:
             self._client.use_topics([topic])
-            reader = RangeReader(self._client, wanted, self._settings, self._fetches, self._decoder, timeout)
+            reader = RangeReader(self._client, wanted, self._settings, self._fetches, self._decoder, timeout, uuid)
             async for batch in reader.batches(builder):
                 yield batch
         finally:
