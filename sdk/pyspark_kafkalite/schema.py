@@ -5,7 +5,7 @@ Pure, without PySpark: types are the text of Spark's DDL.
 
 from collections.abc import Iterable, Sequence
 
-from kafkalite.errors import KafkaError
+from pyspark_kafkalite.errors import SchemaError
 
 COLUMN_TYPES = {
     "key": "binary",
@@ -20,10 +20,6 @@ COLUMN_TYPES = {
 """Each column of the source with its type, in the order of the schema."""
 
 HEADERS = "headers"
-
-
-class SchemaError(KafkaError, ValueError):
-    """A schema that a user has passed does not fit the source."""
 
 
 def default_columns(*, headers: bool) -> tuple[str, ...]:

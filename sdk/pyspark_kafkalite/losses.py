@@ -1,0 +1,77 @@
+"""Finds the offsets of a planned read that the log does not have any more.
+
+Pure.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite.errors import DataLossError
+from pyspark_kafkalite.offsets import Offsets
+from pyspark_kafkalite.planner import OffsetRange
+
+log = logging.getLogger("pyspark_kafkalite")
+
+HINT = "set failOnDataLoss to false to continue with what is left"
+
+
+def available(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> tuple[list[OffsetRange], list[str]]:
+    """Return the ranges to read, and a sentence for each that is lost.
+
+    Arguments:
+        start, end: offsets of each partition.
+        earliest, latest: the log start and log end offsets; a partition that is missing was deleted.
+    """
+    ranges, losses = [], []
+    for name in sorted(end):
+        first, last = start[name], end[name]
+        if name not in earliest or name not in latest:
+            if first < last:
+                losses.append(f"{name}: offsets {first} to {last - 1} are lost, as the partition was deleted")
+            continue
+        if first > latest[name] or last > latest[name]:
+            begin = max(first, latest[name])
+            losses.append(
+                f"{name}: the log ends at offset {latest[name]}, but {max(begin, last)} was expected; "
+                "it was truncated, or the topic was created again"
+            )
+        elif first < earliest[name] and first < last:
+            lost = min(earliest[name], last)
+            losses.append(f"{name}: offsets {first} to {lost - 1} were deleted by retention before they were read")
+        begin, stop = max(first, earliest[name]), min(last, latest[name])
+        if begin < stop:
+            ranges.append(OffsetRange(*name, begin, stop))
+    return ranges, losses
+
+
+def recreated(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Return the topics that have another id than before: they were deleted and created again."""
+    return sorted(topic for topic, topic_id in known.items() if found.get(topic, topic_id) != topic_id)
+
+
+def recreated_text(topic: str, offsets: Iterable[tuple[TopicPartition, int]]) -> str:
+    """Return the sentence about a topic that was created again.
+
+    Arguments:
+        topic: its name.
+        offsets: up to which its partitions were read.
+    """
+    read = ", ".join(f"partition {name.partition} up to offset {offset}" for name, offset in sorted(offsets))
+    return f"topic {topic} was deleted and created again; the former one was read: {read}"
+
+
+def report(losses: list[str], *, fail: bool) -> None:
+    """Report losses.
+
+    Arguments:
+        losses: sentences.
+        fail: raise an error, else log warnings.
+
+    Raises:
+        DataLossError: names all losses.
+    """
+    if losses and fail:
+        raise DataLossError("; ".join([*losses, HINT]))
+    for each in losses:
+        log.warning("%s", each)
