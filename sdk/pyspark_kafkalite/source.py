@@ -1,8 +1,30 @@
-"""The data source `kafkalite`: `spark.read.format("kafkalite")` and `spark.readStream.format("kafkalite")`."""
+"""The data source `kafkalite`: `spark.read.format("kafkalite")` and `spark.readStream.format("kafkalite")`.
 
-from pyspark.sql.datasource import DataSource
+Spark pickles readers, so they have options only; clients and state of a stream exist in the process that uses them.
+"""
 
-from pyspark_kafkalite.schema import ddl, default_columns
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite.cluster import Cluster
+from pyspark_kafkalite.errors import OptionError, SchemaError
+from pyspark_kafkalite.filters import Bounds
+from pyspark_kafkalite.losses import available, report
+from pyspark_kafkalite.options import SourceOptions, schema_columns, source_options
+from pyspark_kafkalite.planner import OffsetRange, Split, SplitLimits, plan
+from pyspark_kafkalite.schema import check_columns, ddl
+from pyspark_kafkalite.sink_options import sink_options
+from pyspark_kafkalite.task import Task, batches
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from pyspark_kafkalite.sink import BatchWriter, StreamWriter
+    from pyspark_kafkalite.stream import StreamReader
 
 
 class DefaultSource(DataSource):
@@ -14,5 +36,127 @@ class DefaultSource(DataSource):
         return "kafkalite"
 
     def schema(self) -> str:
-        """Return the schema, which is that of `format("kafka")`."""
-        return ddl(default_columns(headers=self.options.get("includeHeaders", "false").lower() == "true"))
+        """Return the schema, which is that of `format("kafka")`, or the columns of the option `columns`."""
+        return ddl(schema_columns(self.options))
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        """Return the reader of a batch. Raises OptionError, SchemaError."""
+        options = source_options(self.options, streaming=False)
+        return (FilteringReader if options.push_filters else BatchReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> "StreamReader":
+        """Return the reader of a stream. Raises OptionError, SchemaError."""
+        from pyspark_kafkalite.stream import StreamReader
+
+        return StreamReader(source_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
+        """Return the writer of a batch. Raises OptionError, SchemaError."""
+        from pyspark_kafkalite.sink import BatchWriter
+
+        if overwrite:
+            raise OptionError("mode", "overwrite is not possible, as a topic is a log; expected append")
+        return BatchWriter(sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
+        """Return the writer of a stream; Spark passes `overwrite` by its name. Raises OptionError, SchemaError."""
+        from pyspark_kafkalite.sink import StreamWriter
+
+        return StreamWriter(sink_options(self.options), schema)
+
+
+class SplitPartition(InputPartition):
+    """A task, as Spark ships it."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+
+
+class Reading:
+    """What readers of batches and streams have in common: columns, splits and tasks.
+
+    Arguments:
+        options: of the source.
+        schema: of the user, or that of the source.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        if not fields:
+            raise SchemaError("schema: it has no columns")
+        self._options = options
+        self._schema = schema
+        self._columns = check_columns(fields, headers=options.headers)
+
+    def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
+        """Yield the records of a task; Spark passes a partition without a value where there is nothing to read."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        if partition.value is not None:
+            yield from batches(partition.value, self._columns, to_arrow_schema(self._schema, timezone="UTC"))
+
+    def _splits(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[Split]:
+        options = self._options
+        limits = SplitLimits(options.target_split_bytes, options.min_partitions, options.max_records)
+        return plan(ranges, cluster.layouts(ranges), limits)
+
+    def _tasks(self, splits: Iterable[Split], topic_ids: dict[str, str]) -> list[InputPartition]:
+        options = self._options
+        return [
+            SplitPartition(
+                Task(
+                    split.ranges,
+                    {each.topic: topic_ids[each.topic] for each in split.ranges if each.topic in topic_ids},
+                    options.client,
+                    options.isolation,
+                    options.fail_on_data_loss,
+                    options.poll_timeout_s,
+                )
+            )
+            for split in splits
+        ]
+
+
+class BatchReader(Reading, DataSourceReader):
+    """Reads topics once, between two positions."""
+
+    _bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks.
+
+        Raises:
+            DataLossError: a range is not in the log. OptionError: positions do not fit the partitions. KafkaError: a
+            topic does not exist, or the cluster cannot be reached.
+        """
+        options, bounds = self._options, self._bounds
+        cluster = Cluster(options)
+        found = cluster.partitions()
+        start = dict(cluster.resolved(options.starting, found.partitions, options.unmatched_start))
+        end = dict(cluster.resolved(options.ending, found.partitions, -1))
+        selected = [each for each in found.partitions if bounds.selects(each)]
+        if bounds.since_ms is not None:
+            since = cluster.offsets(dict.fromkeys(selected, bounds.since_ms))
+            start |= {each: max(start[each], end[each] if at < 0 else at) for each, at in since.items()}
+        for each in selected:
+            start[each], end[each] = bounds.clip(start[each], max(start[each], end[each]))
+        earliest, latest = cluster.earliest(selected), cluster.latest(selected)
+        ranges, losses = available(_only(start, selected), _only(end, selected), earliest, latest)
+        report(losses, fail=options.fail_on_data_loss)
+        return self._tasks(self._splits(cluster, ranges), dict(found.topic_ids))
+
+
+class FilteringReader(BatchReader):
+    """A reader that receives filters; Spark rejects it unless `spark.sql.python.filterPushdown.enabled` is true."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Apply filters of partition, offset, topic and timestamp; return those that Spark must apply."""
+        self._bounds = Bounds()
+        for each in filters:
+            column = tuple(getattr(each, "attribute", ()))
+            if not self._bounds.apply(type(each).__name__, column, getattr(each, "value", None)):
+                yield each
+
+
+def _only(offsets: dict[TopicPartition, int], names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    return {each: offsets[each] for each in names}

@@ -3,9 +3,15 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from kafkalite_sdk.blocking import Admin, Producer
 from pyspark.sql import SparkSession
+
+from kafkalite.testing.thread import BrokerThread
+from tests.spark.rig import Collected, Rig
 
 os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark would start `python3` of the path, which has no PySpark
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -15,6 +21,7 @@ CONFIGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
+    "spark.sql.streaming.noDataProgressEventInterval": "100",
 }
 
 
@@ -29,3 +36,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("FATAL")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def rig(
+    spark: SparkSession,
+    kafkalite_broker: BrokerThread,
+    kafkalite_topic: str,
+    kafkalite_producer: "Producer[Any, Any]",
+) -> Iterator[Rig]:
+    """A topic of this test, with one partition unless the marker `kafkalite` names another number."""
+    with Admin(kafkalite_broker.address) as admin:
+        yield Rig(spark, kafkalite_broker, kafkalite_topic, kafkalite_producer, admin)
+
+
+@pytest.fixture
+def collected(tmp_path: Path) -> Collected:
+    """Rows of a stream with a checkpoint of this test."""
+    return Collected(tmp_path / "checkpoint")

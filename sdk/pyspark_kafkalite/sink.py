@@ -1,0 +1,104 @@
+"""The sink: `df.write.format("kafkalite")` and `df.writeStream.format("kafkalite")`.
+
+At least once, as the API of Spark provides it: a task that is repeated, after a failure or as a speculative twin, sends
+its rows again. Within a task the producer is idempotent, so its own retries cause no duplicates.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalite_sdk.blocking import ColumnsFuture, Producer
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_kafkalite.errors import SchemaError
+from pyspark_kafkalite.sink_options import SinkOptions, sink_columns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TABLE_BYTES = 4 << 20
+OPEN_TABLES = 8
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has written.
+
+    Attributes:
+        rows: their number.
+    """
+
+    rows: int
+
+
+class _Sending:
+    """What the writers of batches and of streams have in common.
+
+    Arguments:
+        options: of the sink.
+        schema: of the rows.
+
+    Raises:
+        SchemaError: the schema does not fit.
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        self._columns = sink_columns(fields, topic=options.topic is not None)
+        self._options = options
+
+    def write(self, iterator: Iterator["pyarrow.RecordBatch"]) -> Written:
+        """Send the rows of a task, and wait until all are acknowledged.
+
+        Raises:
+            SchemaError: a row has no topic. KafkaError: rows were not acknowledged; others may be in the log.
+        """
+        rows = 0
+        producer: Producer[bytes, bytes]
+        with Producer(**self._options.client) as producer:
+            sent: deque[ColumnsFuture] = deque()
+            for batch in iterator:
+                rows += batch.num_rows
+                for topic, table in self._tables(batch):
+                    sent.append(producer.send_columns(topic, table))
+                    while len(sent) > OPEN_TABLES:
+                        sent.popleft().result()
+            producer.flush()
+            for each in sent:
+                each.result()
+        return Written(rows)
+
+    def _tables(self, batch: "pyarrow.RecordBatch") -> Iterator[tuple[str, "pyarrow.RecordBatch"]]:
+        """Yield the rows of each topic, in pieces that fit into the buffer of the producer."""
+        import pyarrow
+        from pyarrow import compute
+
+        if batch.num_rows == 0:
+            return
+        columns = batch.select(list(self._columns))
+        if self._options.topic is not None:
+            yield from ((self._options.topic, each) for each in _pieces(columns))
+            return
+        topics = batch.column("topic")
+        for topic in compute.unique(topics).to_pylist():
+            if topic is None:
+                raise SchemaError("column topic: a row has no topic; set the option topic, or filter these rows")
+            chosen = columns.filter(compute.equal(topics, pyarrow.scalar(topic, topics.type)))
+            yield from ((topic, each) for each in _pieces(chosen))
+
+
+def _pieces(batch: "pyarrow.RecordBatch") -> Iterator["pyarrow.RecordBatch"]:
+    rows = max(1, batch.num_rows * TABLE_BYTES // max(batch.nbytes, 1))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+class BatchWriter(_Sending, DataSourceArrowWriter):
+    """Appends the rows of a batch to topics."""
+
+
+class StreamWriter(_Sending, DataSourceStreamArrowWriter):
+    """Appends the rows of micro-batches to topics."""

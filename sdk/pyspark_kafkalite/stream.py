@@ -1,0 +1,173 @@
+"""The reader of a stream: offsets of micro-batches, their limits and their tasks.
+
+One object of it lives in a process of the driver as long as its query; tasks receive copies that only read.
+Invariants:
+1. A micro-batch has the ranges between its start and its end, also after a restart: the end of the first one contains
+   its start, as `latest` would be other offsets then.
+2. Without new records `latestOffset` returns its start unchanged: Spark compares the text.
+3. Offsets that the log does not have any more, and a topic that was created again, are reported, never skipped.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite.cluster import Cluster, Found
+from pyspark_kafkalite.losses import available, recreated, recreated_text, report
+from pyspark_kafkalite.offsets import Offsets, StreamOffset
+from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.planner import Layout, OffsetRange, Trigger, limited
+from pyspark_kafkalite.source import Reading
+
+
+class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics in micro-batches.
+
+    Arguments:
+        options: of the source.
+        schema: of the user, or that of the source.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._cluster = Cluster(options)
+        self._trigger = Trigger(options.min_offsets, options.max_delay_s)
+        self._target: Offsets | None = None
+        self._reported: dict[str, Any] | None = None
+
+    # offsets
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the offsets of the option `starting*`; Spark asks only a query without a checkpoint."""
+        found = self._cluster.partitions()
+        options = self._options
+        offsets = self._cluster.resolved(options.starting, found.partitions, options.unmatched_start)
+        return StreamOffset(offsets, found.topic_ids, initial=True).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the first limit of the options; `latestOffset` applies all of them."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        if options.min_offsets is not None:
+            return ReadMinRows(options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends when it has read what is in the log now."""
+        self._target = self._cluster.latest(self._cluster.partitions().partitions)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next micro-batch; `start` = there is none.
+
+        Arguments:
+            start: the end of the last micro-batch, or the initial offset.
+            limit: of Spark; `ReadAllAvailable` overrides the options.
+
+        Raises:
+            DataLossError: a partition or a topic that was read does not exist any more, or its log is shorter.
+        """
+        begin, found = StreamOffset.from_json(start), self._cluster.partitions()
+        offsets = self._known(begin, found)
+        latest = self._cluster.latest(found.partitions)
+        self._reported = StreamOffset(latest, found.topic_ids).to_json()
+        report(
+            [
+                f"{name}: the log ends at offset {latest[name]}, but it was read up to {offset}; it was truncated"
+                for name, offset in sorted(offsets.items())
+                if name in latest and latest[name] < offset
+            ],
+            fail=self._options.fail_on_data_loss,
+        )
+        if self._target is not None:
+            latest = {each: max(self._target.get(each, 0), offsets.get(each, 0)) for each in latest}
+        new = [each for each in found.partitions if each not in offsets]
+        offsets |= self._cluster.earliest(new)
+        latest = {each: max(end, offsets[each]) if each in new else end for each, end in latest.items()}
+        ends = self._limited(offsets, latest, limit)
+        if ends == begin.offsets and dict(found.topic_ids) == dict(begin.topic_ids or found.topic_ids):
+            return start
+        return StreamOffset(ends, found.topic_ids, begin.offsets if begin.initial else None).to_json()
+
+    def _known(self, begin: StreamOffset, found: Found) -> dict[TopicPartition, int]:
+        """Return the offsets of the partitions that still exist; report the others."""
+        offsets = dict(begin.offsets)
+        losses = []
+        for topic in recreated(begin.topic_ids, found.topic_ids):
+            former = {each: offset for each, offset in offsets.items() if each.topic == topic}
+            losses.append(recreated_text(topic, former.items()))
+            for each in former:
+                del offsets[each]
+        for each in sorted(set(offsets) - set(found.partitions)):
+            losses.append(f"{each}: the partition was deleted after it was read up to offset {offsets.pop(each)}")
+        report(losses, fail=self._options.fail_on_data_loss)
+        return offsets
+
+    def _limited(self, start: Offsets, latest: Offsets, limit: ReadLimit) -> Offsets:
+        options = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return latest
+        count = sum(max(end - start[each], 0) for each, end in latest.items())
+        if self._target is None and not self._trigger.begins(count, time.monotonic()):
+            return {each: start[each] for each in latest}
+        layouts: Mapping[TopicPartition, Layout] = {}
+        if options.max_bytes is not None:
+            ranges = [OffsetRange(*each, start[each], end) for each, end in latest.items() if start[each] < end]
+            layouts = self._cluster.layouts(ranges)
+        return limited(start, latest, layouts, options.max_offsets, options.max_bytes)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the log ends, for the progress of the query."""
+        return self._reported
+
+    # micro-batches
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the tasks of a micro-batch.
+
+        Arguments:
+            start, end: of the micro-batch.
+
+        Raises:
+            DataLossError: a range is not in the log any more.
+        """
+        begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        found = self._cluster.partitions()
+        first = dict(begin.offsets if until.start is None else until.start)
+        losses = []
+        for topic in recreated(until.topic_ids, found.topic_ids):
+            losses.append(
+                recreated_text(topic, ((each, first.get(each, 0)) for each in until.offsets if each.topic == topic))
+            )
+        for topic in recreated(begin.topic_ids, until.topic_ids):
+            first = {each: offset for each, offset in first.items() if each.topic != topic}
+        existing = [each for each in until.offsets if each in found.partitions]
+        earliest, latest = self._cluster.earliest(existing), self._cluster.latest(existing)
+        for each in until.offsets:
+            first.setdefault(each, 0)  # the partition has appeared since: nothing of it was read
+        ranges, lost = available(first, until.offsets, earliest, latest)
+        report(losses + lost, fail=self._options.fail_on_data_loss)
+        return self._tasks(self._splits(self._cluster, ranges), dict(found.topic_ids))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the checkpoint of the query has the offsets."""
+
+    def stop(self) -> None:
+        """Close the clients of the planner."""
+        from pyspark_kafkalite.clients import close_clients
+
+        close_clients()

@@ -1,0 +1,65 @@
+"""The options and the columns of the sink."""
+
+import pytest
+from pyspark_kafkalite.errors import OptionError, SchemaError
+from pyspark_kafkalite.sink_options import sink_columns, sink_options
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def test_batches_are_large_by_default_and_javas_names_are_translated() -> None:
+    found = sink_options(SERVERS)
+    assert found.topic is None and (found.client["linger_ms"], found.client["batch_size"]) == (20, 256 << 10)
+    options = {
+        "kafka.linger.ms": "0",
+        "kafka.acks": "1",
+        "kafka.compression.type": "zstd",
+        "kafka.compression.zstd.level": "3",
+        "kafka.max.in.flight.requests.per.connection": "2",
+        "TOPIC": "orders",
+    }
+    found = sink_options({**SERVERS, **options})
+    assert found.topic == "orders" and found.client == {
+        "bootstrap_servers": "localhost:9092",
+        "client_id": "spark-kafkalite",
+        "linger_ms": 0,
+        "batch_size": 256 << 10,
+        "acks": "1",
+        "compression_type": "zstd",
+        "compression_level": 3,
+        "max_in_flight": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "reason"),
+    [
+        ({"topic": ""}, "topic", "the name of a topic"),
+        ({"subscribe": "orders"}, "subscribe", "does not exist"),
+        ({"kafka.key.serializer": "x"}, "kafka.key.serializer", "Spark decides it"),
+        ({"kafka.acks": "2"}, "kafka.acks", '"all", 1 or 0'),
+        ({"kafka.compression.type": "lzo"}, "kafka.compression.type", "zstd"),
+        ({"kafka.transactional.id": "x"}, "kafka.transactional.id", "not supported"),
+        ({"kafka.linger": "5"}, "kafka.linger", "did you mean kafka.linger.ms"),
+    ],
+)
+def test_wrong_option_is_named_with_what_is_expected(options: dict[str, str], option: str, reason: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        sink_options({**SERVERS, **options})
+    assert caught.value.option == option and reason in str(caught.value)
+
+
+def test_columns_are_those_of_the_connector() -> None:
+    fields = [("n", "int"), ("value", "string"), ("key", "binary"), ("topic", "string"), ("partition", "int")]
+    assert sink_columns(fields, topic=False) == ("value", "key", "partition")
+    assert sink_columns([("value", "binary")], topic=True) == ("value",)
+    for wrong, topic, reason in (
+        ([("key", "binary")], True, "value is missing"),
+        ([("value", "binary")], False, "topic is missing"),
+        ([("value", "int")], True, "value has type int, expected binary or string"),
+        ([("value", "binary"), ("partition", "bigint")], True, "partition has type bigint, expected int"),
+        ([("value", "binary"), ("topic", "int")], False, "topic has type int"),
+        ([("value", "binary"), ("headers", "string")], True, "headers has type string"),
+    ):
+        with pytest.raises(SchemaError, match=reason):
+            sink_columns(wrong, topic=topic)
