@@ -103,7 +103,7 @@ class ManifestTable:
             OSError: as of the file system. Whether the batch was committed is unknown: commit it again.
         """
         ranges = rules.ranges_of(batch, self.location)
-        _check_rows(batch)
+        rules.check_rows(batch)
         while True:
             self._refresh()
             self._publish_last()
@@ -277,7 +277,7 @@ class ManifestTable:
         except OSError as error:
             raise UnsupportedFileSystemError(
                 f"table {self.location}: its file system has no hard links ({error.strerror}); write a Delta table "
-                "there: format=delta"
+                "there: pyspark_kafkalite.tables.delta"
             ) from error
         finally:
             self._disk.remove(probe)
@@ -295,7 +295,7 @@ def _local(location: str | os.PathLike[str]) -> Path:
     scheme, separator, rest = text.partition("://")
     if separator and scheme != "file":
         raise UnsupportedFileSystemError(
-            f"table {text}: {scheme} has no hard links; write a Delta table there: format=delta"
+            f"table {text}: {scheme} has no hard links, expected a directory of a mounted file system"
         )
     return Path(rest if separator else text).absolute()
 
@@ -305,10 +305,3 @@ def _parquet_files(root: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(root):
         names[:] = [each for each in names if not each.startswith(("_", "."))]
         yield from (Path(directory, each) for each in sorted(files) if each.endswith(".parquet"))
-
-
-def _check_rows(batch: Batch) -> None:
-    counted = sum(each.rows for each in batch.ranges)
-    written = sum(each.rows for each in batch.files)
-    if counted != written:
-        raise ValueError(f"batch {batch.batch_id} has {counted} rows in its ranges, but {written} in its files")

@@ -1,6 +1,6 @@
 """Decides whether a batch continues a table. Pure: no I/O; the same for all formats.
 
-Rules, of which `tests/story/tables/test_table_mutants.py` has a mutant each:
+Rules, of which `tests/rigs/test_table_mutants.py` has a mutant each:
 1. A batch that is in the table is skipped.
 2. The first offset of each partition is the end of the table, and one query at a time writes to it.
 Rules 3 to 5 (atomic commits, files that are invisible before, resuming from the table) are those of the formats.
@@ -40,6 +40,14 @@ def ranges_of(batch: Batch, location: str) -> tuple[CommittedRange, ...]:
         if not 0 <= each.start <= each.end:
             raise ValueError(f"range {_named(each)}, expected 0 <= start <= end")
     return tuple(ranges)
+
+
+def check_rows(batch: Batch) -> None:
+    """Raise ValueError: the rows of a batch's ranges are not those of its files."""
+    counted = sum(each.rows for each in batch.ranges)
+    written = sum(each.rows for each in batch.files)
+    if counted != written:
+        raise ValueError(f"batch {batch.batch_id} has {counted} rows in its ranges, but {written} in its files")
 
 
 def is_repeated(earlier: Commit | None, batch: Batch, ranges: tuple[CommittedRange, ...], location: str) -> bool:

@@ -1,0 +1,177 @@
+"""A Delta table whose commits contain offsets, through `deltalake`: no jar.
+
+Invariants:
+1. The commit of Delta decides: files are written into the table's directory and are invisible before.
+2. Each commit sets the application transaction `kafkalite` to its number, so of two writers at one version one commits:
+   Delta rejects a second change of one application id. The batch is also the transaction of its query, as Spark's own
+   Delta sink writes it.
+3. Ranges and ends are metadata of the commit. Commits of others, such as `optimize`, may be between ours.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+
+from pyspark_kafkalite.tables import rules
+from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
+from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, DataFile, EndOffsets, Recovery
+
+if TYPE_CHECKING:
+    import pyarrow
+
+APPLICATION = METADATA = "kafkalite"
+RECENT = 20  # commits of the history that are read first
+
+
+class DeltaOffsetTable:
+    """A Delta table on a mounted file system; hard links are not needed.
+
+    Arguments:
+        location: directory of the table; it is created.
+        schema: of the files.
+
+    Raises:
+        TableError: the table has another schema. UnsupportedFileSystemError: the location is a URL.
+    """
+
+    def __init__(self, location: str | os.PathLike[str], schema: "pyarrow.Schema") -> None:
+        if "://" in os.fspath(location):
+            raise UnsupportedFileSystemError(f"table {location}: expected a directory; URLs are not supported")
+        self._root = Path(location).absolute()
+        self._schema = schema
+        if not DeltaTable.is_deltatable(self.location):
+            DeltaTable.create(self.location, schema)
+        self._check_schema()
+
+    @property
+    def location(self) -> str:
+        """Directory of the table."""
+        return str(self._root)
+
+    @property
+    def attempts(self) -> str:
+        """Directory where workers write files; they are in the table when a commit of Delta names them."""
+        return str(self._root)
+
+    def recover(self) -> Recovery:
+        """Do nothing: a commit of Delta has no second step, and Delta's VACUUM removes files of failed attempts."""
+        return Recovery(0, 0)
+
+    def commit(self, batch: Batch) -> CommitResult:
+        """Add a batch to the table. A batch that is in the table is skipped.
+
+        Raises:
+            CommitRefusedError: the batch does not continue the table, which is unchanged. DamagedTableError: an attempt
+                is missing or has another size.
+        """
+        ranges = rules.ranges_of(batch, self.location)
+        rules.check_rows(batch)
+        if not ranges:
+            return CommitResult(NO_COMMIT, repeated=False)
+        while True:
+            table = DeltaTable(self.location)
+            last = self._last(table)
+            earlier = self._find(table, last, batch)
+            if rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
+                self._discard(batch, earlier)
+                return CommitResult(earlier.sequence, repeated=True)
+            rules.check_owner(last, batch, self.location)
+            gaps = rules.check_continuity({} if last is None else last.ends, batch, ranges, self.location)
+            commit = rules.next_commit(last, batch, ranges, gaps)
+            version = table.version()
+            try:
+                self._create(table, commit)
+            except CommitFailedError:
+                if DeltaTable(self.location).version() == version:
+                    raise
+            else:
+                return CommitResult(commit.sequence, repeated=False)
+
+    def last_commit(self) -> Commit | None:
+        """The last commit of kafkalite; None = there is none."""
+        return self._last(DeltaTable(self.location))
+
+    def end_offsets(self) -> EndOffsets:
+        """The end of each partition: where a query with a new checkpoint continues (`resume_from_table`)."""
+        last = self.last_commit()
+        return {} if last is None else dict(last.ends)
+
+    def files(self) -> list[str]:
+        """Paths of the files of the last version."""
+        return [uri.removeprefix("file://") for uri in DeltaTable(self.location).file_uris()]
+
+    def _create(self, table: DeltaTable, commit: Commit) -> None:
+        """Commit with Delta. Raises CommitFailedError: another commit of kafkalite was first."""
+        properties = CommitProperties(
+            custom_metadata={METADATA: json.dumps(commit.to_json(), separators=(",", ":"))},
+            app_transactions=[
+                Transaction(APPLICATION, commit.sequence),
+                Transaction(commit.query_id, commit.batch_id),
+            ],
+        )
+        actions = [self._action(each) for each in commit.files]
+        table.create_write_transaction(actions, "append", self._schema, commit_properties=properties)
+
+    def _action(self, file: DataFile) -> AddAction:
+        path = self._root / file.name
+        size = path.stat().st_size if path.exists() else None
+        if size != file.bytes:
+            found = "no file" if size is None else f"{size} bytes"
+            raise DamagedTableError(
+                f"table {self.location}: attempt {file.name} has {found}, expected {file.bytes} bytes; "
+                "nothing was committed"
+            )
+        statistics = json.dumps({"numRecords": file.rows})
+        return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), True, statistics)
+
+    def _last(self, table: DeltaTable) -> Commit | None:
+        sequence = table.transaction_version(APPLICATION)
+        if sequence is None:
+            return None
+        for limit in (RECENT, None):
+            for entry in table.history(limit):
+                if METADATA in entry:
+                    return self._parsed(entry)
+        raise DamagedTableError(
+            f"table {self.location}: commit {sequence} of kafkalite is not in the log of Delta any more; "
+            "restore it, or create the table again"
+        )
+
+    def _find(self, table: DeltaTable, last: Commit | None, batch: Batch) -> Commit | None:
+        """The commit of a batch; a repeated batch is nearly always the last one."""
+        committed = table.transaction_version(batch.query_id)
+        if last is None or committed is None or committed < batch.batch_id:
+            return None
+        if (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id):
+            return last
+        commits = (self._parsed(entry) for entry in table.history() if METADATA in entry)
+        found = (each for each in commits if (each.query_id, each.batch_id) == (batch.query_id, batch.batch_id))
+        return next(found, None)
+
+    def _parsed(self, entry: dict[str, Any]) -> Commit:
+        origin = f"table {self.location}, version {entry['version']}"
+        try:
+            return Commit.from_json(json.loads(entry[METADATA]), origin)
+        except ValueError as error:
+            raise DamagedTableError(f"{origin}: the commit cannot be read: {error}") from error
+
+    def _discard(self, batch: Batch, earlier: Commit) -> None:
+        """Remove the attempts of a repeated batch."""
+        needed = {each.name for each in earlier.files}
+        for each in batch.files:
+            if each.name not in needed:
+                (self._root / each.name).unlink(missing_ok=True)
+
+    def _check_schema(self) -> None:
+        found = [each.name for each in DeltaTable(self.location).schema().fields]
+        if found != self._schema.names:
+            raise TableError(
+                f"table {self.location}: its columns are {', '.join(found)}, expected {', '.join(self._schema.names)}; "
+                "use another directory"
+            )
