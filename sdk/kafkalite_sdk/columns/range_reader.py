@@ -85,6 +85,7 @@ class RangeReader:
         )
         self._changed = asyncio.Event()
         self._replica = NO_REPLICA
+        self._leaderless = False
         self._lost: KafkaError | None = None
         self._reason = "no broker has answered"
 
@@ -144,6 +145,7 @@ class RangeReader:
         for part in self._plan.due(self._client.loop.time()):
             node = self._source()
             if node == NO_LEADER:
+                self._leaderless = True
                 self._retry(part, f"{self._name} has no leader")
                 continue
             part.open = True
@@ -232,6 +234,10 @@ class RangeReader:
         if self._name.topic in changes.recreated:
             self._recreated()
         self._check_topic_id()
+        if self._leaderless and self._source() != NO_LEADER:
+            self._leaderless = False
+            for part in self._plan.parts:
+                part.retry_at = 0.0  # the leader was all that was missing
         self._changed.set()
 
     def _check_topic_id(self) -> None:

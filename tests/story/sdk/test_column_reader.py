@@ -55,6 +55,17 @@ async def test_both_ends_are_exact(world: Story) -> None:
 
 
 @story()
+async def test_range_begins_as_soon_as_its_leader_is_known(world: Story) -> None:
+    """Without the pause before a retry: a job that reads many small ranges would consist of pauses."""
+    fill(world, 1)
+    async with reading(world) as reader:
+        for _ in range(3):
+            began = world.now
+            assert await offsets(reader, 0, 5) == [0, 1, 2, 3, 4]
+            assert world.now - began < 0.05
+
+
+@story()
 async def test_batches_have_their_size(world: Story) -> None:
     fill(world, 40)
     async with reading(world) as reader:
