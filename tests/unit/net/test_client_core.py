@@ -1,6 +1,8 @@
 """The client half of a connection without I/O: frames, the order of responses, deadlines, throttling."""
 
+import ctypes
 import random
+import tracemalloc
 from math import inf
 
 import pytest
@@ -22,14 +24,19 @@ def frame(body):
 
 
 def feed(reader, data):
-    """Give bytes to a reader as a transport does: no more than it has space for."""
+    """Copies of the frames of some bytes."""
+    return list(map(bytes, views(reader, data)))
+
+
+def views(reader, data):
+    """The frames of some bytes, as the reader returns them; it gets them as from a transport: what it has space for."""
     frames = []
     while data:
         space = reader.free_space()
         count = min(len(space), len(data))
         space[:count] = data[:count]
         data = data[count:]
-        frames += map(bytes, received(reader, count))
+        frames += received(reader, count)
     return frames
 
 
@@ -112,29 +119,55 @@ def test_a_size_field_alone_reserves_no_memory():
 
 
 def test_memory_for_a_frame_is_at_most_that_of_the_last_large_one():
-    reader, size = FrameReader(1 << 30), 1 << 20
+    reader, size, kept = FrameReader(1 << 30), 1 << 20, []
     for body, space in ((bytes(size), INITIAL_BYTES), (bytes(size), size), (bytes(size + 1), INITIAL_BYTES)):
         data = frame(body)
         feed(reader, data[:INITIAL_BYTES])
         assert len(reader.free_space()) <= space
-        assert feed(reader, data[INITIAL_BYTES:]) == [body]
+        kept += views(reader, data[INITIAL_BYTES:])  # used memory is not used again
+        assert kept[-1] == body
 
 
 def test_large_frames_are_handed_over_without_a_copy():
     reader = FrameReader(1 << 30)
     body = random.Random(1).randbytes(1 << 20)
-    data, views = frame(body) + frame(b"next"), []
-    while data:
-        space = reader.free_space()
-        count = min(len(space), len(data))
-        space[:count] = data[:count]
-        data = data[count:]
-        views += received(reader, count)
-    large, small = views
+    large, small = views(reader, frame(body) + frame(b"next"))
     assert type(large) is memoryview and large.obj is not small
     assert len(large.obj) == 4 + len(body)
     feed(reader, frame(bytes(2 << 20)))
     assert (bytes(large), small) == (body, b"next")
+
+
+def test_memory_of_a_large_frame_is_used_again_when_nothing_refers_to_it():
+    reader, places, others = FrameReader(1 << 30), [], []
+    for number in range(6):
+        (large,) = views(reader, frame(bytes([number]) * (1 << 20)))
+        places.append(address(large))
+        part = large[10:20]
+        del large
+        feed(reader, frame(bytes(1 << 20)))  # which gets other memory, because of the part
+        assert bytes(part) == bytes([number]) * 10
+        del part
+        others.append(bytearray(1 << 20))  # takes what the allocator has
+    assert len(set(places)) < len(places)
+    assert len({*places, *map(address, others)}) == len(set(places)) + len(others)
+
+
+def test_memory_of_large_frames_is_given_back_after_small_ones():
+    reader = FrameReader(1 << 30)
+    tracemalloc.start()
+    try:
+        feed(reader, frame(bytes(4 << 20)))
+        kept = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            feed(reader, frame(bytes(100)))
+        assert kept > 4 << 20 and tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def address(memory):
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 1 << 20])
