@@ -1,0 +1,118 @@
+"""Starts the query of an ingest, and commits its batches to the table."""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
+from pyspark_kafkalite.ingest.worker import WRITTEN_DDL, Job, Written, write_splits
+from pyspark_kafkalite.offsets import offsets_json
+from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
+from pyspark_kafkalite.tables.manifest import ManifestTable
+from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+QUERY_ID = "sql.streaming.queryId"
+
+
+def ingest(
+    spark: "SparkSession",
+    table: Table | str | os.PathLike[str],
+    options: Mapping[str, str],
+    *,
+    checkpoint: str,
+    compression: str = "zstd",
+    level: int | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    resume_from_table: bool = False,
+    allow_gaps: bool = False,
+) -> "StreamingQuery":
+    """Start a query that copies topics to a table, each offset once.
+
+        query = ingest(spark, "/data/orders", {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders",
+                       "startingOffsets": "earliest"}, checkpoint="/data/orders-checkpoint")
+        query.awaitTermination()
+
+    Arguments:
+        spark: the session; not one of Spark Connect.
+        table: directory of a table of plain Parquet, which every worker must reach, or an open table.
+        options: of the source `kafkalite`.
+        checkpoint: directory of Spark's checkpoint.
+        compression: "none", "snappy", "lz4" or "zstd".
+        level: of zstd, None = 1.
+        trigger: arguments of `DataStreamWriter.trigger`; by default all that is in the log is copied, then it ends.
+        resume_from_table: a new checkpoint begins at the end of the table. Needed after the loss of a checkpoint.
+        allow_gaps: offsets that the log has lost are recorded in the table as missing, and the query continues.
+
+    Raises:
+        OptionError: an option is not valid. TableError: the table cannot be opened. ValueError: another argument is not
+            valid. Errors of batches end the query: `awaitTermination` raises them.
+    """
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression is {compression!r}, expected one of {', '.join(COMPRESSIONS)}")
+    if spark_is_remote(spark):
+        raise ValueError("ingest needs a classic session: in Spark Connect a batch cannot be committed by the client")
+    opened = ManifestTable(table) if isinstance(table, str | os.PathLike) else table
+    committer = Committer(opened, ingest_options(options), ParquetOptions(compression, level), allow_gaps=allow_gaps)
+    added = {ALLOW_GAPS: str(allow_gaps).lower()}
+    if resume_from_table:
+        added[RESUMED] = json.dumps(offsets_json(opened.end_offsets()))
+        committer.resumes = last.sequence if (last := opened.last_commit()) is not None else NO_COMMIT
+    opened.recover()
+    spark.dataSource.register(PlanSource)
+    plans = spark.readStream.format(PlanSource.name()).options(**options, **added).load()
+    writer = plans.writeStream.foreachBatch(committer).option("checkpointLocation", checkpoint)
+    return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+
+def spark_is_remote(spark: "SparkSession") -> bool:
+    """Return whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+class Committer:
+    """Runs the workers of each batch and commits what they have written; for `foreachBatch`.
+
+    Arguments:
+        table: that is written.
+        options: of the source.
+        parquet: how files are written.
+        allow_gaps: see `Batch`.
+
+    Attributes:
+        resumes: see `Batch`.
+    """
+
+    def __init__(self, table: Table, options: SourceOptions, parquet: ParquetOptions, *, allow_gaps: bool) -> None:
+        self.resumes: int | None = None
+        self._table = table
+        self._options = options
+        self._parquet = parquet
+        self._allow_gaps = allow_gaps
+
+    def __call__(self, plans: "DataFrame", batch_id: int) -> None:
+        """Write and commit a batch. Raises: what a worker or the table raises."""
+        options, directory = self._options, self._table.attempts
+        job = Job(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, self._parquet)
+        rows = plans.mapInArrow(partial(write_splits, job), WRITTEN_DDL).collect()
+        self.commit(_query_id(plans), batch_id, [Written.from_text(row[0]) for row in rows])
+
+    def commit(self, query_id: str, batch_id: int, written: list[Written]) -> None:
+        """Commit what the workers have written."""
+        ranges = tuple(each for one in written for each in one.ranges)
+        files = tuple(one.file for one in written if one.file is not None)
+        self._table.commit(Batch(query_id, batch_id, ranges, files, self.resumes, self._allow_gaps))
+
+
+def _query_id(plans: "DataFrame") -> str:
+    """Return the id of the query that runs this batch; it is the same after a restart from its checkpoint."""
+    found = plans.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    if found is None:
+        raise RuntimeError(f"Spark has not set {QUERY_ID} for this batch")
+    return str(found)

@@ -1,0 +1,211 @@
+"""Topics are copied to Parquet exactly once, through crashes of workers and of the driver's commits."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.dataset
+import pytest
+from kafkalite_sdk.blocking import Admin, Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark_kafkalite.errors import OptionError
+from pyspark_kafkalite.ingest import ingest, query
+from pyspark_kafkalite.ingest.worker import SCHEMA
+from pyspark_kafkalite.tables import Gap, ManifestTable
+from pyspark_kafkalite.tables.reading import read
+
+from kafkalite.model import TopicPartition
+from tests.kit.flights import flights
+from tests.spark.crashing_workers import PHASES, crashing
+
+COUNT = 30_000
+PARTITIONS = 3
+Send = Callable[..., None]
+
+
+class Job:
+    """One topic, one table and one checkpoint.
+
+    Arguments:
+        spark: the session.
+        directory: of table and checkpoint.
+        address: of the broker.
+        topic: to copy.
+        producer: for the topic.
+    """
+
+    def __init__(self, spark: SparkSession, directory: Path, address: str, topic: str, producer: Any) -> None:
+        self.spark, self.topic, self._producer = spark, topic, producer
+        self.root, self.checkpoint = directory / "table", directory / "checkpoint"
+        self.options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
+        self.options |= {"minPartitions": "2"}
+        self.sent = 0
+
+    def send(self, count: int) -> None:
+        """Append records with their numbers as values."""
+        values = [b"%d" % number for number in range(self.sent, self.sent + count)]
+        self.send_table(pyarrow.table({"value": values}))
+        self.sent += count
+
+    def send_table(self, table: pyarrow.Table) -> None:
+        """Append rows; without keys a table is spread over all partitions."""
+        partitions = pyarrow.array([row % PARTITIONS for row in range(len(table))], pyarrow.int32())
+        self._producer.send_columns(self.topic, table.append_column("partition", partitions)).result()
+
+    def run(self, **arguments: Any) -> None:
+        """Copy what is in the log."""
+        arguments = {"checkpoint": str(self.checkpoint), **arguments}
+        started = ingest(self.spark, self.root, {**self.options, **arguments.pop("options", {})}, **arguments)
+        try:
+            started.awaitTermination()
+        finally:
+            started.stop()
+
+    def verify(self) -> None:
+        """Each record is in the table once, for three readers."""
+        expected = Counter(b"%d" % number for number in range(self.sent))
+        plain = pyarrow.dataset.dataset(self.root, format="parquet", schema=SCHEMA)
+        assert Counter(plain.to_table(columns=["value"])["value"].to_pylist()) == expected
+        assert Counter(read(self.root).to_table(columns=["value"])["value"].to_pylist()) == expected
+        rows = self.spark.read.parquet(str(self.root)).select("value").collect()
+        assert Counter(bytes(row[0]) for row in rows) == expected
+
+
+@pytest.fixture
+def job(
+    spark: SparkSession,
+    tmp_path: Path,
+    kafkalite_broker: Any,
+    kafkalite_topic_factory: Callable[..., str],
+    kafkalite_producer: Producer[Any, Any],
+) -> Job:
+    """A topic with 100 records."""
+    topic = kafkalite_topic_factory(partitions=PARTITIONS)
+    created = Job(spark, tmp_path, kafkalite_broker.address, topic, kafkalite_producer)
+    created.send(100)
+    return created
+
+
+def test_options_that_a_table_cannot_have_are_rejected_by_name(job: Job) -> None:
+    for name, value in (("columns", "value"), ("failOnDataLoss", "false"), ("subscribePattern", "x")):
+        with pytest.raises(OptionError, match=name):
+            job.run(options={name: value})
+    with pytest.raises(ValueError, match="compression is 'gzip', expected one of none, snappy, lz4, zstd"):
+        job.run(compression="gzip")
+    assert not job.checkpoint.exists()
+
+
+def test_offsets_that_retention_has_removed_are_named_and_recorded(job: Job, tmp_path: Path) -> None:
+    job.run()
+    ends = ManifestTable(job.root).end_offsets()
+    lost = TopicPartition(job.topic, 0)
+    job.send(200)
+    with Admin(job.options["kafka.bootstrap.servers"]) as admin:
+        admin.partitions.delete_records({lost: ends[lost] + 7}).check()
+    with pytest.raises(StreamingQueryException, match=f"{job.topic}"):
+        job.run()
+    resumed: dict[str, Any] = {"checkpoint": str(tmp_path / "resumed"), "resume_from_table": True}
+    with pytest.raises(StreamingQueryException, match=r"allow_gaps=True"):
+        job.run(**resumed)
+    job.run(**resumed, allow_gaps=True)
+    commits = ManifestTable(job.root).commits()
+    assert commits[-1].gaps == (Gap(job.topic, 0, ends[lost], ends[lost] + 7),)
+    assert read(job.root).count_rows() == job.sent - 7
+
+
+def orphans(job: Job) -> list[Path]:
+    return list((job.root / "_attempts").iterdir())
+
+
+def test_flights_are_copied_with_keys_values_times_and_headers(job: Job) -> None:
+    job.sent = 0
+    sent = flights(COUNT)
+    table = pyarrow.table(
+        {
+            "key": pyarrow.array([each.key for each in sent], pyarrow.binary()),
+            "value": [each.value for each in sent],
+            "timestamp": [each.timestamp_ms for each in sent],
+        }
+    )
+    job.send_table(table)
+    job.run(options={"maxOffsetsPerTrigger": "20000"})
+    written = pyarrow.dataset.dataset(job.root, format="parquet").to_table()
+    assert written.schema.equals(SCHEMA)
+    columns = ("key", "value", "_timestamp")
+    milliseconds = written["_timestamp"].cast(pyarrow.int64()).to_numpy() // 1000
+    found = Counter(zip(written["key"].to_pylist(), written["value"].to_pylist(), milliseconds, strict=True))
+    expected = Counter((each.key, each.value, each.timestamp_ms) for each in sent)
+    assert expected - found == Counter() and (found - expected).total() == 100
+    in_spark = job.spark.read.parquet(str(job.root)).select(*columns).toArrow()
+    assert Counter(in_spark["value"].to_pylist()) == Counter(written["value"].to_pylist())
+    commits = ManifestTable(job.root).commits()
+    assert len(commits) == 2 and sum(each.rows for one in commits for each in one.ranges) == COUNT + 100
+    assert Counter(zip(written["_partition"].to_pylist(), written["_offset"].to_pylist(), strict=True)) == Counter(
+        (partition, at) for (_, partition), end in commits[-1].ends.items() for at in range(end)
+    )
+
+
+def test_query_continues_where_it_has_stopped(job: Job) -> None:
+    for _ in range(2):
+        job.run()
+        job.verify()
+        job.send(50)
+    job.run()
+    job.verify()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_crash_of_a_worker_loses_and_duplicates_nothing(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    marker = tmp_path / "marker"
+    monkeypatch.setattr(query, "write_splits", crashing(marker, phase))
+    with pytest.raises(StreamingQueryException):
+        job.run()
+    assert marker.read_text() == phase
+    assert phase == PHASES[0] or orphans(job) != []
+    assert ManifestTable(job.root).commits() == []
+    job.run()
+    job.verify()
+    assert orphans(job) == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_crash_beside_the_commit_loses_and_duplicates_nothing(
+    job: Job, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    commit = query.Committer.commit
+
+    def failing(self: query.Committer, query_id: str, batch_id: int, written: list[Any]) -> None:
+        if after or not written:
+            commit(self, query_id, batch_id, written)
+        if written:
+            raise OSError("the driver ends here")
+
+    with monkeypatch.context() as patch, pytest.raises(StreamingQueryException, match="the driver ends here"):
+        patch.setattr(query.Committer, "commit", failing)
+        job.run()
+    commits = len(ManifestTable(job.root).commits())
+    assert (commits, bool(orphans(job))) == (int(after), not after)
+    job.run()
+    job.verify()
+    assert len(ManifestTable(job.root).commits()) == 1
+    assert orphans(job) == []
+
+
+def test_second_job_and_lost_checkpoint_are_refused_until_it_resumes(job: Job, tmp_path: Path) -> None:
+    job.run()
+    job.send(20)
+    other = str(tmp_path / "other")
+    with pytest.raises(StreamingQueryException, match="resume_from_table=True"):
+        job.run(checkpoint=other)
+    job.run(checkpoint=str(tmp_path / "third"), resume_from_table=True)
+    job.verify()
+    job.send(20)
+    with pytest.raises(StreamingQueryException, match="writes to it"):
+        job.run()
+    job.run(checkpoint=str(tmp_path / "third"))
+    job.verify()
