@@ -1,5 +1,7 @@
 """Topics are copied to Parquet exactly once, through crashes of workers and of the driver's commits."""
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import pyarrow
 import pyarrow.dataset
 import pytest
+from deltalake import DeltaTable
 from kafkalite_sdk.blocking import Admin, Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -15,11 +18,13 @@ from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.ingest import ingest, query
 from pyspark_kafkalite.ingest.worker import SCHEMA
 from pyspark_kafkalite.tables import Gap, ManifestTable
+from pyspark_kafkalite.tables.delta import DeltaOffsetTable
 from pyspark_kafkalite.tables.reading import read
 
 from kafkalite.model import TopicPartition
 from tests.kit.flights import flights
 from tests.spark.crashing_workers import PHASES, crashing
+from tests.spark.retrying_ingest import RETRIED
 
 COUNT = 30_000
 PARTITIONS = 3
@@ -58,7 +63,8 @@ class Job:
     def run(self, **arguments: Any) -> None:
         """Copy what is in the log."""
         arguments = {"checkpoint": str(self.checkpoint), **arguments}
-        started = ingest(self.spark, self.root, {**self.options, **arguments.pop("options", {})}, **arguments)
+        table = arguments.pop("table", self.root)
+        started = ingest(self.spark, table, {**self.options, **arguments.pop("options", {})}, **arguments)
         try:
             started.awaitTermination()
         finally:
@@ -105,8 +111,6 @@ def test_offsets_that_retention_has_removed_are_named_and_recorded(job: Job, tmp
     job.send(200)
     with Admin(job.options["kafka.bootstrap.servers"]) as admin:
         admin.partitions.delete_records({lost: ends[lost] + 7}).check()
-    with pytest.raises(StreamingQueryException, match=f"{job.topic}"):
-        job.run()
     resumed: dict[str, Any] = {"checkpoint": str(tmp_path / "resumed"), "resume_from_table": True}
     with pytest.raises(StreamingQueryException, match=r"allow_gaps=True"):
         job.run(**resumed)
@@ -194,6 +198,40 @@ def test_crash_beside_the_commit_loses_and_duplicates_nothing(
     job.verify()
     assert len(ManifestTable(job.root).commits()) == 1
     assert orphans(job) == []
+
+
+def test_task_that_spark_repeats_loses_and_duplicates_nothing(job: Job, tmp_path: Path) -> None:
+    """With `local[2,4]`: the query does not notice the crash, and the file of the killed attempt exists."""
+    command = [sys.executable, "-m", "tests.spark.retrying_ingest", job.options["kafka.bootstrap.servers"], job.topic]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for number, phase in enumerate(RETRIED):
+        job.root = tmp_path / str(number)
+        assert Path(f"{job.root}-marker").read_text() == phase
+        job.verify()
+        (commit,) = ManifestTable(job.root).commits()
+        assert ManifestTable(job.root).recover().removed > 0
+        assert len(list(job.root.glob("*.parquet"))) == len(commit.files) == 2
+
+
+def test_topic_is_copied_to_delta_exactly_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = DeltaOffsetTable(job.root, SCHEMA)
+    commit = query.Committer.commit
+
+    def failing(self: query.Committer, query_id: str, batch_id: int, written: list[Any]) -> None:
+        commit(self, query_id, batch_id, written)
+        raise OSError("the driver ends here")
+
+    with monkeypatch.context() as patch, pytest.raises(StreamingQueryException, match="the driver ends here"):
+        patch.setattr(query.Committer, "commit", failing)
+        job.run(table=table)
+    job.send(20)
+    for _ in range(2):
+        job.run(table=table)
+    assert read(table).count_rows() == job.sent
+    columns = DeltaTable(job.root).to_pyarrow_table().to_pydict()
+    assert Counter(columns["value"]) == Counter(b"%d" % number for number in range(job.sent))
+    assert sum(table.end_offsets().values()) == job.sent
 
 
 def test_second_job_and_lost_checkpoint_are_refused_until_it_resumes(job: Job, tmp_path: Path) -> None:
