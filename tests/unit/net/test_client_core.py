@@ -139,18 +139,18 @@ def test_large_frames_are_handed_over_without_a_copy():
 
 
 def test_memory_of_a_large_frame_is_used_again_when_nothing_refers_to_it():
-    reader, places, others = FrameReader(1 << 30), [], []
+    reader, addresses, others = FrameReader(1 << 30), [], []
     for number in range(6):
         (large,) = views(reader, frame(bytes([number]) * (1 << 20)))
-        places.append(address(large))
+        addresses.append(address(large))
         part = large[10:20]
         del large
         feed(reader, frame(bytes(1 << 20)))  # which gets other memory, because of the part
         assert bytes(part) == bytes([number]) * 10
         del part
         others.append(bytearray(1 << 20))  # takes what the allocator has
-    assert len(set(places)) < len(places)
-    assert len({*places, *map(address, others)}) == len(set(places)) + len(others)
+    assert len(set(addresses)) < len(addresses)
+    assert len({*addresses, *map(address, others)}) == len(set(addresses)) + len(others)
 
 
 def test_memory_of_large_frames_is_given_back_after_small_ones():
