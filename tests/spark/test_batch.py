@@ -163,3 +163,14 @@ def test_sql_reads_a_topic_as_a_table(rig: Rig) -> None:
 def test_source_has_a_name_of_its_own() -> None:
     """Trap 1: the name `kafka` is reserved, also without the connector."""
     assert DefaultSource.name() == "kafkalite"
+
+
+def test_batches_are_small_parts_of_a_large_range(rig: Rig) -> None:
+    """Trap 7: binary columns have 32-bit offsets, and memory is bounded by batches of a few MiB."""
+    for _ in range(40):
+        rig.producer.send(rig.topic, bytes(900_000))
+    rig.producer.flush()
+    reader = BatchReader(source_options(rig.options, streaming=False), StructType.fromDDL("value binary"))
+    (task,) = reader.partitions()
+    sizes = [batch.nbytes for batch in reader.read(task)]
+    assert sum(sizes) >= 36_000_000 and all(2 << 20 <= size <= 16 << 20 for size in sizes[:-1]) and len(sizes) > 2
