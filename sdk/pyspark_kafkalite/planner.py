@@ -127,7 +127,7 @@ def plan(ranges: Iterable[OffsetRange], layouts: Mapping[TopicPartition, Layout]
         limits: sizes of splits.
     """
     pieces: list[OffsetRange] = []
-    for each in sorted(each for each in ranges if each.start < each.end):
+    for each in ranges:
         pieces += _divided(each, _layout(layouts, each), limits)
     wanted = limits.min_partitions or 1
     pieces = sorted(_at_least(pieces, layouts, wanted))
@@ -144,6 +144,8 @@ def _size(layouts: Mapping[TopicPartition, Layout], each: OffsetRange) -> float:
 
 def _divided(each: OffsetRange, layout: Layout, limits: SplitLimits) -> list[OffsetRange]:
     """Divide a range into pieces of about the target size, at segment edges that are near."""
+    if each.start >= each.end:
+        return []
     size = layout.size(each.start, each.end)
     count = min(max(1, ceil(size / limits.target_bytes)), each.end - each.start)
     first, step = layout.position(each.start), size / count

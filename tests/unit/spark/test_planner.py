@@ -105,7 +105,7 @@ def test_positions_in_a_layout_ascend_and_offsets_invert_them(seed: int) -> None
 
 def test_hot_partition_is_divided_at_segment_edges_and_small_ones_are_packed() -> None:
     hot, cold = TopicPartition("a", 0), [TopicPartition("a", index) for index in range(1, 9)]
-    layouts = {hot: Layout([0, 1000, 2010, 2990, 4000], [100 * MIB] * 4)} | {
+    layouts = {hot: Layout([0, 1000, 2010, 2990, 4000], [97 * MIB, 101 * MIB, 98 * MIB, 104 * MIB])} | {
         each: Layout([0, 100], [MIB]) for each in cold
     }
     ranges = [OffsetRange(*hot, 0, 4000), *(OffsetRange(*each, 0, 100) for each in cold)]
