@@ -26,6 +26,7 @@ from kafkalite_sdk import (
     errors,
 )
 from kafkalite_sdk.admin import CreatedTopic, NewTopic, Outcomes, TopicDescription
+from kafkalite_sdk.columns import ColumnBatch
 from kafkalite_sdk.interceptors import ConsumerInterceptor, DeadLetterTopic, ProducerInterceptor, SealedBatch
 from kafkalite_sdk.rpc import Reply
 
@@ -258,6 +259,9 @@ def consume_blocking() -> None:
 
 
 def administrate_blocking() -> None:
+    with blocking.ColumnReader("localhost:9092", fetches=2, isolation_level="read_committed") as ranges:
+        for batch in ranges.read("orders", 0, 0, 1_000_000, columns=("value", "offset"), topic_id=None):
+            assert_type(batch, ColumnBatch)
     with blocking.Admin("a:9092", client_id="admin") as admin, blocking.Connection("a:9092") as connection:
         assert_type(admin.topics.create("orders", NewTopic("returns", partitions=6)), Outcomes[str, CreatedTopic])
         assert_type(admin.topics.list(timeout=1.0), tuple[TopicDescription, ...])
