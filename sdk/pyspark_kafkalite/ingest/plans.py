@@ -21,7 +21,7 @@ PLAN = "plan"
 RESUMED, ALLOW_GAPS = "resumedOffsets", "allowGaps"
 """Internal options: the end offsets of the table, and whether lost offsets are permitted."""
 
-ALL_COLUMNS = ("columns", "includeHeaders", "pushFilters")
+NOT_SUPPORTED = ("columns", "includeHeaders", "pushFilters")
 
 
 class PlanSource(DataSource):
@@ -106,7 +106,7 @@ def ingest_options(options: Mapping[str, str]) -> SourceOptions:
         OptionError: an option is not valid, or ingest does not support it.
     """
     given = {name.lower() for name in options}
-    for name in ALL_COLUMNS:
+    for name in NOT_SUPPORTED:
         if name.lower() in given:
             raise OptionError(name, "ingest does not support it: a table has all columns")
     found = source_options(options, streaming=True)

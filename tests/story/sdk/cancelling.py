@@ -34,7 +34,7 @@ class Cancelling:
         try:
             return await self._counted(call())
         except asyncio.CancelledError:
-            assert self.cancelled and not before, "nobody has cancelled this await"
+            assert self.cancelled and not before, "the cancellation is not that of `_counted`"
             return None
         finally:
             if self.cancelled and not before:
