@@ -1,4 +1,4 @@
-"""Apache Kafka from Maven Central, run as a process of its own: for compatibility tests and benchmarks.
+"""Apache Kafka from Maven Central, run as a process of its own, and Spark's connector: for tests and benchmarks.
 
 Rules: versions stand in foreign.toml alone. Jars are fetched once into a cache directory (`.cache/` of the checkout, or
 KAFKALITE_CACHE), complete or not at all. A broker listens on 127.0.0.1 only, is ready when it answers ApiVersions, and
@@ -31,6 +31,17 @@ HOST = "127.0.0.1"
 CLUSTER_ID = "a2Fma2FsaXRlLXRlc3RzMQ"
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 120.0
+IN_PYSPARK = (
+    "hadoop-client-api",
+    "hadoop-client-runtime",
+    "jsr305",
+    "lz4-java",
+    "scala-library",
+    "scala-parallel-collections_2.13",
+    "slf4j-api",
+    "snappy-java",
+    "spark-tags_2.13",
+)
 ZOOKEEPER_SESSION_MS = 2_000  # a killed broker can start again when its session has expired
 
 
@@ -54,30 +65,47 @@ def kafka_classpath(version: str = CURRENT) -> str:
 
     version: one of foreign.toml. Raises JvmError if Maven fails; safe under pytest-xdist (a lock file).
     """
-    directory = cache_directory().resolve() / "jars" / f"kafka-{version}"
+    if version not in FOREIGN["kafka_log_binding"]:
+        raise JvmError(f"Apache Kafka {version} is not in foreign.toml")
+    group, artifact, log_version = FOREIGN["kafka_log_binding"][version].split(":")
+    properties = {"kafka.version": version, "log.group": group, "log.artifact": artifact, "log.version": log_version}
+    return f"{_jars('kafka', version, properties)}/*"
+
+
+def spark_connector_jars() -> list[Path]:
+    """The jars of `format("kafka")` for the PySpark of foreign.toml; they are downloaded on first use.
+
+    For `spark.jars`. PySpark contains the other jars of the connector. Raises JvmError if Maven fails.
+    """
+    version = FOREIGN["spark"]["pyspark"]
+    directory = _jars("spark", version, {"spark.version": version, "excludeArtifactIds": ",".join(IN_PYSPARK)})
+    return sorted(directory.glob("*.jar"))
+
+
+def _jars(profile: str, version: str, properties: Mapping[str, str]) -> Path:
+    """The directory with the jars of a profile of jars.xml."""
+    directory = cache_directory().resolve() / "jars" / f"{profile}-{version}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with open(directory.parent / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not directory.is_dir():
-                _download(version, directory)
-    return f"{directory}/*"
+                _download(profile, properties, directory)
+    return directory
 
 
-def _download(version: str, directory: Path) -> None:
+def _download(profile: str, properties: Mapping[str, str], directory: Path) -> None:
     if (reason := java_missing()) is not None:
         raise JvmError(reason)
-    if version not in FOREIGN["kafka_log_binding"]:
-        raise JvmError(f"Apache Kafka {version} is not in foreign.toml")
-    group, artifact, log_version = FOREIGN["kafka_log_binding"][version].split(":")
     partial = Path(tempfile.mkdtemp(dir=directory.parent))
-    command = ["mvn", "-q", "-B", "-f", str(KIT / "jars.xml"), f"-Dkafka.version={version}", f"-Dlog.group={group}",
-               f"-Dlog.artifact={artifact}", f"-Dlog.version={log_version}", "dependency:copy-dependencies",
+    command = ["mvn", "-q", "-B", "-f", str(KIT / "jars.xml"), "-P", profile, "dependency:copy-dependencies",
                "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, *(f"-D{name}={value}" for name, value in properties.items())], capture_output=True, text=True
+    )
     if done.returncode != 0:
         shutil.rmtree(partial)
-        raise JvmError(f"Maven could not fetch Apache Kafka {version}:\n{done.stdout}{done.stderr}")
+        raise JvmError(f"Maven could not fetch the jars {directory.name}:\n{done.stdout}{done.stderr}")
     partial.rename(directory)
 
 
