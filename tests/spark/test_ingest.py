@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.ingest import ingest, query
 from pyspark_kafkalite.ingest.worker import SCHEMA
-from pyspark_kafkalite.tables import Gap, ManifestTable
+from pyspark_kafkalite.tables import Gap, ManifestTable, TableError
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
 from pyspark_kafkalite.tables.reading import read
 
@@ -150,6 +150,32 @@ def test_flights_are_copied_with_keys_values_times_and_headers(job: Job) -> None
     assert Counter(zip(written["_partition"].to_pylist(), written["_offset"].to_pylist(), strict=True)) == Counter(
         (partition, at) for (_, partition), end in commits[-1].ends.items() for at in range(end)
     )
+
+
+def test_flights_are_partitioned_by_date_with_one_file_per_task_and_date(job: Job) -> None:
+    sent = flights(COUNT)
+    job.sent = 0
+    table = {"value": [each.value for each in sent], "timestamp": [each.timestamp_ms for each in sent]}
+    job.send_table(pyarrow.table(table))
+    job.run(partition="date", options={"maxOffsetsPerTrigger": "20000"})
+    written = pyarrow.dataset.dataset(job.root, format="parquet", partitioning="hive").to_table()
+    days = Counter(str(each.date()) for each in written["_timestamp"].to_pylist())
+    assert Counter(written["date"].to_pylist()) == days and len(days) > 30
+    assert written.num_rows == COUNT + 100
+    assert Counter(written["value"].to_pylist()) >= Counter(each.value for each in sent)
+    commits = ManifestTable(job.root).commits()
+    assert (
+        max(Counter(each.name.split("/")[0] for each in commit.files).most_common(1)[0][1] for commit in commits) <= 2
+    )
+    rows = job.spark.read.parquet(str(job.root)).groupBy("date").count().collect()
+    assert {str(row["date"]): row["count"] for row in rows} == days
+    job.send(3)
+    with pytest.raises(TableError, match='partition to "date", or use another directory'):
+        job.run()
+    with pytest.raises(ValueError, match="partition is 'hour', expected one of date, none"):
+        job.run(partition="hour")
+    job.run(partition="date")
+    assert read(job.root).count_rows() == COUNT + 103
 
 
 def test_query_continues_where_it_has_stopped(job: Job) -> None:

@@ -13,6 +13,7 @@ from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Table
+from pyspark_kafkalite.tables.partitions import NO_PARTITION, PARTITIONS, check_layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ def ingest(
     trigger: Mapping[str, Any] | None = None,
     resume_from_table: bool = False,
     allow_gaps: bool = False,
+    partition: str = NO_PARTITION,
 ) -> "StreamingQuery":
     """Start a query that copies topics to a table, each offset once.
 
@@ -49,6 +51,8 @@ def ingest(
         trigger: arguments of `DataStreamWriter.trigger`; by default all that is in the log is copied, then it ends.
         resume_from_table: a new checkpoint begins at the end of the table. Needed after the loss of a checkpoint.
         allow_gaps: offsets that the log has lost are recorded in the table as missing, and the query continues.
+        partition: "none", or "date": one file per task and date of the records in UTC, in directories
+            `date=2013-01-31`. Delta tables cannot be partitioned.
 
     Raises:
         OptionError: an option is not valid. TableError: the table cannot be opened. ValueError: another argument is not
@@ -59,7 +63,9 @@ def ingest(
     if spark_is_remote(spark):
         raise ValueError("ingest needs a classic session: in Spark Connect a batch cannot be committed by the client")
     opened = ManifestTable(table) if isinstance(table, str | os.PathLike) else table
-    committer = Committer(opened, ingest_options(options), ParquetOptions(compression, level), allow_gaps=allow_gaps)
+    _check_partition(opened, partition)
+    parquet = ParquetOptions(compression, level)
+    committer = Committer(opened, ingest_options(options), parquet, allow_gaps=allow_gaps, partition=partition)
     added = {ALLOW_GAPS: str(allow_gaps).lower()}
     if resume_from_table:
         added[RESUMED] = json.dumps(offsets_json(opened.end_offsets()))
@@ -69,6 +75,16 @@ def ingest(
     plans = spark.readStream.format(PlanSource.name()).options(**options, **added).load()
     writer = plans.writeStream.foreachBatch(committer).option("checkpointLocation", checkpoint)
     return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+
+def _check_partition(table: Table, partition: str) -> None:
+    """Raise ValueError or TableError: the table cannot be partitioned so."""
+    if partition not in PARTITIONS:
+        raise ValueError(f"partition is {partition!r}, expected one of {', '.join(PARTITIONS)}")
+    if partition != NO_PARTITION and not isinstance(table, ManifestTable):
+        raise ValueError(f"partition is {partition!r}, expected {NO_PARTITION}: this table cannot be partitioned")
+    if isinstance(table, ManifestTable):
+        check_layout(table.location, [each for commit in table.commits() for each in commit.files[:1]], partition)
 
 
 def spark_is_remote(spark: "SparkSession") -> bool:
@@ -84,29 +100,40 @@ class Committer:
         options: of the source.
         parquet: how files are written.
         allow_gaps: see `Batch`.
+        partition: one of `PARTITIONS`.
 
     Attributes:
         resumes: see `Batch`.
     """
 
-    def __init__(self, table: Table, options: SourceOptions, parquet: ParquetOptions, *, allow_gaps: bool) -> None:
+    def __init__(
+        self,
+        table: Table,
+        options: SourceOptions,
+        parquet: ParquetOptions,
+        *,
+        allow_gaps: bool,
+        partition: str = NO_PARTITION,
+    ) -> None:
         self.resumes: int | None = None
         self._table = table
         self._options = options
         self._parquet = parquet
         self._allow_gaps = allow_gaps
+        self._partition = partition
 
     def __call__(self, plans: "DataFrame", batch_id: int) -> None:
         """Write and commit a batch. Raises: what a worker or the table raises."""
         options, directory = self._options, self._table.attempts
-        job = Job(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, self._parquet)
+        how = (self._parquet, self._partition)
+        job = Job(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, *how)
         rows = plans.mapInArrow(partial(write_splits, job), WRITTEN_DDL).collect()
         self.commit(_query_id(plans), batch_id, [Written.from_text(row[0]) for row in rows])
 
     def commit(self, query_id: str, batch_id: int, written: list[Written]) -> None:
         """Commit what the workers have written."""
         ranges = tuple(each for one in written for each in one.ranges)
-        files = tuple(one.file for one in written if one.file is not None)
+        files = tuple(each for one in written for each in one.files)
         self._table.commit(Batch(query_id, batch_id, ranges, files, self.resumes, self._allow_gaps))
 
 

@@ -1,4 +1,4 @@
-"""Runs in Spark's Python workers: reads the offset ranges of a split and writes them as one Parquet file.
+"""Runs in Spark's Python workers: reads the offset ranges of a split and writes a Parquet file, or one per date.
 
 Fetching and decoding happen in the thread of the reader while this thread compresses and writes. Memory: that of
 `kafkalite_sdk.blocking.ColumnReader` and one row group of Parquet.
@@ -15,6 +15,7 @@ import pyarrow.compute
 from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.model import CommittedRange, DataFile
+from pyspark_kafkalite.tables.partitions import DATE, NO_PARTITION, write_by_date
 from pyspark_kafkalite.task import Task, batches
 
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -48,6 +49,7 @@ class Job(NamedTuple):
         directory: where attempts are written.
         batch_id: of the batch, for the names of its files.
         parquet: how files are written.
+        partition: one of `PARTITIONS`, how rows are divided into directories.
     """
 
     client: Mapping[str, Any]
@@ -56,29 +58,30 @@ class Job(NamedTuple):
     directory: str
     batch_id: int
     parquet: ParquetOptions
+    partition: str = NO_PARTITION
 
 
 class Written(NamedTuple):
-    """What one worker has written; `file` is None if its ranges contain no record."""
+    """What one worker has written; there is no file if its ranges contain no record."""
 
-    file: DataFile | None
+    files: tuple[DataFile, ...]
     ranges: tuple[CommittedRange, ...]
 
     def to_text(self) -> str:
         """The text of a row that Spark returns to the driver."""
-        file = None if self.file is None else self.file._asdict()
-        return json.dumps({"file": file, "ranges": [each._asdict() for each in self.ranges]})
+        files = [each._asdict() for each in self.files]
+        return json.dumps({"files": files, "ranges": [each._asdict() for each in self.ranges]})
 
     @classmethod
     def from_text(cls, text: str) -> "Written":
         """Read what `to_text` returned."""
         found = json.loads(text)
-        file = None if found["file"] is None else DataFile(**found["file"])
-        return cls(file, tuple(CommittedRange(**each) for each in found["ranges"]))
+        files = tuple(DataFile(**each) for each in found["files"])
+        return cls(files, tuple(CommittedRange(**each) for each in found["ranges"]))
 
 
 def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Write a file for each plan row, and return a row for each file; for `mapInArrow`.
+    """Write the files of each plan row, and return a row for each plan row; for `mapInArrow`.
 
     Arguments:
         job: of the batch.
@@ -97,11 +100,14 @@ def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pya
 
 
 def write_split(job: Job, task: Task) -> Written:
-    """Write the records of a task to one file. Raises: see `write_splits`."""
+    """Write the records of a task to one file, or one for each date. Raises: see `write_splits`."""
     done: list[CommittedRange] = []
     name = f"part-{job.batch_id:010}-{uuid.uuid4().hex}.parquet"
+    if job.partition == DATE:
+        files = write_by_date(job.directory, name, SCHEMA, _batches(task, done), job.parquet)
+        return Written(files, tuple(done))
     file = write_attempt(job.directory, name, SCHEMA, _batches(task, done), job.parquet)
-    return Written(file, tuple(done))
+    return Written((file,) if file is not None else (), tuple(done))
 
 
 def _batches(task: Task, done: list[CommittedRange]) -> Iterator[pyarrow.RecordBatch]:

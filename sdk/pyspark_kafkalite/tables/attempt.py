@@ -25,6 +25,58 @@ class ParquetOptions(NamedTuple):
     level: int | None = None
 
 
+class AttemptWriter:
+    """Writes one file, batch by batch.
+
+    Arguments:
+        directory: `attempts` of a table.
+        name: that the file will have in the table; its last part is unique in the table.
+        schema: of the batches.
+        options: of Parquet.
+        disk: file operations; another one in tests.
+
+    Raises:
+        FileExistsError: an attempt has this name. OSError: as of the file system.
+    """
+
+    def __init__(
+        self, directory: str, name: str, schema: "pyarrow.Schema", options: ParquetOptions, disk: Disk | None = None
+    ) -> None:
+        import pyarrow.parquet as parquet
+
+        self._disk = disk or Disk()
+        self._name = name
+        self._path = Path(directory, Path(name).name)
+        self._rows = 0
+        self._sink = open(self._path, "xb")  # noqa: SIM115 (closed by `close`)
+        self._writer = parquet.ParquetWriter(
+            self._sink, schema, compression=options.compression, compression_level=options.level
+        )
+
+    def write(self, batch: "pyarrow.RecordBatch") -> None:
+        """Append rows."""
+        if batch.num_rows:
+            self._writer.write_batch(batch)
+            self._rows += batch.num_rows
+
+    def finish(self) -> DataFile | None:
+        """Write the end of the file and flush it. Returns the file; None = there are no rows and no file."""
+        with self._sink as sink:
+            self._writer.close()
+            self._disk.flush_file(sink)
+            size = sink.tell()
+        if not self._rows:
+            self._disk.remove(self._path)
+            return None
+        self._disk.flush_directory(self._path.parent)
+        return DataFile(self._name, size, self._rows)
+
+    def abandon(self) -> None:
+        """Close the file after an error; the next start of the job removes it. Raises OSError."""
+        with self._sink:
+            self._writer.close()
+
+
 def write_attempt(
     directory: str,
     name: str,
@@ -33,7 +85,7 @@ def write_attempt(
     options: ParquetOptions,
     disk: Disk | None = None,
 ) -> DataFile | None:
-    """Write and flush a file, batch by batch.
+    """Write and flush a file.
 
     Arguments:
         directory: `attempts` of a table.
@@ -49,23 +101,11 @@ def write_attempt(
     Raises:
         FileExistsError: an attempt has this name. OSError: as of the file system. What `batches` raises.
     """
-    import pyarrow.parquet as parquet
-
-    disk = disk or Disk()
-    path = Path(directory, name)
-    rows = 0
-    with open(path, "xb") as sink:
-        with parquet.ParquetWriter(
-            sink, schema, compression=options.compression, compression_level=options.level
-        ) as writer:
-            for batch in batches:
-                if batch.num_rows:
-                    writer.write_batch(batch)
-                    rows += batch.num_rows
-        disk.flush_file(sink)
-        size = sink.tell()
-    if not rows:
-        disk.remove(path)
-        return None
-    disk.flush_directory(path.parent)
-    return DataFile(name, size, rows)
+    writer = AttemptWriter(directory, name, schema, options, disk)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        return writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
