@@ -1,4 +1,4 @@
-"""The commands `compare`, `clients` and `profile`: their options and their output."""
+"""The commands `compare`, `clients`, `pipeline` and `profile`: their options and their output."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,12 @@ from perf.clients.registry import MODULES, load
 from perf.clients.rows import ROWS
 from perf.compare import Plan, compare
 from perf.loads import GROUPS, LOADS
+from perf.pipeline import compare as pipeline_compare
+from perf.pipeline import drivers
+from perf.pipeline import report as pipeline_report
+from perf.pipeline.rows import ROWS as PIPELINE_ROWS
 from perf.profile import profile
+from tests.kit.jvm import JvmError
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -121,6 +126,41 @@ def clients_command(
     click.echo(clients_report.as_markdown(measured))
     out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S-clients")
     for path in clients_report.write(out, measured):
+        click.echo(f"written: {path}")
+
+
+@main.command("pipeline")
+@click.option("--rows", default="all", help=f"Comma separated, of: {', '.join(PIPELINE_ROWS)}.")
+@click.option("--repetitions", default=5, show_default=True, type=click.IntRange(1), help="Runs after the warm-up.")
+@click.option("--percent", default=100, show_default=True, type=click.IntRange(1), help="Of the records of each row.")
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default="/dev/shm",
+    show_default=True,
+    help="Directory for all files.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write OUT.json, .md [default: perf/results/DATE-pipeline]."
+)
+def pipeline_command(rows: str, repetitions: int, percent: int, work: Path, out: Path | None) -> None:
+    """Measure the Spark pipeline beside Spark's own Kafka connector, in turn on one broker.
+
+    Example: python -m perf pipeline --rows read-1024,sink --repetitions 5
+    """
+    wanted = [PIPELINE_ROWS[name] for name in _chosen("--rows", rows, PIPELINE_ROWS, {"all": list(PIPELINE_ROWS)})]
+    broker = BROKERS["kafkalite"]
+    if (reason := drivers.missing() or broker.missing()) is not None:
+        raise click.ClickException(reason)
+    plan = pipeline_compare.Plan(broker, wanted, repetitions, percent, work)
+    try:
+        results = pipeline_compare.compare(plan, lambda line: click.echo(line, err=True))
+    except (VerificationError, BrokerError, JvmError) as error:
+        raise click.ClickException(f"no figures: {error}") from error
+    measured = pipeline_report.as_json(plan, results)
+    click.echo(pipeline_report.as_markdown(measured))
+    out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S-pipeline")
+    for path in pipeline_report.write(out, measured):
         click.echo(f"written: {path}")
 
 

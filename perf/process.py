@@ -22,6 +22,28 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def tree_cpu_seconds(root: int | None = None) -> float:
+    """User and system time of a process (None = this one) and all its descendants, those that ended included.
+
+    A process that ends counts for the one that has waited for it. Resolution: a clock tick for each process.
+    """
+    times: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            stat = path.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        fields = stat[stat.rindex(")") + 2 :].split()
+        pid = int(path.parent.name)
+        times[pid] = sum(map(int, fields[11:15]))
+        children.setdefault(int(fields[1]), []).append(pid)
+    found = [os.getpid() if root is None else root]
+    for pid in found:
+        found += children.get(pid, ())
+    return sum(times.get(pid, 0) for pid in found) / TICKS
+
+
 def memory(pid: int) -> Memory:
     """VmRSS and VmHWM of the process."""
     kib = {}
