@@ -23,9 +23,9 @@ from kafkalite.coordination.tree import Tree
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.ports import Ports
 from kafkalite.server.rate_limited_log import RateLimitedLog
+from kafkalite.server.thread_priority import lower_thread_priority
 from kafkalite.slicing import Slicer
 from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
-from kafkalite.storage.compaction.cleaning_jobs import be_nice
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.flush.fsync_threads import BATCHES_MAX
 from kafkalite.storage.log.log import Log
@@ -77,13 +77,14 @@ class BrokerResources:
         opened.callback(self.slicer.close)
         self.offload = self._executor(opened)
         # Thousands of partitions take seconds to create or delete.
-        self.removals = self._executor(opened, 1, name="kafkalite-remove", prepare=be_nice)
+        self.removals = self._executor(opened, 1, name="kafkalite-remove", prepare=lower_thread_priority)
         self.creations = self._executor(opened, len(directories), name="kafkalite-create")
         jobs = self._executor(opened, BATCHES_MAX * len(directories), name="kafkalite-sync")
         self.syncer = self.ports.syncer(self.disk, directories, self.loop, jobs, self.callback_failed)
         opened.callback(self.syncer.close)
         threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
-        self._cleaner_jobs = self._executor(opened, threads) if threads > 0 else None
+        low: dict[str, Any] = {"name": "kafkalite-clean", "prepare": lower_thread_priority}
+        self._cleaner_jobs = self._executor(opened, threads, **low) if threads > 0 else None
 
     def _executor(self, opened: ExitStack, threads: int = 4, **options: Any) -> Executor:
         executor = self.ports.offload(self.loop, threads, self.callback_failed, **options)

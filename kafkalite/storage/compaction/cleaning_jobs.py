@@ -6,10 +6,6 @@
 Sources: LogCleaner.scala (Cleaner).
 """
 
-import logging
-import os
-import threading
-from functools import lru_cache
 from typing import NamedTuple
 
 from kafkalite._speedups.compaction.compactor import Worker
@@ -22,9 +18,6 @@ from kafkalite.storage.log import segment_swap
 from kafkalite.storage.log.flush_job import sync_and_close
 from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.log.transaction_index import AbortedTransaction, BadTransactionIndex, check, pack, parse
-
-NICE = 10
-logger = logging.getLogger(__name__)
 
 
 class CleaningPlan(NamedTuple):
@@ -59,7 +52,6 @@ def build_map(worker: Worker, plan: CleaningPlan) -> OffsetMapResult:
 
     Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError.
     """
-    be_nice()
     aborted = _aborted(plan)
     ends = [*(segment.base_offset for segment in plan.segments[1:]), plan.upper_offset]
     dirty = [segment for segment, end in zip(plan.segments, ends, strict=True) if end > plan.first_dirty]
@@ -71,37 +63,6 @@ def build_map(worker: Worker, plan: CleaningPlan) -> OffsetMapResult:
     cleaned = [segment for segment in plan.segments if segment.base_offset < end_offset]
     grouped = groups(cleaned, plan.upper_offset, plan.config) if end_offset > plan.first_dirty else []
     return OffsetMapResult(end_offset, whole, grouped, aborted)
-
-
-def be_nice() -> None:
-    """Lower the priority of this thread. A lower priority stays: raising it again may be forbidden.
-
-    The nice value alone is not enough: a thread that wakes up preempts the thread that woke it, here the loop, for
-    about 3 ms. A SCHED_BATCH thread does not. A refusal by the system, as in some containers, is logged once. It is not
-    an error of the disk, and the other call may be allowed.
-    """
-    thread = threading.get_native_id()
-    for give_way in (_wake_behind, _go_last):
-        try:
-            give_way(thread)
-        except OSError as error:
-            log_rejected(str(error))
-
-
-def _wake_behind(thread: int) -> None:
-    if os.sched_getscheduler(thread) == os.SCHED_OTHER:
-        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
-
-
-def _go_last(thread: int) -> None:
-    if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
-        os.setpriority(os.PRIO_PROCESS, thread, NICE)
-
-
-@lru_cache(maxsize=8)
-def log_rejected(reason: str) -> None:
-    """Log a refused priority, once per reason."""
-    logger.warning("background threads (compaction, deletion) keep their normal priority: %s", reason)
 
 
 def _aborted(plan: CleaningPlan) -> list[AbortedTransaction]:
@@ -140,7 +101,6 @@ def clean_group(
 
     Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError.
     """
-    be_nice()
     target = Segment(group[0].base_offset, plan.directory, plan.disk, plan.config)
     target.suffix = names.CLEANED
     segment_swap.remove(target)

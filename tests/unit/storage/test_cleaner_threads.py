@@ -1,7 +1,5 @@
-"""The threads of the cleaner: each has a log of its own, they share one rate, stop on request, with low priority."""
+"""The threads of the cleaner: each has a log of its own, they share one rate and stop on request."""
 
-import errno
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 from kafkalite._speedups.compaction.offset_map import OffsetMap
 from kafkalite.clock import Outcome
 from kafkalite.storage.compaction.cleaner import CleanerConfig
-from kafkalite.storage.compaction.cleaning_jobs import NICE, be_nice
 from kafkalite.storage.compaction.throttle import Throttle
 from kafkalite.testing.virtual_clock import SeededRandom
 from tests.unit.storage.test_cleaner import Kit, plain, records, values
@@ -115,56 +112,3 @@ def test_throttled_cleaning_ends_at_once_when_it_is_aborted(tmp_path: Path) -> N
     assert not kit.cleaner.is_busy(log)
     assert log.segments[0].base_offset == 0
     assert len(records(log)) == 100
-
-
-def test_cleaner_thread_does_not_preempt_the_loop() -> None:
-    found: list[int] = []
-
-    def thread() -> None:
-        for policy in (os.SCHED_OTHER, os.SCHED_IDLE):
-            os.sched_setscheduler(threading.get_native_id(), policy, os.sched_param(0))
-            be_nice()
-            found.append(os.sched_getscheduler(threading.get_native_id()))
-
-    worker = threading.Thread(target=thread)
-    worker.start()
-    worker.join()
-    assert found == [os.SCHED_BATCH, os.SCHED_IDLE]  # who gives way to all already stays so
-
-
-def test_lower_priority_of_a_thread_is_kept() -> None:
-    """Who started the broker with `nice -n 15` may not let its threads go ahead again."""
-    found: list[int] = []
-
-    def thread() -> None:
-        me = threading.get_native_id()
-        for nice in (0, NICE + 5):
-            os.setpriority(os.PRIO_PROCESS, me, max(nice, os.getpriority(os.PRIO_PROCESS, me)))
-            be_nice()
-            found.append(os.getpriority(os.PRIO_PROCESS, me))
-
-    worker = threading.Thread(target=thread)
-    worker.start()
-    worker.join()
-    assert NICE <= found[0] <= found[1] and found[1] >= NICE + 5
-
-
-def test_a_system_that_lets_no_thread_give_way_is_no_failed_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refused(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "planted")
-
-    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_OTHER)
-    monkeypatch.setattr(os, "sched_setscheduler", refused)
-    asked: list[int] = []
-    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
-    monkeypatch.setattr(os, "setpriority", lambda *now: asked.append(now[-1]))
-    kit = Kit(tmp_path)
-    log = plain(kit, range(100))
-    kit.start()
-    kit.run()
-    assert asked and set(asked) == {NICE}, "that is another question to the system"
-    assert kit.manager.is_online(log.root) and kit.cleaner.clean_until(log) == log.active.base_offset
-    said = [record.message for record in caplog.records if "planted" in record.message]
-    assert said == ["background threads (compaction, deletion) keep their normal priority: [Errno 1] planted"]
