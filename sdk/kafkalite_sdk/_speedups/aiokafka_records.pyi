@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Any, ClassVar, Generic, TypeVar, final
 
+from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
 
-__all__ = ["ConsumerRecord", "converted"]
+__all__ = ["ConsumerRecord", "converted", "converted_by_partition"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -67,4 +68,18 @@ def converted(
         key_deserializer, value_deserializer: functions of the bytes, also called with None; None = bytes.
 
     Raises: what a deserializer raises, with a note that names the record.
+    """
+
+def converted_by_partition(
+    records: list[Record[bytes, bytes]],
+    key_deserializer: Callable[[bytes | None], Any] | None = None,
+    value_deserializer: Callable[[bytes | None], Any] | None = None,
+) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+    """Return records of the engine as those of aiokafka by partition, in their order.
+
+    Arguments:
+        records: of a consumer without deserializers; the list has None instead afterwards.
+        key_deserializer, value_deserializer: as of `converted`.
+
+    Raises: as `converted`.
     """

@@ -2,11 +2,16 @@
 """aiokafka's records, filled from those of the engine in one pass over their bytes."""
 
 from kafkalite._speedups.records.record_walk cimport RecordFields
-from kafkalite_sdk._speedups.consumer_records cimport Record, nullable, read_headers, timestamp_of
+from kafkalite_sdk._speedups.consumer_records cimport Record, RecordBatch, nullable, read_headers, timestamp_of
 
 from types import GenericAlias
 
-__all__ = ["ConsumerRecord", "converted"]
+from kafkalite.model import TopicPartition
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void *record)
+
+__all__ = ["ConsumerRecord", "converted", "converted_by_partition"]
 
 FIELDS = (
     "topic",
@@ -73,6 +78,27 @@ cdef class ConsumerRecord:
 
 def converted(Record record not None, key_deserializer=None, value_deserializer=None):
     """A record of the engine as one of aiokafka; see aiokafka_records.pyi."""
+    return convert(record, key_deserializer, value_deserializer)
+
+
+def converted_by_partition(list records not None, key_deserializer=None, value_deserializer=None):
+    """Records of the engine as those of aiokafka by partition; see aiokafka_records.pyi."""
+    cdef dict found = {}
+    cdef list same = None
+    cdef RecordBatch batch = None
+    cdef Record record
+    cdef Py_ssize_t at
+    for at in range(len(records)):
+        record = records[at]
+        records[at] = None  # so that its memory is used for the next ones
+        if record.batch is not batch:
+            batch = record.batch
+            same = found.setdefault(TopicPartition(batch.topic, batch.partition), [])
+        same.append(convert(record, key_deserializer, value_deserializer))
+    return found
+
+
+cdef ConsumerRecord convert(Record record, key_deserializer, value_deserializer):
     cdef ConsumerRecord found = ConsumerRecord.__new__(ConsumerRecord)
     cdef RecordFields fields
     record.fields(&fields)
@@ -86,6 +112,9 @@ def converted(Record record not None, key_deserializer=None, value_deserializer=
     found.serialized_key_size = fields.key_size
     found.serialized_value_size = fields.value_size
     found.headers = read_headers(fields.headers, fields.headers_count) if fields.headers_count else ()
+    if key_deserializer is None and value_deserializer is None:
+        PyObject_GC_UnTrack(<void *> found)  # it has text and bytes only: the collector need not visit it
+        return found
     if key_deserializer is not None:
         found.key = deserialized(key_deserializer, found.key, record, "key")
     if value_deserializer is not None:

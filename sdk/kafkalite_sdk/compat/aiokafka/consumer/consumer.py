@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from kafkalite.errors import ClientUseError, KafkaError, KafkaErrorCode, MaxPollIntervalExceededError
 from kafkalite.model import TopicPartition
-from kafkalite_sdk._speedups.aiokafka_records import ConsumerRecord, converted
-from kafkalite_sdk._speedups.consumer_records import Record, by_partition
+from kafkalite_sdk._speedups.aiokafka_records import ConsumerRecord, converted, converted_by_partition
+from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 from kafkalite_sdk.compat.aiokafka.background import GrouplessSubscription, ListenerAdapter, Rebalances
 from kafkalite_sdk.compat.aiokafka.consumer.options import new_consumer
@@ -269,10 +269,7 @@ class AIOKafkaConsumer:
             raise ValueError(f"max_records is {max_records!r}, expected an int above 0")
         records_max = max_records or self._max_poll_records or ALL_RECORDS
         records = await self._poll(timeout_ms / 1000, records_max, frozenset(partitions))
-        key, value = self._key_deserializer, self._value_deserializer
-        return {
-            each: [converted(record, key, value) for record in found] for each, found in by_partition(records).items()
-        }
+        return converted_by_partition(records, self._key_deserializer, self._value_deserializer)
 
     async def _poll(
         self, timeout_s: float, records_max: int, only: frozenset[TopicPartition]
