@@ -1,14 +1,14 @@
-"""aiokafka."""
+"""aiokafka, and programs written for it."""
 
 import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
 from typing import Any
-
-import aiokafka
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from perf.clients.base import PARTITIONS, AsyncClient, Job, Meter, Sample, check_offsets, quantiles_ms
 
@@ -16,15 +16,21 @@ from perf.clients.base import PARTITIONS, AsyncClient, Job, Meter, Sample, check
 class AioKafka(AsyncClient):
     name = "aiokafka"
     title = "aiokafka"
+    module = "aiokafka"
+    """With the names of aiokafka."""
+
+    @cached_property
+    def library(self) -> ModuleType:
+        return import_module(self.module)
 
     def version(self) -> str:
-        version: str = aiokafka.__version__
+        version: str = self.library.__version__
         return version
 
     @asynccontextmanager
-    async def _producer(self, job: Job) -> AsyncIterator[AIOKafkaProducer]:
+    async def _producer(self, job: Job) -> AsyncIterator[Any]:
         codec = None if job.codec == "none" else job.codec
-        producer = AIOKafkaProducer(
+        producer = self.library.AIOKafkaProducer(
             bootstrap_servers=job.address, acks="all", linger_ms=job.linger_ms, compression_type=codec
         )
         async with producer:
@@ -37,7 +43,7 @@ class AioKafka(AsyncClient):
                 await self._send(producer, [job.topic], job.value, job.records)
         return meter.per_record(job.records)
 
-    async def _send(self, producer: AIOKafkaProducer, topics: Sequence[str], value: bytes, burst: int) -> None:
+    async def _send(self, producer: Any, topics: Sequence[str], value: bytes, burst: int) -> None:
         futures = [await producer.send(topic, value) for topic in topics for _ in range(burst)]
         await producer.flush()
         check_offsets([future.result().offset for future in futures], len(topics) * burst)
@@ -59,7 +65,7 @@ class AioKafka(AsyncClient):
         return {**quantiles_ms(seconds), **meter.per_record(job.records)}
 
     @staticmethod
-    async def _one_after_another(producer: AIOKafkaProducer, job: Job, records: int) -> list[float]:
+    async def _one_after_another(producer: Any, job: Job, records: int) -> list[float]:
         seconds = []
         for _ in range(records):
             started = time.perf_counter()
@@ -74,14 +80,16 @@ class AioKafka(AsyncClient):
                 await self._in_tasks(producer, job, job.records)
         return meter.per_record(job.records)
 
-    async def _in_tasks(self, producer: AIOKafkaProducer, job: Job, records: int) -> None:
+    async def _in_tasks(self, producer: Any, job: Job, records: int) -> None:
         each = records // job.tasks
         await asyncio.gather(*(self._one_after_another(producer, job, each) for _ in range(job.tasks)))
 
     @asynccontextmanager
-    async def _assigned(self, job: Job) -> AsyncIterator[AIOKafkaConsumer]:
-        async with AIOKafkaConsumer(bootstrap_servers=job.address, auto_offset_reset="earliest") as consumer:
-            partitions = [TopicPartition(job.topic, number) for number in range(PARTITIONS)]
+    async def _assigned(self, job: Job) -> AsyncIterator[Any]:
+        async with self.library.AIOKafkaConsumer(
+            bootstrap_servers=job.address, auto_offset_reset="earliest"
+        ) as consumer:
+            partitions = [self.library.TopicPartition(job.topic, number) for number in range(PARTITIONS)]
             consumer.assign(partitions)
             await consumer.seek_to_beginning(*partitions)
             yield consumer
@@ -130,9 +138,11 @@ class AioKafka(AsyncClient):
         seconds = [await self._start(job) for _ in range(job.warm_up + job.records)][job.warm_up :]
         return {"start_ms": sorted(seconds)[len(seconds) // 2] * 1000}
 
-    def _member(self, job: Job) -> AIOKafkaConsumer:
+    def _member(self, job: Job) -> Any:
         group = f"g-{uuid.uuid4()}"
-        return AIOKafkaConsumer(job.topic, bootstrap_servers=job.address, group_id=group, auto_offset_reset="earliest")
+        return self.library.AIOKafkaConsumer(
+            job.topic, bootstrap_servers=job.address, group_id=group, auto_offset_reset="earliest"
+        )
 
     async def _start(self, job: Job) -> float:
         started = time.perf_counter()

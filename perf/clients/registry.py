@@ -12,6 +12,7 @@ MODULES = {
     "aiokafka": "aio_kafka",
     "kafka-python": "kafka_python",
     "kafkalite-records": "sdk_records",
+    "kafkalite-aiokafka": "sdk_aiokafka",
     "kafkarrow": "kafkarrow",
 }
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from perf.clients.compare import Plan, RowResult
-from perf.clients.registry import OURS
 from perf.clients.rows import Limit
 from perf.process import machine
 from perf.report import commit, number
@@ -43,13 +42,13 @@ def _limit_json(result: RowResult, broker: str, limit: Limit) -> dict[str, Any]:
     """Our figure, or its factor of the other client's, for medians and for the best values; None = not measured."""
     measured = result.samples[broker]
     factor: dict[str, float | None] = {"median": None, "best": None}
-    if OURS in measured and (limit.client in measured or not limit.client):
+    if limit.ours in measured and (limit.client in measured or not limit.client):
         for key, of in (("median", result.medians), ("best", result.best)):
             other = of(broker, limit.client)[limit.figure] if limit.client else 1.0
-            factor[key] = of(broker, OURS)[limit.figure] / other
+            factor[key] = of(broker, limit.ours)[limit.figure] / other
     if limit.figure == "records_per_s" and factor["median"] is not None:
-        factor["cpu"] = result.medians(broker, limit.client)["cpu_us"] / result.medians(broker, OURS)["cpu_us"]
-    named = {"figure": limit.figure, "client": limit.client, "must": limit.must, "aim": limit.aim}
+        factor["cpu"] = result.medians(broker, limit.client)["cpu_us"] / result.medians(broker, limit.ours)["cpu_us"]
+    named = {"ours": limit.ours, "figure": limit.figure, "client": limit.client, "must": limit.must, "aim": limit.aim}
     return {**named, **factor, "verdict": _verdict(result, limit, factor["median"])}
 
 
@@ -76,11 +75,11 @@ def as_markdown(report: Mapping[str, Any]) -> str:
         f"{on['kernel']}. {versions}. Medians of {report['repetitions']} interleaved run(s) after a warm-up; each run "
         f"is a process of its own.{quick}",
         "",
-        "Limits: the kafkalite SDK's figure divided by that of the named client (no client: the figure itself). CPU: "
-        "the other client's CPU time per record divided by ours.",
+        "Limits: the first client's figure divided by that of the second (no second: the figure itself). CPU: "
+        "the second client's CPU time per record divided by the first client's.",
         "",
-        "| row | broker | figure | compared with | must | aim | median | best | CPU | reached |",
-        "|---|---|---|---|---:|---:|---:|---:|---:|---|",
+        "| row | broker | figure | client | compared with | must | aim | median | best | CPU | reached |",
+        "|---|---|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
     for name, row in report["rows"].items():
         for broker, limits in row["limits"].items():
@@ -94,7 +93,7 @@ def _limit_line(name: str, broker: str, figures: Mapping[str, Any], limit: Mappi
     title = figures[limit["figure"]]["title"]
     values = [limit.get(key) for key in ("must", "aim", "median", "best", "cpu")]
     shown = ["-" if value is None else number(value) for value in values]
-    return f"| {' | '.join([name, broker, title, limit['client'] or '-', *shown, limit['verdict']])} |"
+    return f"| {' | '.join([name, broker, title, limit['ours'], limit['client'] or '-', *shown, limit['verdict']])} |"
 
 
 def _table(report: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from perf.brokers import Running
 from perf.checks import Topics
 from perf.clients.base import Job, Sample
+from perf.clients.registry import OURS
 from perf.loads.base import Figure
 from perf.loads.rdkafka import drive
 
@@ -13,7 +14,8 @@ RECORDS_PER_S = Figure("records_per_s", "records/s", "", "higher")
 CPU_US = Figure("cpu_us", "CPU per record", "us")
 THROUGHPUT = (RECORDS_PER_S, CPU_US)
 AT_ONCE_MS = 0
-ALL = ("kafkalite", "confluent", "confluent-aio", "aiokafka", "kafka-python")
+PROGRAMS = "kafkalite-aiokafka"
+ALL = (OURS, PROGRAMS, "confluent", "confluent-aio", "aiokafka", "kafka-python")
 FAST = ("kafkalite", "confluent", "aiokafka")
 WITH_COLUMNS = ("kafkalite", "kafkalite-records", "kafkarrow")
 SLOWNESS = {"kafka-python": 10, "confluent-aio": 4, "aiokafka": 4}  # these send so much less, to take a similar time
@@ -21,7 +23,7 @@ SLOWNESS = {"kafka-python": 10, "confluent-aio": 4, "aiokafka": 4}  # these send
 
 @dataclass(frozen=True)
 class Limit:
-    """What our figure must reach, as a factor of another client's, or as a value where `client` is empty.
+    """What the figure of `ours` must reach, as a factor of another client's, or as a value where `client` is empty.
 
     Where higher figures are better, the factor is a minimum, else a maximum.
     """
@@ -30,6 +32,7 @@ class Limit:
     client: str
     must: float
     aim: float | None = None
+    ours: str = OURS
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,11 @@ class Row:
 
     def topic(self, label: str) -> str:
         return f"{self.name}{label and '-'}{label}"
+
+
+def _program(must: float, aim: float) -> Limit:
+    """The limit of a program that is written for aiokafka, on the SDK."""
+    return Limit("records_per_s", "aiokafka", must, aim, ours=PROGRAMS)
 
 
 def _producing(name: str, title: str, limits: Sequence[Limit], records: int, **settings: object) -> Row:
@@ -204,7 +212,7 @@ _ROWS = (
     _producing(
         "100",
         "produce 100 B, each awaitable kept and its offset read, acks=all, linger 5 ms, uvloop",
-        [Limit("records_per_s", "confluent", 1.3, 1.8), Limit("records_per_s", "aiokafka", 8.0)],
+        [Limit("records_per_s", "confluent", 1.3, 1.8), Limit("records_per_s", "aiokafka", 8.0), _program(4.0, 6.0)],
         1_000_000,
     ),
     _producing("100-lz4", "the same with lz4", [Limit("records_per_s", "confluent", 1.0, 1.3)], 1_000_000, codec="lz4"),
@@ -217,13 +225,13 @@ _ROWS = (
         "poll",
         "consume 100 B by assignment: poll (aiokafka: getmany, confluent: consume(500)), each value read",
         ALL,
-        [Limit("records_per_s", "aiokafka", 2.5, 4.0), Limit("records_per_s", "confluent", 1.2)],
+        [Limit("records_per_s", "aiokafka", 2.5, 4.0), Limit("records_per_s", "confluent", 1.2), _program(2.0, 2.5)],
     ),
     _reading(
         "iterate",
         "consume 100 B record by record: async for (confluent: poll), each value read",
-        FAST,
-        [Limit("records_per_s", "aiokafka", 4.0, 8.0)],
+        (*FAST, PROGRAMS),
+        [Limit("records_per_s", "aiokafka", 4.0, 8.0), _program(3.0, 5.0)],
     ),
     _columns("100 B", 2_000_000, 100),
     _columns("1 KiB", 500_000, 1024),
