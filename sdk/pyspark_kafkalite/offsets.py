@@ -16,6 +16,8 @@ from kafkalite.model import TopicPartition
 Offsets = Mapping[TopicPartition, int]
 
 INITIAL, START, TOPIC_IDS = "#initial", "#start", "#topicIds"
+BYTES = "#bytes"
+"""In the offset that is reported to Spark only: the size of the last micro-batch in the log, estimated."""
 
 
 @dataclass(frozen=True, slots=True)

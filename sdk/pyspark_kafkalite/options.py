@@ -32,7 +32,7 @@ NAMES = (
     *("failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition"),
     *("groupIdPrefix", "includeHeaders", "kafka."),
-    *("maxBytesPerTrigger", "targetSplitBytes", "columns", "isolation", "pushFilters"),
+    *("maxBytesPerTrigger", "targetSplitBytes", "columns", "isolation", "pushFilters", "progressGroup"),
 )
 
 
@@ -91,6 +91,7 @@ class SourceOptions:
         columns: of the schema.
         isolation: "read_uncommitted" or "read_committed".
         push_filters: Spark passes filters to the source.
+        progress_group: the consumer group that shows the progress of a stream; None = none.
     """
 
     client: Mapping[str, Any]
@@ -113,6 +114,7 @@ class SourceOptions:
     columns: tuple[str, ...]
     isolation: str
     push_filters: bool
+    progress_group: str | None
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -156,7 +158,17 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         columns=_columns(values, headers=headers),
         isolation=isolation,
         push_filters=values.flag("pushFilters", False),
+        progress_group=_progress_group(values, streaming=streaming),
     )
+
+
+def _progress_group(values: Values, *, streaming: bool) -> str | None:
+    group = values.text("progressGroup")
+    if group is not None and not streaming:
+        raise OptionError("progressGroup", "it is for streams; a batch has no progress")
+    if group == "":
+        raise OptionError("progressGroup", "it is empty, expected the id of a consumer group")
+    return group
 
 
 def _isolation(values: Values) -> str:

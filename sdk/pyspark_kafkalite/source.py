@@ -3,7 +3,7 @@
 Spark pickles readers, so they have options only; clients and state of a stream exist in the process that uses them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -15,7 +15,7 @@ from pyspark_kafkalite.errors import OptionError, SchemaError
 from pyspark_kafkalite.filters import Bounds
 from pyspark_kafkalite.losses import available, report
 from pyspark_kafkalite.options import SourceOptions, schema_columns, source_options
-from pyspark_kafkalite.planner import OffsetRange, Split, SplitLimits, plan
+from pyspark_kafkalite.planner import Layout, OffsetRange, Split, SplitLimits, plan
 from pyspark_kafkalite.schema import check_columns, ddl
 from pyspark_kafkalite.sink_options import sink_options
 from pyspark_kafkalite.task import Task, batches
@@ -95,10 +95,10 @@ class Reading:
         if partition.value is not None:
             yield from batches(partition.value, self._columns, to_arrow_schema(self._schema, timezone="UTC"))
 
-    def _splits(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[Split]:
+    def _splits(self, ranges: Sequence[OffsetRange], layouts: Mapping[TopicPartition, Layout]) -> list[Split]:
         options = self._options
         limits = SplitLimits(options.target_split_bytes, options.min_partitions, options.max_records)
-        return plan(ranges, cluster.layouts(ranges), limits)
+        return plan(ranges, layouts, limits)
 
     def _tasks(self, splits: Iterable[Split], topic_ids: dict[str, str]) -> list[InputPartition]:
         options = self._options
@@ -143,7 +143,7 @@ class BatchReader(Reading, DataSourceReader):
         earliest, latest = cluster.earliest(selected), cluster.latest(selected)
         ranges, losses = available(_only(start, selected), _only(end, selected), earliest, latest)
         report(losses, fail=options.fail_on_data_loss)
-        return self._tasks(self._splits(cluster, ranges), dict(found.topic_ids))
+        return self._tasks(self._splits(ranges, cluster.layouts(ranges)), dict(found.topic_ids))
 
 
 class FilteringReader(BatchReader):

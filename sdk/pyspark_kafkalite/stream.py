@@ -6,6 +6,8 @@ Invariants:
    its start, as `latest` would be other offsets then.
 2. Without new records `latestOffset` returns its start unchanged: Spark compares the text.
 3. Offsets that the log does not have any more, and a topic that was created again, are reported, never skipped.
+4. The group of the option `progressGroup` has the offsets of complete micro-batches only, also at the end of a query
+   with `Trigger.AvailableNow`, which asks once more whether there is anything to read.
 """
 
 import time
@@ -26,9 +28,10 @@ from pyspark.sql.types import StructType
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.cluster import Cluster, Found
 from pyspark_kafkalite.losses import available, recreated, recreated_text, report
-from pyspark_kafkalite.offsets import Offsets, StreamOffset
+from pyspark_kafkalite.offsets import BYTES, Offsets, StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import Layout, OffsetRange, Trigger, limited
+from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.source import Reading
 
 
@@ -46,6 +49,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._trigger = Trigger(options.min_offsets, options.max_delay_s)
         self._target: Offsets | None = None
         self._reported: dict[str, Any] | None = None
+        self._layouts: Mapping[TopicPartition, Layout] = {}  # of what the next micro-batch reads
+        self._progress: ProgressGroup | None = None
 
     # offsets
 
@@ -82,6 +87,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             DataLossError: a partition or a topic that was read does not exist any more, or its log is shorter.
         """
         begin, found = StreamOffset.from_json(start), self._cluster.partitions()
+        self._show_progress(begin.offsets)
+        self._layouts = {}
         offsets = self._known(begin, found)
         latest = self._cluster.latest(found.partitions)
         self._reported = StreamOffset(latest, found.topic_ids).to_json()
@@ -99,6 +106,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         offsets |= self._cluster.earliest(new)
         latest = {each: max(end, offsets[each]) if each in new else end for each, end in latest.items()}
         ends = self._limited(offsets, latest, limit)
+        sizes = (layout.size(offsets[each], ends[each]) for each, layout in self._layouts.items())
+        self._reported[BYTES] = round(sum(sizes))
         if ends == begin.offsets and dict(found.topic_ids) == dict(begin.topic_ids or found.topic_ids):
             return start
         return StreamOffset(ends, found.topic_ids, begin.offsets if begin.initial else None).to_json()
@@ -118,17 +127,15 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets
 
     def _limited(self, start: Offsets, latest: Offsets, limit: ReadLimit) -> Offsets:
-        options = self._options
-        if isinstance(limit, ReadAllAvailable):
-            return latest
+        options, everything = self._options, isinstance(limit, ReadAllAvailable)
         count = sum(max(end - start[each], 0) for each, end in latest.items())
-        if self._target is None and not self._trigger.begins(count, time.monotonic()):
+        if not everything and self._target is None and not self._trigger.begins(count, time.monotonic()):
             return {each: start[each] for each in latest}
-        layouts: Mapping[TopicPartition, Layout] = {}
-        if options.max_bytes is not None:
-            ranges = [OffsetRange(*each, start[each], end) for each, end in latest.items() if start[each] < end]
-            layouts = self._cluster.layouts(ranges)
-        return limited(start, latest, layouts, options.max_offsets, options.max_bytes)
+        ranges = [OffsetRange(*each, start[each], end) for each, end in latest.items() if start[each] < end]
+        self._layouts = self._cluster.layouts(ranges)
+        if everything:
+            return latest
+        return limited(start, latest, self._layouts, options.max_offsets, options.max_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the log ends, for the progress of the query."""
@@ -161,10 +168,27 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             first.setdefault(each, 0)  # the partition has appeared since: nothing of it was read
         ranges, lost = available(first, until.offsets, earliest, latest)
         report(losses + lost, fail=self._options.fail_on_data_loss)
-        return self._tasks(self._splits(self._cluster, ranges), dict(found.topic_ids))
+        layouts = self._layouts
+        if not all(each[:2] in layouts for each in ranges):
+            layouts = self._cluster.layouts(ranges)  # after a restart
+        return self._tasks(self._splits(ranges, layouts), dict(found.topic_ids))
+
+    # progress
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint of the query has the offsets."""
+        """Do nothing: the checkpoint of the query has the offsets, and `latestOffset` is called with them earlier."""
+
+    def _show_progress(self, offsets: Offsets) -> None:
+        """Commit offsets to the consumer group of the option `progressGroup`.
+
+        Arguments:
+            offsets: the start of the next micro-batch. Spark asks for its end when all earlier ones are complete.
+        """
+        if self._options.progress_group is None:
+            return
+        if self._progress is None:
+            self._progress = ProgressGroup(self._options.progress_group, self._options.client)
+        self._progress.commit(offsets)
 
     def stop(self) -> None:
         """Close the clients of the planner."""

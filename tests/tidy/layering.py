@@ -47,7 +47,7 @@ CONFINED_LIBRARIES = {
     **dict.fromkeys(("pyspark", "pandas", "pyarrow", "deltalake", "pyiceberg"), ("pyspark_kafkalite",)),
 }
 # Of the packages that all others may import, those that a user of the SDK sees.
-SPARK_OPEN = ("errors", "model", "_version")
+SPARK_OPEN = ("errors", "model", "metrics", "_version")
 AIOKAFKA_MODULES = ("__main__", "admin.client", "background", "consumer", "producer", "topics", "util")
 # In the SDK all modules but these are pure. Time and timers come from the event loop, `time` is for wall clocks.
 SDK_LIBRARIES = {

@@ -2,17 +2,21 @@
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.model import TopicPartition
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
 from pyspark_kafkalite.ingest.worker import WRITTEN_DDL, Job, Written, write_splits
 from pyspark_kafkalite.offsets import offsets_json
 from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.progress.facts import Facts, record
+from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Table
+from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, CommittedRange, Table
 from pyspark_kafkalite.tables.partitions import NO_PARTITION, PARTITIONS, check_layout
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ def ingest(
     resume_from_table: bool = False,
     allow_gaps: bool = False,
     partition: str = NO_PARTITION,
+    name: str | None = None,
 ) -> "StreamingQuery":
     """Start a query that copies topics to a table, each offset once.
 
@@ -53,6 +58,7 @@ def ingest(
         allow_gaps: offsets that the log has lost are recorded in the table as missing, and the query continues.
         partition: "none", or "date": one file per task and date of the records in UTC, in directories
             `date=2013-01-31`. Delta tables cannot be partitioned.
+        name: of the query, unique in the session; Spark's pages and a `ProgressListener` use it.
 
     Raises:
         OptionError: an option is not valid. TableError: the table cannot be opened. ValueError: another argument is not
@@ -74,6 +80,8 @@ def ingest(
     spark.dataSource.register(PlanSource)
     plans = spark.readStream.format(PlanSource.name()).options(**options, **added).load()
     writer = plans.writeStream.foreachBatch(committer).option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
     return writer.trigger(**(trigger or {"availableNow": True})).start()
 
 
@@ -85,6 +93,14 @@ def _check_partition(table: Table, partition: str) -> None:
         raise ValueError(f"partition is {partition!r}, expected {NO_PARTITION}: this table cannot be partitioned")
     if isinstance(table, ManifestTable):
         check_layout(table.location, [each for commit in table.commits() for each in commit.files[:1]], partition)
+
+
+def ends(ranges: Iterable[CommittedRange]) -> dict[TopicPartition, int]:
+    """Return the end of each partition."""
+    found: dict[TopicPartition, int] = {}
+    for each in ranges:
+        found[each.name] = max(each.end, found.get(each.name, 0))
+    return found
 
 
 def spark_is_remote(spark: "SparkSession") -> bool:
@@ -121,20 +137,33 @@ class Committer:
         self._parquet = parquet
         self._allow_gaps = allow_gaps
         self._partition = partition
+        group = options.progress_group
+        self._progress = None if group is None else ProgressGroup(group, options.client)
 
     def __call__(self, plans: "DataFrame", batch_id: int) -> None:
         """Write and commit a batch. Raises: what a worker or the table raises."""
         options, directory = self._options, self._table.attempts
         how = (self._parquet, self._partition)
         job = Job(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, *how)
+        context = plans.sparkSession.sparkContext
+        context.setJobDescription(f"kafkalite: ingest to {self._table.location}, micro-batch {batch_id}")
         rows = plans.mapInArrow(partial(write_splits, job), WRITTEN_DDL).collect()
         self.commit(_query_id(plans), batch_id, [Written.from_text(row[0]) for row in rows])
 
     def commit(self, query_id: str, batch_id: int, written: list[Written]) -> None:
-        """Commit what the workers have written."""
+        """Commit what the workers have written, then show it."""
         ranges = tuple(each for one in written for each in one.ranges)
         files = tuple(each for one in written for each in one.files)
+        began_s = time.monotonic()
         self._table.commit(Batch(query_id, batch_id, ranges, files, self.resumes, self._allow_gaps))
+        phases_ms = {"commit": (time.monotonic() - began_s) * 1000}
+        for one in written:
+            for phase, duration_ms in one.phases_ms.items():
+                phases_ms[phase] = phases_ms.get(phase, 0.0) + duration_ms
+        sizes = sum(each.bytes for each in files)
+        record(query_id, batch_id, Facts(sum(each.rows for each in files), sizes, len(files), phases_ms=phases_ms))
+        if self._progress is not None:
+            self._progress.commit(ends(ranges))
 
 
 def _query_id(plans: "DataFrame") -> str:

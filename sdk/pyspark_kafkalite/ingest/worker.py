@@ -5,6 +5,7 @@ Fetching and decoding happen in the thread of the reader while this thread compr
 """
 
 import json
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -62,22 +63,30 @@ class Job(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What one worker has written; there is no file if its ranges contain no record."""
+    """What one worker has written.
+
+    Attributes:
+        files: none if its ranges contain no record.
+        ranges: that it has read.
+        phases_ms: durations: fetch (waiting for decoded records), encode (writing the file).
+    """
 
     files: tuple[DataFile, ...]
     ranges: tuple[CommittedRange, ...]
+    phases_ms: Mapping[str, float]
 
     def to_text(self) -> str:
         """The text of a row that Spark returns to the driver."""
         files = [each._asdict() for each in self.files]
-        return json.dumps({"files": files, "ranges": [each._asdict() for each in self.ranges]})
+        ranges = [each._asdict() for each in self.ranges]
+        return json.dumps({"files": files, "ranges": ranges, "phases_ms": self.phases_ms})
 
     @classmethod
     def from_text(cls, text: str) -> "Written":
         """Read what `to_text` returned."""
         found = json.loads(text)
         files = tuple(DataFile(**each) for each in found["files"])
-        return cls(files, tuple(CommittedRange(**each) for each in found["ranges"]))
+        return cls(files, tuple(CommittedRange(**each) for each in found["ranges"]), found["phases_ms"])
 
 
 def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -102,12 +111,38 @@ def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pya
 def write_split(job: Job, task: Task) -> Written:
     """Write the records of a task to one file, or one for each date. Raises: see `write_splits`."""
     done: list[CommittedRange] = []
+    watch = Watch()
+    began_s = time.monotonic()
     name = f"part-{job.batch_id:010}-{uuid.uuid4().hex}.parquet"
+    records = watch.over(_batches(task, done))
     if job.partition == DATE:
-        files = write_by_date(job.directory, name, SCHEMA, _batches(task, done), job.parquet)
-        return Written(files, tuple(done))
-    file = write_attempt(job.directory, name, SCHEMA, _batches(task, done), job.parquet)
-    return Written((file,) if file is not None else (), tuple(done))
+        files = write_by_date(job.directory, name, SCHEMA, records, job.parquet)
+    else:
+        file = write_attempt(job.directory, name, SCHEMA, records, job.parquet)
+        files = () if file is None else (file,)
+    encode_s = time.monotonic() - began_s - watch.seconds
+    return Written(files, tuple(done), {"fetch": watch.seconds * 1000, "encode": encode_s * 1000})
+
+
+class Watch:
+    """Measures how long an iterator works.
+
+    Attributes:
+        seconds: so far.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def over(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        """Yield what an iterator yields."""
+        while True:
+            began_s = time.monotonic()
+            batch = next(batches, None)
+            self.seconds += time.monotonic() - began_s
+            if batch is None:
+                return
+            yield batch
 
 
 def _batches(task: Task, done: list[CommittedRange]) -> Iterator[pyarrow.RecordBatch]:

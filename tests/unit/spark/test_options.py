@@ -216,3 +216,10 @@ def test_password_is_in_no_error() -> None:
     with pytest.raises(OptionError) as caught:
         parse(kafka_sasl_jaas_config=login)
     assert "secret" not in str(caught.value)
+
+
+def test_progress_group_is_for_streams() -> None:
+    assert parse(True, progressGroup="orders-copy").progress_group == "orders-copy"
+    for streaming, value in ((False, "a"), (True, " ")):
+        with pytest.raises(OptionError, match="option progressGroup"):
+            parse(streaming, progressGroup=value)

@@ -1,0 +1,39 @@
+"""Shows the progress of queries: consumer groups, JSON lines, metrics for Prometheus.
+
+listener = ProgressListener(JsonLines("progress.jsonl"), MetricsFile("orders.prom"), name="orders")
+spark.streams.addListener(listener)
+...
+listener.close()  # when the query has ended
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark_kafkalite.progress.endpoint import MetricsEndpoint as MetricsEndpoint
+    from pyspark_kafkalite.progress.group import ProgressGroup as ProgressGroup
+    from pyspark_kafkalite.progress.json_lines import JsonLines as JsonLines
+    from pyspark_kafkalite.progress.listener import ProgressListener as ProgressListener
+    from pyspark_kafkalite.progress.metrics import MetricsFile as MetricsFile
+    from pyspark_kafkalite.progress.model import BatchProgress as BatchProgress
+    from pyspark_kafkalite.progress.model import Output as Output
+
+_MODULES = {
+    "BatchProgress": "model",
+    "JsonLines": "json_lines",
+    "MetricsEndpoint": "endpoint",
+    "MetricsFile": "metrics",
+    "Output": "model",
+    "ProgressGroup": "group",
+    "ProgressListener": "listener",
+}
+
+__all__ = [*_MODULES]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
