@@ -31,6 +31,7 @@ COMMANDS = {
     "group": "List, inspect, create, reset and delete consumer groups.",
     "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
     "consume": "Print the records of a topic as lines or as JSON.",
+    "pipeline": "Copy topics to tables, aggregate and verify them with Spark.",
     "log": "Inspect, verify and repair the files of partitions, offline.",
 }
 if (Path(__file__).parents[2] / "perf" / "__main__.py").is_file():  # the source checkout, not an installed package

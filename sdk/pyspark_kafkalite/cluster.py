@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from kafkalite_sdk.admin import Outcomes, TopicDescription
 
-from kafkalite.errors import KafkaError, UnsupportedVersionError
+from kafkalite.errors import BrokerResponseError, KafkaError, UnsupportedVersionError, error_for
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.errors import OptionError
@@ -83,6 +83,9 @@ class Cluster:
 
     def _described(self, names: Iterable[str]) -> list[TopicDescription]:
         outcomes: Outcomes[str, TopicDescription] = clients.admin(self._options.client).topics.describe(*sorted(names))
+        for name, error in outcomes.errors.items():
+            if isinstance(error, BrokerResponseError):
+                raise error_for(error.code, f"topic {name}: {error.code.message}") from error
         return list(outcomes.check().values())
 
     # offsets

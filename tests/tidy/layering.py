@@ -33,6 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 LOWER = (*ALLOWED["server"], "server", "kafkalite_sdk")
 ALLOWED["testing"] = ALLOWED["cli"] = LOWER
+ALLOWED["cli.pipeline"] = (*LOWER, "pyspark_kafkalite")
 
 FORBIDDEN_LIBRARIES = {
     "records": {"asyncio"},

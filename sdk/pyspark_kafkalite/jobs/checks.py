@@ -1,0 +1,189 @@
+"""The checks of `doctor`, which every run of a job makes before it starts Spark.
+
+Each check finds one cause of a failure: Java, packages, the workers' Python, the cluster, its topics and the login, the
+table, the checkpoint, the space on disks.
+"""
+
+import importlib.metadata
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.errors import KafkaError
+from pyspark_kafkalite.clients import close_clients
+from pyspark_kafkalite.cluster import Cluster
+from pyspark_kafkalite.errors import OptionError
+from pyspark_kafkalite.jobs import checkpoint, environment
+from pyspark_kafkalite.jobs.errors import JobError
+from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.session import is_local, master
+from pyspark_kafkalite.jobs.tables import existing_table
+from pyspark_kafkalite.tables.errors import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_FREE_BYTES = 64 << 20
+
+
+class Finding(NamedTuple):
+    """The result of a check.
+
+    Attributes:
+        check: its name.
+        detail: what was found.
+        problem: what is wrong and what to do; None = nothing.
+    """
+
+    check: str
+    detail: str
+    problem: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The problem, else what was found."""
+        return self.detail if self.problem is None else self.problem
+
+
+def check_before_run(job: JobFile, options: RunOptions) -> None:
+    """Raise JobError for the first problem that would fail a job."""
+    for each in findings(job, options):
+        if each.problem is not None:
+            raise JobError(each.problem)
+
+
+def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
+    """Yield the result of each check; those of a job only if there is one. No JVM is started."""
+    yield _java()
+    for name in environment.REQUIRED:
+        version = _version(name)
+        yield Finding(name, version or "missing", environment.package_problem(name, version))
+    if is_local(master(job)):
+        yield _local_workers()
+    if job is None:
+        return
+    if job.source:
+        yield _checked("topics", lambda: _topics(job), (KafkaError, OptionError))
+    if job.table is not None:
+        yield _checked("table", lambda: _table(job), (TableError, ImportError, OSError))
+    yield _checked("checkpoint", lambda: _checkpoint(job, options), (JobError, TableError, ImportError, OSError))
+    for directory in _directories(job):
+        yield disk_finding(directory)
+
+
+def check_executors(spark: "SparkSession", job: JobFile) -> None:
+    """Raise JobError if the environment of an executor differs; those of a local master were checked before."""
+    if not is_local(master(job)):
+        for each in _executors(spark):
+            if each.problem is not None:
+                raise JobError(each.problem)
+
+
+def executor_findings(job: JobFile) -> list[Finding]:
+    """Start Spark and return the environment of each Python of its executors."""
+    from pyspark_kafkalite.jobs.session import create_session
+
+    spark = create_session(job)
+    try:
+        return _executors(spark)
+    finally:
+        spark.stop()
+
+
+def _executors(spark: "SparkSession") -> list[Finding]:
+    names: dict[str, object] = {"__name__": "__main__"}  # a function of `__main__` is shipped as code
+    exec(environment.PROBE, names)
+    context = spark.sparkContext
+    count = max(context.defaultParallelism, 2)
+    found = context.parallelize(range(count), count).mapPartitions(names["probe"]).collect()
+    distinct = {(each["host"], each["executable"]): each for each in found}
+    return [
+        Finding("executor", f"{host} {python}", environment.worker_problem(distinct[host, python]))
+        for host, python in sorted(distinct)
+    ]
+
+
+def disk_finding(directory: str, free: Callable[[str], int] = lambda path: shutil.disk_usage(path).free) -> Finding:
+    """Check the space on the disk of a directory, which may not exist yet.
+
+    Arguments:
+        directory: where the job writes.
+        free: returns the free bytes of an existing path.
+    """
+    path = Path(directory).absolute()
+    while not path.exists():
+        path = path.parent
+    left = free(str(path))
+    detail = f"{directory}: {left >> 20} MiB are free"
+    few = f"{detail}, expected at least {LEAST_FREE_BYTES >> 20}; free space, or choose another directory"
+    return Finding("disk", detail, few if left < LEAST_FREE_BYTES else None)
+
+
+def _java() -> Finding:
+    command = environment.java_command()
+    return Finding("java", command or "missing", environment.java_problem(command))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _local_workers() -> Finding:
+    python = environment.worker_python()
+    try:
+        found = environment.local_worker(python)
+    except (OSError, ValueError) as error:
+        text = f"PYSPARK_PYTHON is {python}, which does not work: {error}; set it to an interpreter with kafkalite"
+        return Finding("workers", python, text)
+    return Finding("workers", python, environment.worker_problem(found))
+
+
+def _checked(name: str, check: Callable[[], str], errors: tuple[type[Exception], ...]) -> Finding:
+    try:
+        return Finding(name, check())
+    except errors as error:
+        return Finding(name, "failed", " ".join(str(error).split()))
+
+
+def _topics(job: JobFile) -> str:
+    try:
+        found = Cluster(replace(job.source_options(), retries=0)).partitions()
+    finally:
+        close_clients()
+    if not found.partitions:
+        raise OptionError("subscribePattern", "no topic matches it; `kafkalite topic list` lists the topics")
+    topics = sorted({each.topic for each in found.partitions})
+    return f"{', '.join(topics)}: {len(found.partitions)} partitions"
+
+
+def _table(job: JobFile) -> str:
+    table = existing_table(job.required_table)
+    if table is None:
+        return f"{job.required_table.path}: it will be created"
+    last = table.last_commit()
+    return f"{table.location}: {'empty' if last is None else f'{last.sequence + 1} commits'}"
+
+
+def _checkpoint(job: JobFile, options: RunOptions) -> str:
+    found = checkpoint.query_id(job.checkpoint)
+    table = None if job.table is None else existing_table(job.table)
+    last = None if table is None else table.last_commit()
+    if table is not None and last is not None:
+        checkpoint.check_owner(job.checkpoint, table.location, last.query_id, resume=options.resume_from_table)
+    if job.source:
+        checkpoint.check_topics(job.checkpoint, job.source_options())
+    return f"{job.checkpoint}: {'it will be created' if found is None else f'query {found}'}"
+
+
+def _directories(job: JobFile) -> list[str]:
+    local = job.spark.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    written = [job.checkpoint, *([job.table.path] if job.table is not None else []), *local.split(",")]
+    return [each for each in dict.fromkeys(written) if "://" not in each]

@@ -1,0 +1,37 @@
+"""The entry of a job for spark-submit; `kafkalite pipeline run` calls the same functions."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pyspark_kafkalite.jobs.errors import explained
+from pyspark_kafkalite.jobs.job_file import read_job
+from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.runner import run_job
+
+EXIT_WRONG = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job of `--config`.
+
+    Arguments:
+        arguments: of the command; None = those of the process.
+
+    Returns:
+        The exit code: 2 after an error, which is one line on standard error.
+    """
+    parser = argparse.ArgumentParser(prog="kafkalite_job.py", description="Run a job of kafkalite in Spark.")
+    parser.add_argument("--config", required=True, metavar="JOB.toml", help="the job file")
+    parser.add_argument("--resume-from-table", action="store_true", help="continue the table with a new checkpoint")
+    parser.add_argument("--allow-gaps", action="store_true", help="record lost offsets as missing, and continue")
+    given = parser.parse_args(arguments)
+    try:
+        run_job(read_job(given.config), RunOptions(given.resume_from_table, given.allow_gaps), print)
+    except Exception as error:
+        line = explained(error)
+        if line is None:
+            raise
+        print(f"kafkalite: {line}", file=sys.stderr)
+        return EXIT_WRONG
+    return 0

@@ -1,0 +1,15 @@
+"""What a run of a job is asked beyond its file."""
+
+from typing import NamedTuple
+
+
+class RunOptions(NamedTuple):
+    """Options of one run.
+
+    Attributes:
+        resume_from_table: a new checkpoint begins at the end of the table.
+        allow_gaps: offsets that the log has lost are recorded as missing.
+    """
+
+    resume_from_table: bool = False
+    allow_gaps: bool = False

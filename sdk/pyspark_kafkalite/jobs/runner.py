@@ -1,0 +1,86 @@
+"""Runs a job: checks first, then Spark."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafkalite.jobs import lake
+from pyspark_kafkalite.jobs.checks import check_before_run, check_executors
+from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.session import create_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+TERMINATED = 143  # exit code that a shell reports for a process ended by SIGTERM
+
+Start = Callable[["SparkSession", JobFile, RunOptions], "StreamingQuery"]
+STREAMS: Mapping[str, Start] = {"lake": lake.start}
+
+
+def run_job(job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> None:
+    """Run a job until it ends; with an interval as trigger, until it is stopped.
+
+    Arguments:
+        job: checked.
+        options: of this run.
+        report: is called with lines about the result.
+
+    Raises:
+        JobError: a check has failed; nothing was started. See `errors.explained` for other errors.
+    """
+    check_before_run(job, options)
+    with _stopped_by_sigterm():
+        spark = create_session(job)
+        try:
+            check_executors(spark, job)
+            run_in(spark, job, options, report)
+        finally:
+            spark.stop()
+
+
+def run_in(spark: "SparkSession", job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> None:
+    """Run a job in a session; see `run_job`, without its checks."""
+    query = STREAMS[job.type](spark, job, options)
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    report(_summary(job, query))
+
+
+def _summary(job: JobFile, query: "StreamingQuery") -> str:
+    settings = job.table
+    if settings is None or settings.format == "delta":
+        return f"{job.type} {job.name}: all records are processed"
+    from pyspark_kafkalite.tables.manifest import ManifestTable
+
+    table = ManifestTable(settings.path, create=False)
+    mine = [each for each in table.commits() if each.query_id == query.id]
+    rows = sum(each.rows for commit in mine for each in commit.ranges)
+    return (
+        f"{job.type} {job.name}: {rows} records in {len(mine)} commits, {len(table.files())} files in {table.location}"
+    )
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Exit at SIGTERM by an exception, so that Spark and its workers end."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread receives signals
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,53 @@
+"""Creates the Spark session of a job."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark_kafkalite.jobs.job_file import JobFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "master"
+PYTHON_VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",  # an error of the job is one line; a file may set WARN
+}
+
+
+def master(job: JobFile | None) -> str:
+    """Return the master: of the file, of spark-submit, else this machine."""
+    given = None if job is None else job.spark.get(MASTER)
+    return given or submitted_master() or "local[*]"
+
+
+def submitted_master() -> str | None:
+    """Return the master that spark-submit has set in this process; None = this process started by itself."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    from pyspark import SparkConf
+
+    found: str | None = SparkConf().get("spark.master", None)
+    return found
+
+
+def is_local(address: str) -> bool:
+    """Return whether the workers of a master run on this machine, with its environment."""
+    return address.startswith("local[") or address == "local"
+
+
+def create_session(job: JobFile) -> "SparkSession":
+    """Create the session, or return the one that runs. Workers use this interpreter unless PYSPARK_PYTHON is set."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault(PYTHON_VARIABLES[0], sys.executable)
+    builder = SparkSession.builder.appName(f"kafkalite {job.type} {job.name}")
+    if MASTER in job.spark or submitted_master() is None:
+        builder = builder.master(master(job))
+    for name, value in {**DEFAULTS, **job.spark}.items():
+        if name != MASTER:
+            builder = builder.config(name, value)
+    return builder.getOrCreate()

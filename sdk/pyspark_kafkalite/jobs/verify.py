@@ -1,0 +1,174 @@
+"""Compares a table with the log of its topics: contiguity of offsets, number of records. No JVM."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite import clients
+from pyspark_kafkalite.cluster import Cluster
+from pyspark_kafkalite.jobs.errors import JobError
+from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.settings import DELTA
+from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.tables.manifest import ManifestTable
+from pyspark_kafkalite.tables.model import Commit
+
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.dataset
+
+
+class VerifiedPartition(NamedTuple):
+    """A partition of a table.
+
+    Attributes:
+        name: the partition.
+        start, end: of the table.
+        rows: in the files of the table.
+        missing: offsets that the table records as lost.
+        log_start, log_end: of the broker; None = the partition does not exist there.
+    """
+
+    name: TopicPartition
+    start: int
+    end: int
+    rows: int
+    missing: int
+    log_start: int | None
+    log_end: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets of the log that the table does not have yet."""
+        return None if self.log_end is None else max(self.log_end - self.end, 0)
+
+
+class Verification(NamedTuple):
+    """The result: `problems` are sentences, none = the table is right."""
+
+    partitions: tuple[VerifiedPartition, ...]
+    problems: tuple[str, ...]
+
+
+def verify_job(job: JobFile, *, full: bool = False) -> Verification:
+    """Verify the table of a job.
+
+    Arguments:
+        job: of type lake.
+        full: read all offsets from the broker; else only where the table has fewer rows than offsets.
+
+    Raises:
+        JobError: the table cannot be verified. TableError: it does not exist, or is damaged. KafkaError.
+    """
+    settings = job.required_table
+    if settings.format == DELTA:
+        raise JobError(f"{job.path}: verify reads tables of plain Parquet, but [table] format is {DELTA}")
+    table = ManifestTable(settings.path, create=False)
+    problems = list(contiguity(table.commits()))
+    try:
+        options = job.source_options()
+        return _verify(table, options, problems, full=full)
+    finally:
+        clients.close_clients()
+
+
+def contiguity(commits: Iterable[Commit]) -> Iterable[str]:
+    """Yield a sentence for each range of a commit that does not begin where its partition ends."""
+    ends: dict[TopicPartition, int] = {}
+    for commit in commits:
+        lost = {(TopicPartition(each.topic, each.partition), each.start): each.end for each in commit.gaps}
+        for each in commit.ranges:
+            expected = ends.get(each.name, each.start)
+            expected = lost.get((each.name, expected), expected)
+            if each.start != expected:
+                yield f"{each.name}: commit {commit.sequence} begins at offset {each.start}, expected {expected}"
+            ends[each.name] = each.end
+
+
+def _verify(table: ManifestTable, options: SourceOptions, problems: list[str], *, full: bool) -> Verification:
+    from pyarrow import dataset
+
+    commits = table.commits()
+    files = dataset.dataset(table.files(), format="parquet", ignore_prefixes=[]) if table.files() else None
+    cluster = Cluster(options)
+    known = set(cluster.partitions().partitions)
+    names = sorted({each.name for commit in commits for each in commit.ranges})
+    earliest = cluster.earliest([each for each in names if each in known])
+    latest = cluster.latest([each for each in names if each in known])
+    found = []
+    for name in names:
+        offsets = _offsets(files, name)
+        one = _partition(commits, name, len(offsets), earliest.get(name), latest.get(name))
+        problems += _row_problems(commits, one, offsets)
+        problems += _log_problems(one)
+        if one.log_end is not None and (full or one.rows < one.end - one.start - one.missing):
+            problems += _compared(options, one, offsets)
+        found.append(one)
+    return Verification(tuple(found), tuple(problems))
+
+
+def _partition(
+    commits: list[Commit], name: TopicPartition, rows: int, log_start: int | None, log_end: int | None
+) -> VerifiedPartition:
+    ranges = [each for commit in commits for each in commit.ranges if each.name == name]
+    gaps = [each for commit in commits for each in commit.gaps if (each.topic, each.partition) == name]
+    missing = sum(each.end - each.start for each in gaps)
+    return VerifiedPartition(name, ranges[0].start, ranges[-1].end, rows, missing, log_start, log_end)
+
+
+def _offsets(files: "pyarrow.dataset.Dataset | None", name: TopicPartition) -> "pyarrow.Array":
+    """The offsets of a partition in the files, sorted."""
+    import pyarrow
+    from pyarrow import compute
+
+    if files is None:
+        return pyarrow.array([], pyarrow.int64())
+    chosen = (compute.field("_topic") == name.topic) & (compute.field("_partition") == name.partition)
+    offsets = files.to_table(columns=["_offset"], filter=chosen)["_offset"].combine_chunks()
+    return offsets.take(compute.array_sort_indices(offsets))
+
+
+def _row_problems(commits: list[Commit], one: VerifiedPartition, offsets: "pyarrow.Array") -> Iterable[str]:
+    from pyarrow import compute
+
+    distinct = len(compute.unique(offsets))
+    if distinct != len(offsets):
+        yield f"{one.name}: {len(offsets) - distinct} rows of the table have the offset of another row"
+    committed = sum(each.rows for commit in commits for each in commit.ranges if each.name == one.name)
+    if committed != len(offsets):
+        yield f"{one.name}: the commits have {committed} rows, the files {len(offsets)}"
+    if len(offsets) and not (one.start <= offsets[0].as_py() and offsets[-1].as_py() < one.end):
+        yield f"{one.name}: the files have offsets beyond those of the commits, {one.start} to {one.end - 1}"
+
+
+def _log_problems(one: VerifiedPartition) -> Iterable[str]:
+    if one.log_end is None or one.log_start is None:
+        yield f"{one.name}: the partition does not exist on the broker"
+    elif one.end > one.log_end:
+        yield f"{one.name}: the table ends at offset {one.end}, the log at {one.log_end}: the topic was created again"
+    elif one.end < one.log_start:
+        yield (
+            f"{one.name}: the table ends at offset {one.end}, but the log begins at {one.log_start}: "
+            f"{one.log_start - one.end} offsets are lost"
+        )
+
+
+def _compared(options: SourceOptions, one: VerifiedPartition, offsets: "pyarrow.Array") -> Iterable[str]:
+    """Compare the offsets with those of the log, as far as it has them."""
+    import pyarrow
+    from pyarrow import compute
+
+    start, end = max(one.start, one.log_start or 0), min(one.end, one.log_end or 0)
+    if start >= end:
+        return
+    reader = clients.reader(options.client, options.isolation)
+    batches = reader.read(*one.name, start, end, columns=("offset",), timeout=options.poll_timeout_s)
+    columns = [pyarrow.record_batch(batch).column(0) for batch in batches]
+    log = pyarrow.chunked_array(columns, pyarrow.int64())
+    mine = offsets.filter(compute.and_(compute.greater_equal(offsets, start), compute.less(offsets, end)))
+    lacking = len(log) - compute.sum(compute.is_in(log, value_set=mine)).as_py() if len(log) else 0
+    extra = len(mine) - (compute.sum(compute.is_in(mine, value_set=log)).as_py() or 0)
+    if lacking:
+        yield f"{one.name}: {lacking} records of the log between offsets {start} and {end - 1} are not in the table"
+    if extra:
+        yield f"{one.name}: {extra} rows of the table between offsets {start} and {end - 1} are not in the log"
