@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
+from perf.backing import back_free_memory
 from perf.brokers import Broker, Running
 from perf.pipeline import offsets, restart, topics
 from perf.pipeline.drivers import Driver
@@ -15,6 +16,7 @@ from perf.pipeline.job import Job, Sample
 from perf.pipeline.rows import OURS, THEIRS, Row, scaled
 
 WRITING = "sink"
+FILLED, FILLED_BYTES = 1.3, 256 << 20  # memory that a job fills: a factor of its values, and more
 SETTINGS = {"log.segment.bytes": str(256 << 20)}
 
 
@@ -94,13 +96,19 @@ class Session:
         if job.work == "restart":
             directory = Path(tempfile.mkdtemp(dir=self._directory))
             return restart.measure(job.address, job.topic, directory)
-        return self._driver(job).run(job)
+        return self._run(job)
+
+    def _run(self, job: Job) -> Sample:
+        """Run a job in its driver, with memory for what it writes."""
+        driver = self._driver(job)
+        back_free_memory(int(job.records * job.value_bytes * FILLED) + FILLED_BYTES, self._directory)
+        return driver.run(job)
 
     def _written(self, job: Job, name: str) -> Sample:
         """Run a job that writes into a topic, verify the topic, and delete it."""
         topic = f"sink-{name}"
         topics.create(self._broker.address, topic)
-        sample = self._driver(job).run(replace(job, address=self._broker.address, topic=topic))
+        sample = self._run(replace(job, address=self._broker.address, topic=topic))
         topics.expect(self._broker.address, topic, job.records)
         topics.delete(self._broker.address, topic)
         return sample

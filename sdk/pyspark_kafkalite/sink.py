@@ -13,6 +13,7 @@ from kafkalite_sdk.blocking import ColumnsFuture, Producer
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import SchemaError
 from pyspark_kafkalite.sink_options import SinkOptions, sink_columns
 
@@ -69,6 +70,7 @@ class _Sending:
             producer.flush()
             for each in sent:
                 each.result()
+        freeze_modules()
         return Written(rows)
 
     def _tables(self, batch: "pyarrow.RecordBatch") -> Iterator[tuple[str, "pyarrow.RecordBatch"]]:

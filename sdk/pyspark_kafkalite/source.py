@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.cluster import Cluster
+from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import OptionError, SchemaError
 from pyspark_kafkalite.filters import Bounds
 from pyspark_kafkalite.losses import available, report
@@ -94,6 +95,7 @@ class Reading:
 
         if partition.value is not None:
             yield from batches(partition.value, self._columns, to_arrow_schema(self._schema, timezone="UTC"))
+        freeze_modules()
 
     def _splits(self, ranges: Sequence[OffsetRange], layouts: Mapping[TopicPartition, Layout]) -> list[Split]:
         options = self._options

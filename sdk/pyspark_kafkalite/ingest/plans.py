@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from kafkalite.model import TopicPartition
+from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import DataLossError, OptionError
 from pyspark_kafkalite.offsets import StreamOffset, parsed_offsets
 from pyspark_kafkalite.options import SourceOptions, source_options
@@ -84,6 +85,7 @@ class PlanReader(StreamReader):
         if partition.value is not None:
             task: Task = partition.value
             yield (json.dumps({"ranges": task.ranges, "topic_ids": dict(task.topic_ids)}),)
+        freeze_modules()
 
     def _resumed_at(self, each: TopicPartition, earliest: int) -> int:
         end = (self._resumed or {}).get(each, earliest)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow
 import pyarrow.compute
 
+from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.model import CommittedRange, DataFile
@@ -106,6 +107,7 @@ def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pya
             ranges = tuple(OffsetRange(*each) for each in plan["ranges"])
             written = write_split(job, Task(ranges, plan["topic_ids"], job.client, job.isolation, True, job.timeout_s))
             yield pyarrow.RecordBatch.from_pydict({WRITTEN: [written.to_text()]})
+    freeze_modules()
 
 
 def write_split(job: Job, task: Task) -> Written:
