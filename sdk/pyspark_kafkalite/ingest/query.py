@@ -8,6 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.model import TopicPartition
+from pyspark_kafkalite.decoding.ddl import parse_ddl
+from pyspark_kafkalite.decoding.options import RAW, Decoding
+from pyspark_kafkalite.decoding.records import RecordDecoder
+from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schema
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
 from pyspark_kafkalite.ingest.worker import WRITTEN_DDL, Job, Written, write_splits
 from pyspark_kafkalite.offsets import offsets_json
@@ -16,7 +20,7 @@ from pyspark_kafkalite.progress.facts import Facts, record
 from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, CommittedRange, Table
+from pyspark_kafkalite.tables.model import NO_COMMIT, CommittedRange, Table
 from pyspark_kafkalite.tables.partitions import NO_PARTITION, PARTITIONS, check_layout
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ def ingest(
     allow_gaps: bool = False,
     partition: str = NO_PARTITION,
     name: str | None = None,
+    decoding: Decoding = RAW,
 ) -> "StreamingQuery":
     """Start a query that copies topics to a table, each offset once.
 
@@ -59,10 +64,12 @@ def ingest(
         partition: "none", or "date": one file per task and date of the records in UTC, in directories
             `date=2013-01-31`. Delta tables cannot be partitioned.
         name: of the query, unique in the session; Spark's pages and a `ProgressListener` use it.
+        decoding: of keys and values; they remain bytes by default.
 
     Raises:
-        OptionError: an option is not valid. TableError: the table cannot be opened. ValueError: another argument is not
-            valid. Errors of batches end the query: `awaitTermination` raises them.
+        OptionError: an option is not valid. SchemaMisfitError: the schema does not fit the table. TableError: the table
+            cannot be opened. ValueError: another argument is not valid. Errors of batches end the query:
+            `awaitTermination` raises them.
     """
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression is {compression!r}, expected one of {', '.join(COMPRESSIONS)}")
@@ -71,7 +78,10 @@ def ingest(
     opened = ManifestTable(table) if isinstance(table, str | os.PathLike) else table
     _check_partition(opened, partition)
     parquet = ParquetOptions(compression, level)
-    committer = Committer(opened, ingest_options(options), parquet, allow_gaps=allow_gaps, partition=partition)
+    committer = Committer(
+        opened, ingest_options(options), parquet, decoding.loaded(), allow_gaps=allow_gaps, partition=partition
+    )
+    committer.check_schema()
     added = {ALLOW_GAPS: str(allow_gaps).lower()}
     if resume_from_table:
         added[RESUMED] = json.dumps(offsets_json(opened.end_offsets()))
@@ -115,6 +125,7 @@ class Committer:
         table: that is written.
         options: of the source.
         parquet: how files are written.
+        decoding: of keys and values.
         allow_gaps: see `Batch`.
         partition: one of `PARTITIONS`.
 
@@ -127,6 +138,7 @@ class Committer:
         table: Table,
         options: SourceOptions,
         parquet: ParquetOptions,
+        decoding: Decoding,
         *,
         allow_gaps: bool,
         partition: str = NO_PARTITION,
@@ -135,15 +147,21 @@ class Committer:
         self._table = table
         self._options = options
         self._parquet = parquet
+        self._decoding = decoding
         self._allow_gaps = allow_gaps
         self._partition = partition
         group = options.progress_group
         self._progress = None if group is None else ProgressGroup(group, options.client)
 
+    def check_schema(self) -> None:
+        """Raise SchemaMisfitError, OptionError: the declared schema does not fit the table, or is not valid."""
+        known = known_schema(self._table)
+        RecordDecoder(self._decoding, None if known is None else parse_ddl(known)).schema()
+
     def __call__(self, plans: "DataFrame", batch_id: int) -> None:
         """Write and commit a batch. Raises: what a worker or the table raises."""
         options, directory = self._options, self._table.attempts
-        how = (self._parquet, self._partition)
+        how = (self._parquet, self._decoding, known_schema(self._table), self._partition)
         job = Job(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, *how)
         context = plans.sparkSession.sparkContext
         context.setJobDescription(f"kafkalite: ingest to {self._table.location}, micro-batch {batch_id}")
@@ -151,19 +169,19 @@ class Committer:
         self.commit(_query_id(plans), batch_id, [Written.from_text(row[0]) for row in rows])
 
     def commit(self, query_id: str, batch_id: int, written: list[Written]) -> None:
-        """Commit what the workers have written, then show it."""
-        ranges = tuple(each for one in written for each in one.ranges)
-        files = tuple(each for one in written for each in one.files)
+        """Commit what the workers have written, then show it. Raises: BudgetExceededError, what the table raises."""
+        batch = batch_of(query_id, batch_id, written, self._decoding, known_schema(self._table))
+        check_budget(batch, self._decoding, self._table.attempts)
         began_s = time.monotonic()
-        self._table.commit(Batch(query_id, batch_id, ranges, files, self.resumes, self._allow_gaps))
+        self._table.commit(batch._replace(resumes=self.resumes, allow_gaps=self._allow_gaps))
         phases_ms = {"commit": (time.monotonic() - began_s) * 1000}
         for one in written:
             for phase, duration_ms in one.phases_ms.items():
                 phases_ms[phase] = phases_ms.get(phase, 0.0) + duration_ms
-        sizes = sum(each.bytes for each in files)
-        record(query_id, batch_id, Facts(sum(each.rows for each in files), sizes, len(files), phases_ms=phases_ms))
+        rows, sizes = sum(each.rows for each in batch.files), sum(each.bytes for each in batch.files)
+        record(query_id, batch_id, Facts(rows, sizes, len(batch.files), batch.dead_rows, phases_ms))
         if self._progress is not None:
-            self._progress.commit(ends(ranges))
+            self._progress.commit(ends(batch.ranges))
 
 
 def _query_id(plans: "DataFrame") -> str:

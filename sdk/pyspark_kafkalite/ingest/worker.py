@@ -1,12 +1,11 @@
 """Runs in Spark's Python workers: reads the offset ranges of a split and writes a Parquet file, or one per date.
 
-Fetching and decoding happen in the thread of the reader while this thread compresses and writes. Memory: that of
+Fetching happens in the thread of the reader while this thread decodes values, compresses and writes. Memory: that of
 `kafkalite_sdk.blocking.ColumnReader` and one row group of Parquet.
 """
 
 import json
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,26 +13,20 @@ import pyarrow
 import pyarrow.compute
 
 from pyspark_kafkalite.collector import freeze_modules
+from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
+from pyspark_kafkalite.decoding.ddl import ddl_text, parse_ddl
+from pyspark_kafkalite.decoding.options import Decoding
+from pyspark_kafkalite.decoding.records import RecordDecoder
+from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
 from pyspark_kafkalite.planner import OffsetRange
-from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
+from pyspark_kafkalite.tables.attempt import ParquetOptions
 from pyspark_kafkalite.tables.model import CommittedRange, DataFile
-from pyspark_kafkalite.tables.partitions import DATE, NO_PARTITION, write_by_date
+from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.task import Task, batches
 
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-HEADER = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
-SCHEMA = pyarrow.schema(
-    [
-        ("_topic", pyarrow.string()),
-        ("_partition", pyarrow.int32()),
-        ("_offset", pyarrow.int64()),
-        ("_timestamp", pyarrow.timestamp("us", "UTC")),
-        ("key", pyarrow.binary()),
-        ("value", pyarrow.binary()),
-        ("headers", pyarrow.list_(HEADER)),
-    ]
-)
-"""Columns of a table. The names are stable: new columns are added behind these."""
+SCHEMA = RAW_SCHEMA
+"""Columns of a table of raw records."""
 
 SOURCE_SCHEMA = pyarrow.schema(list(zip(SOURCE_COLUMNS, SCHEMA.types, strict=True)))
 
@@ -51,6 +44,8 @@ class Job(NamedTuple):
         directory: where attempts are written.
         batch_id: of the batch, for the names of its files.
         parquet: how files are written.
+        decoding: of keys and values; its schemas are loaded.
+        schema: of the table, as text of DDL; None = the table is empty.
         partition: one of `PARTITIONS`, how rows are divided into directories.
     """
 
@@ -60,6 +55,8 @@ class Job(NamedTuple):
     directory: str
     batch_id: int
     parquet: ParquetOptions
+    decoding: Decoding
+    schema: str | None
     partition: str = NO_PARTITION
 
 
@@ -67,27 +64,37 @@ class Written(NamedTuple):
     """What one worker has written.
 
     Attributes:
-        files: none if its ranges contain no record.
+        files: of the table; none if its ranges contain no good record.
         ranges: that it has read.
-        phases_ms: durations: fetch (waiting for decoded records), encode (writing the file).
+        phases_ms: durations: fetch (waiting for records), decode (values), encode (writing the files).
+        dead_letters: files of records that could not be decoded.
+        schema: of the table with these files, as text of DDL; None = there is no record.
+        causes: number of bad values by cause.
+        drift: `Drift.to_json`; None = there is none.
     """
 
     files: tuple[DataFile, ...]
     ranges: tuple[CommittedRange, ...]
     phases_ms: Mapping[str, float]
+    dead_letters: tuple[DataFile, ...] = ()
+    schema: str | None = None
+    causes: Mapping[str, int] | None = None
+    drift: Mapping[str, Any] | None = None
 
     def to_text(self) -> str:
         """The text of a row that Spark returns to the driver."""
-        files = [each._asdict() for each in self.files]
-        ranges = [each._asdict() for each in self.ranges]
-        return json.dumps({"files": files, "ranges": ranges, "phases_ms": self.phases_ms})
+        fields = self._asdict()
+        for name in ("files", "ranges", "dead_letters"):
+            fields[name] = [each._asdict() for each in fields[name]]
+        return json.dumps(fields)
 
     @classmethod
     def from_text(cls, text: str) -> "Written":
         """Read what `to_text` returned."""
         found = json.loads(text)
-        files = tuple(DataFile(**each) for each in found["files"])
-        return cls(files, tuple(CommittedRange(**each) for each in found["ranges"]), found["phases_ms"])
+        for name, of in (("files", DataFile), ("ranges", CommittedRange), ("dead_letters", DataFile)):
+            found[name] = tuple(of(**each) for each in found[name])
+        return cls(**found)
 
 
 def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -99,7 +106,7 @@ def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pya
 
     Raises:
         DataLossError: a range is not in the log any more. KafkaError: it cannot be read. OSError: the file cannot be
-            written.
+            written. DecodingError: a value cannot be decoded, and the query stops then.
     """
     for batch in plans:
         for text in batch.column(0).to_pylist():
@@ -113,17 +120,24 @@ def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pya
 def write_split(job: Job, task: Task) -> Written:
     """Write the records of a task to one file, or one for each date. Raises: see `write_splits`."""
     done: list[CommittedRange] = []
-    watch = Watch()
+    fetching, decoding = Watch(), Watch()
     began_s = time.monotonic()
-    name = f"part-{job.batch_id:010}-{uuid.uuid4().hex}.parquet"
-    records = watch.over(_batches(task, done))
-    if job.partition == DATE:
-        files = write_by_date(job.directory, name, SCHEMA, records, job.parquet)
-    else:
-        file = write_attempt(job.directory, name, SCHEMA, records, job.parquet)
-        files = () if file is None else (file,)
-    encode_s = time.monotonic() - began_s - watch.seconds
-    return Written(files, tuple(done), {"fetch": watch.seconds * 1000, "encode": encode_s * 1000})
+    decoder = RecordDecoder(job.decoding, None if job.schema is None else parse_ddl(job.schema))
+    with DeadLetterFile(job.directory, job.batch_id, job.parquet) as dead:
+        rows = decoding.over(_decoded(fetching.over(_batches(task, done)), decoder, dead))
+        files = write_files(job.directory, job.batch_id, rows, job.parquet, job.partition)
+    encode_s = time.monotonic() - began_s - decoding.seconds
+    seconds = {"fetch": fetching.seconds, "decode": decoding.seconds - fetching.seconds, "encode": encode_s}
+    schema = decoder.schema() if sum(each.rows for each in done) else None
+    return Written(
+        files,
+        tuple(done),
+        {phase: each * 1000 for phase, each in seconds.items()},
+        dead.files,
+        None if schema is None else ddl_text(schema),
+        dict(decoder.causes),
+        decoder.drift.to_json() if decoder.drift.values else None,
+    )
 
 
 class Watch:
@@ -145,6 +159,17 @@ class Watch:
             if batch is None:
                 return
             yield batch
+
+
+def _decoded(
+    batches: Iterator[pyarrow.RecordBatch], decoder: RecordDecoder, dead: DeadLetterFile
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the good rows of batches; dead letters are written."""
+    for batch in batches:
+        decoded = decoder.decode(batch)
+        if decoded.dead is not None:
+            dead.write(decoded.dead)
+        yield decoded.rows
 
 
 def _batches(task: Task, done: list[CommittedRange]) -> Iterator[pyarrow.RecordBatch]:

@@ -19,8 +19,18 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from pyspark_kafkalite.tables import rules
+from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, DataFile, EndOffsets, Recovery
+from pyspark_kafkalite.tables.model import (
+    DEAD_LETTERS,
+    NO_COMMIT,
+    Batch,
+    Commit,
+    CommitResult,
+    DataFile,
+    EndOffsets,
+    Recovery,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -45,6 +55,7 @@ class DeltaOffsetTable:
             raise UnsupportedFileSystemError(f"table {location}: expected a directory; URLs are not supported")
         self._root = Path(location).absolute()
         self._schema = schema
+        self._disk = Disk()
         if not DeltaTable.is_deltatable(self.location):
             DeltaTable.create(self.location, schema)
         self._check_schema()
@@ -60,8 +71,9 @@ class DeltaOffsetTable:
         return str(self._root)
 
     def recover(self) -> Recovery:
-        """Do nothing: a commit of Delta has no second step, and Delta's VACUUM removes files of failed attempts."""
-        return Recovery(0, 0)
+        """Publish the dead letters of the last commit. Delta's VACUUM removes files of failed attempts."""
+        last = self.last_commit()
+        return Recovery(0 if last is None else self._publish(last), 0)
 
     def commit(self, batch: Batch) -> CommitResult:
         """Add a batch to the table. A batch that is in the table is skipped.
@@ -77,6 +89,8 @@ class DeltaOffsetTable:
         while True:
             table = DeltaTable(self.location)
             last = self._last(table)
+            if last is not None:
+                self._publish(last)
             earlier = self._find(table, last, batch)
             if rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
                 self._discard(batch, earlier)
@@ -91,6 +105,7 @@ class DeltaOffsetTable:
                 if DeltaTable(self.location).version() == version:
                     raise
             else:
+                self._publish(commit)
                 return CommitResult(commit.sequence, repeated=False)
 
     def last_commit(self) -> Commit | None:
@@ -106,6 +121,41 @@ class DeltaOffsetTable:
         """Paths of the files of the last version."""
         return [uri.removeprefix("file://") for uri in DeltaTable(self.location).file_uris()]
 
+    def commits(self) -> list[Commit]:
+        """All commits that are in the log of Delta, in order."""
+        return [self._parsed(entry) for entry in reversed(DeltaTable(self.location).history()) if METADATA in entry]
+
+    def schema_text(self) -> str | None:
+        """The schema of the last commit that has one, as text of Spark's DDL."""
+        return next((each.schema for each in reversed(self.commits()) if each.schema is not None), None)
+
+    def dead_letter_files(self) -> list[str]:
+        """Paths of the committed files with records that could not be decoded."""
+        directory = self._root / DEAD_LETTERS
+        found = set(directory.glob("*.parquet"))
+        last = self.last_commit()
+        found |= set() if last is None else {self._dead_letter_path(each) for each in last.dead_letters}
+        return [str(each) for each in sorted(found)]
+
+    def _publish(self, commit: Commit) -> int:
+        """Rename the dead letters of a commit, unless that was done; returns how many it has renamed."""
+        renamed = 0
+        for each in commit.dead_letters:
+            path, target = self._dead_letter_path(each), self._root / each.name
+            if path != target:
+                self._disk.make_directory(target.parent)
+                path.rename(target)
+                renamed += 1
+        if renamed:
+            self._disk.flush_directory(self._root / DEAD_LETTERS)
+            self._disk.flush_directory(self._root)
+        return renamed
+
+    def _dead_letter_path(self, file: DataFile) -> Path:
+        """Where committed dead letters are: in the table's directory until they are published."""
+        attempt = self._root / Path(file.name).name
+        return attempt if attempt.exists() else self._root / file.name
+
     def _create(self, table: DeltaTable, commit: Commit) -> None:
         """Commit with Delta. Raises CommitFailedError: another commit of kafkalite was first."""
         properties = CommitProperties(
@@ -116,10 +166,17 @@ class DeltaOffsetTable:
             ],
         )
         actions = [self._action(each) for each in commit.files]
+        for each in commit.dead_letters:
+            self._check_size(each)
         table.create_write_transaction(actions, "append", self._schema, commit_properties=properties)
 
     def _action(self, file: DataFile) -> AddAction:
-        path = self._root / file.name
+        self._check_size(file)
+        statistics = json.dumps({"numRecords": file.rows})
+        return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), True, statistics)
+
+    def _check_size(self, file: DataFile) -> None:
+        path = self._root / Path(file.name).name
         size = path.stat().st_size if path.exists() else None
         if size != file.bytes:
             found = "no file" if size is None else f"{size} bytes"
@@ -127,8 +184,6 @@ class DeltaOffsetTable:
                 f"table {self.location}: attempt {file.name} has {found}, expected {file.bytes} bytes; "
                 "nothing was committed"
             )
-        statistics = json.dumps({"numRecords": file.rows})
-        return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), True, statistics)
 
     def _last(self, table: DeltaTable) -> Commit | None:
         sequence = table.transaction_version(APPLICATION)
@@ -163,10 +218,10 @@ class DeltaOffsetTable:
 
     def _discard(self, batch: Batch, earlier: Commit) -> None:
         """Remove the attempts of a repeated batch."""
-        needed = {each.name for each in earlier.files}
-        for each in batch.files:
+        needed = {each.name for each in earlier.attempts}
+        for each in batch.attempts:
             if each.name not in needed:
-                (self._root / each.name).unlink(missing_ok=True)
+                (self._root / Path(each.name).name).unlink(missing_ok=True)
 
     def _check_schema(self) -> None:
         found = [each.name for each in DeltaTable(self.location).schema().fields]

@@ -1,6 +1,7 @@
 """A table of plain Parquet files. Its commits are JSON files in `_commits`.
 
     TABLE/part-....parquet             committed files; any Parquet reader reads the directory
+    TABLE/_dead_letters/dead-....parquet   committed records that could not be decoded; readers do not list it
     TABLE/_commits/00000000000000000000.json   one for each commit, with the offsets it contains
     TABLE/_attempts/                   files of batches that are not committed; Spark and pyarrow do not list it
 
@@ -147,7 +148,7 @@ class ManifestTable:
 
     def _publish(self, commit: Commit) -> int:
         """Make the files of a commit visible, and those that it replaces invisible; returns how many it has linked."""
-        linked = [each for each in commit.files if self._link(each)]
+        linked = [each for each in commit.attempts if self._link(each)]
         directories = {(self._root / each.name).parent for each in linked}
         for path in [self._root / name for name in commit.removed]:
             if path.exists():
@@ -155,7 +156,7 @@ class ManifestTable:
                 directories.add(path.parent)
         for directory in sorted(directories):
             self._disk.flush_directory(directory)
-        for each in commit.files:
+        for each in commit.attempts:
             if (attempt := self._attempt_path(each)).exists():
                 self._disk.remove(attempt)
         self._published = commit.sequence
@@ -181,8 +182,8 @@ class ManifestTable:
 
     def _discard(self, batch: Batch, earlier: Commit) -> None:
         """Remove the attempts of a repeated batch."""
-        needed = {each.name for each in earlier.files}
-        for each in batch.files:
+        needed = {each.name for each in earlier.attempts}
+        for each in batch.attempts:
             if each.name not in needed:
                 self._disk.remove(self._attempt_path(each))
 
@@ -203,16 +204,22 @@ class ManifestTable:
         last = self.last_commit()
         return {} if last is None else dict(last.ends)
 
+    def schema_text(self) -> str | None:
+        """The schema of the last commit that has one, as text of Spark's DDL."""
+        return next((each.schema for each in reversed(self.commits()) if each.schema is not None), None)
+
     def files(self) -> list[str]:
         """Paths of the committed files, also of those that are not published yet."""
         self._refresh()
         removed = {name for commit in self._read for name in commit.removed}
-        paths = []
-        for commit in self._read:
-            for each in commit.files:
-                if each.name not in removed:
-                    paths.append(str(self._visible_path(each, commit)))
-        return paths
+        files = [(each, commit) for commit in self._read for each in commit.files if each.name not in removed]
+        return [str(self._visible_path(*each)) for each in files]
+
+    def dead_letter_files(self) -> list[str]:
+        """Paths of the committed files with records that could not be decoded."""
+        self._refresh()
+        files = [(each, commit) for commit in self._read for each in commit.dead_letters]
+        return [str(self._visible_path(*each)) for each in files]
 
     def _visible_path(self, file: DataFile, commit: Commit) -> Path:
         """Where a committed file is; its attempt is removed only after it was published."""
@@ -253,7 +260,7 @@ class ManifestTable:
         return next(found, None)
 
     def _check_attempts(self, batch: Batch) -> None:
-        for each in batch.files:
+        for each in batch.attempts:
             path = self._attempt_path(each)
             size = path.stat().st_size if path.exists() else None
             if size != each.bytes:

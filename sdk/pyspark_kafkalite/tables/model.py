@@ -8,6 +8,8 @@ from pyspark_kafkalite.tables.errors import DamagedTableError
 
 FORMAT = 1
 NO_COMMIT = -1
+DEAD_LETTERS = "_dead_letters"
+"""Directory of dead letters in a table. Spark, pyarrow and Delta do not list it."""
 
 EndOffsets = Mapping[TopicPartition, int]
 
@@ -67,6 +69,10 @@ class Batch(NamedTuple):
         resumes: the last commit when a query with a new checkpoint began, see `Table.last_commit`; None = the query
             does not resume from the table.
         allow_gaps: offsets that are missing between the table and the batch are recorded as lost.
+        dead_letters: the attempts that contain the records that could not be decoded, see `dead_letter_name`.
+        dead_rows: number of records that are not in `files`, because they could not be decoded.
+        schema: of the table with this batch, as text of Spark's DDL; None = as before.
+        details: what the query adds to the commit, a JSON object.
     """
 
     query_id: str
@@ -75,6 +81,15 @@ class Batch(NamedTuple):
     files: tuple[DataFile, ...]
     resumes: int | None = None
     allow_gaps: bool = False
+    dead_letters: tuple[DataFile, ...] = ()
+    dead_rows: int = 0
+    schema: str | None = None
+    details: Mapping[str, Any] | None = None
+
+    @property
+    def attempts(self) -> tuple[DataFile, ...]:
+        """All files of the batch."""
+        return self.files + self.dead_letters
 
 
 class Commit(NamedTuple):
@@ -85,6 +100,9 @@ class Commit(NamedTuple):
         ends: the end of each partition of the table after the commit.
         gaps: offsets that were missing before its ranges.
         removed: names of files that the commit replaces.
+        dead_letters: files with the records that could not be decoded.
+        schema: of the table, as text of Spark's DDL; None = as before.
+        details: of the query that has committed, a JSON object.
     """
 
     sequence: int
@@ -95,6 +113,14 @@ class Commit(NamedTuple):
     ends: EndOffsets
     gaps: tuple[Gap, ...] = ()
     removed: tuple[str, ...] = ()
+    dead_letters: tuple[DataFile, ...] = ()
+    schema: str | None = None
+    details: Mapping[str, Any] | None = None
+
+    @property
+    def attempts(self) -> tuple[DataFile, ...]:
+        """All files of the batch."""
+        return self.files + self.dead_letters
 
     def to_json(self) -> dict[str, Any]:
         """The commit as a JSON object."""
@@ -107,6 +133,9 @@ class Commit(NamedTuple):
             "files": [each._asdict() for each in self.files],
             "removed": list(self.removed),
             "gaps": [each._asdict() for each in self.gaps],
+            "dead_letters": [each._asdict() for each in self.dead_letters],
+            "schema": self.schema,
+            "details": self.details,
             "ends": [[topic, partition, end] for (topic, partition), end in sorted(self.ends.items())],
         }
 
@@ -138,6 +167,9 @@ class Commit(NamedTuple):
                 ends={TopicPartition(topic, partition): end for topic, partition, end in fields["ends"]},
                 gaps=tuple(Gap(**each) for each in fields["gaps"]),
                 removed=tuple(fields["removed"]),
+                dead_letters=tuple(DataFile(**each) for each in fields.get("dead_letters", ())),
+                schema=fields.get("schema"),
+                details=fields.get("details"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedTableError(f"{origin}: the commit cannot be read: {error!r}") from error
@@ -196,9 +228,26 @@ class Table(Protocol):
         """The offsets where a query continues the table."""
         ...
 
+    def commits(self) -> list[Commit]:
+        """All commits that the table remembers, in order."""
+        ...
+
+    def schema_text(self) -> str | None:
+        """The schema of the last commit that has one, as text of Spark's DDL."""
+        ...
+
     def files(self) -> list[str]:
         """Paths of the committed files."""
         ...
+
+    def dead_letter_files(self) -> list[str]:
+        """Paths of the committed files with records that could not be decoded."""
+        ...
+
+
+def dead_letter_name(name: str) -> str:
+    """Return the name in the table of an attempt that contains dead letters."""
+    return f"{DEAD_LETTERS}/{name}"
 
 
 def merged(ranges: Iterable[CommittedRange]) -> list[CommittedRange]:

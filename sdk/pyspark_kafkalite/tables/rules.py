@@ -43,11 +43,14 @@ def ranges_of(batch: Batch, location: str) -> tuple[CommittedRange, ...]:
 
 
 def check_rows(batch: Batch) -> None:
-    """Raise ValueError: the rows of a batch's ranges are not those of its files."""
+    """Raise ValueError: the rows of a batch's ranges are not those of its files and its dead letters."""
     counted = sum(each.rows for each in batch.ranges)
-    written = sum(each.rows for each in batch.files)
+    written = sum(each.rows for each in batch.files) + batch.dead_rows
     if counted != written:
         raise ValueError(f"batch {batch.batch_id} has {counted} rows in its ranges, but {written} in its files")
+    dead = sum(each.rows for each in batch.dead_letters)
+    if batch.dead_letters and dead != batch.dead_rows:
+        raise ValueError(f"batch {batch.batch_id} has {batch.dead_rows} dead letters, but {dead} in their files")
 
 
 def is_repeated(earlier: Commit | None, batch: Batch, ranges: tuple[CommittedRange, ...], location: str) -> bool:
@@ -135,7 +138,18 @@ def next_commit(last: Commit | None, batch: Batch, ranges: tuple[CommittedRange,
     ends: dict[TopicPartition, int] = {} if last is None else dict(last.ends)
     ends.update({each.name: each.end for each in ranges})
     sequence = NO_COMMIT + 1 if last is None else last.sequence + 1
-    return Commit(sequence, batch.query_id, batch.batch_id, ranges, batch.files, ends, gaps)
+    return Commit(
+        sequence,
+        batch.query_id,
+        batch.batch_id,
+        ranges,
+        batch.files,
+        ends,
+        gaps,
+        dead_letters=batch.dead_letters,
+        schema=batch.schema,
+        details=batch.details,
+    )
 
 
 def _named(each: CommittedRange) -> str:
