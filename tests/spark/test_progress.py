@@ -69,7 +69,7 @@ def test_listener_shows_an_ingest_and_its_lag(rig: Rig, tmp_path: Path) -> None:
     assert (first["lag"], second["lag"]) == (15, 0) and second["lag_seconds"] == 0
     files = sum(each.stat().st_size for each in (tmp_path / "table").glob("*.parquet"))
     assert first["bytes"] + second["bytes"] == files and first["files"] == 1
-    assert {"plan", "run", "checkpoint", "fetch", "encode", "commit"} == set(first["phases_ms"])
+    assert {"plan", "run", "checkpoint", "fetch", "decode", "encode", "commit"} == set(first["phases_ms"])
     assert (ended["event"], ended["query"], ended["error"]) == ("ended", "copy", None)
     assert rig.admin.group_offsets.list(group)[group][TopicPartition(rig.topic, 0)].offset == 40
 
