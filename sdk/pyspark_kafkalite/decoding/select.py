@@ -2,7 +2,9 @@
 
 import pyarrow
 
+from pyspark_kafkalite.decoding.ddl import normalized, parse_ddl
 from pyspark_kafkalite.decoding.drift import Drift
+from pyspark_kafkalite.decoding.json_rows import JsonDecoder, JsonTextDecoder, readable
 from pyspark_kafkalite.decoding.options import Decoding, Part
 from pyspark_kafkalite.decoding.values import RawDecoder, TextDecoder, ValueDecoder
 from pyspark_kafkalite.errors import OptionError
@@ -29,4 +31,16 @@ def value_decoder(decoding: Decoding, part: Part, known: pyarrow.DataType | None
         return RawDecoder()
     if part.format == "string":
         return TextDecoder()
+    if part.format == "json":
+        return JsonTextDecoder() if part.schema is None else JsonDecoder(declared_schema(part), drift)
     raise OptionError(part.name, f"{part.format!r} is not supported")
+
+
+def declared_schema(part: Part) -> pyarrow.Schema:
+    """Return the declared schema of JSON. Raises OptionError: it is not valid."""
+    try:
+        schema = parse_ddl(part.schema) if isinstance(part.schema, str) else normalized(part.schema)
+        readable(pyarrow.struct(list(schema)))
+    except ValueError as error:
+        raise OptionError("key_schema" if part.is_key else "schema", str(error)) from error
+    return schema
