@@ -140,6 +140,11 @@ class Kafkalite(Broker):
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def wait(self) -> int:
+        """Wait until the process has ended, for any reason; returns its exit code."""
+        assert self._process is not None, "not started"
+        return self._process.wait()
+
     def _end(self, sign: signal.Signals) -> int:
         assert self._process is not None, "not started"
         self._process.send_signal(sign)

@@ -1,0 +1,154 @@
+"""An ingest has each offset once after kills of workers, commits, planners, brokers, executors and drivers."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pyarrow.dataset
+import pytest
+from kafkalite_sdk.admin import LATEST, NewTopic
+from kafkalite_sdk.blocking import Admin
+from pyspark.sql import SparkSession
+
+from kafkalite.model import TopicPartition
+from tests.fix_torture import SHORT
+from tests.kit.brokers import Kafkalite
+from tests.spark import kill_driver
+from tests.spark.killing import BROKER, COMMIT, DRIVER, EXECUTOR, PLANNER, WITHOUT_ATTEMPTS, WORKER, Kill, Kills
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "killed"
+RUN_S = 500
+KILLS = 30  # of workers, commits and planners, in both drivers
+ALL = (*WORKER, *COMMIT, *PLANNER)
+
+
+@contextmanager
+def restarting_broker(directory: Path, kills: Path) -> Iterator[Kafkalite]:
+    """A broker that is started again whenever it was killed; its pid is in a file."""
+    broker = Kafkalite(directory, {})
+    stopping = threading.Event()
+
+    def started() -> None:
+        broker.start()
+        (kills / "broker.pid").write_text(str(broker.pid))
+
+    def supervise() -> None:
+        while broker.wait() == -signal.SIGKILL and not stopping.is_set():
+            started()
+
+    started()
+    with Admin(broker.address) as admin:
+        admin.topics.create(NewTopic(TOPIC, partitions=kill_driver.PARTITIONS)).check()
+    thread = threading.Thread(target=supervise)
+    thread.start()
+    try:
+        yield broker
+    finally:
+        stopping.set()
+        broker.close()
+        thread.join()
+
+
+class Killed:
+    """A table, and the drivers that write it."""
+
+    def __init__(self, directory: Path, plan: Sequence[Kill]) -> None:
+        self.directory = directory
+        self.table = directory / "table"
+        self.kills = Kills(directory / "kills")
+        self.kills.directory.mkdir()
+        (self.kills.directory / "plan.json").write_text(json.dumps(plan))
+
+    def run(self, master: str) -> None:
+        """Start drivers until one has ended well; each one before was killed in its turn."""
+        with restarting_broker(self.directory / "broker", self.kills.directory) as broker:
+            command = [sys.executable, "-m", "tests.spark.kill_driver", master, broker.address, TOPIC]
+            starts = 1
+            while self._drive([*command, str(self.directory)]) == -signal.SIGKILL:
+                starts += 1
+            assert starts == 1 + sum(kill.target == DRIVER for kill in self.kills.plan)
+            names = dict.fromkeys((TopicPartition(TOPIC, each) for each in range(kill_driver.PARTITIONS)), LATEST)
+            with Admin(broker.address) as admin:
+                self.ends = {
+                    each.partition: found.offset for each, found in admin.partitions.offsets(names).check().items()
+                }
+
+    def _drive(self, command: list[str]) -> int:
+        log = self.directory / "driver.log"
+        with log.open("ab") as output:
+            done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=RUN_S)
+        assert done.returncode in (0, -signal.SIGKILL), log.read_text(errors="replace")[-6000:]
+        return done.returncode
+
+    def verify_kills(self) -> None:
+        """Each kill has happened in its phase, and what its process has left was found by another one."""
+        plan = self.kills.plan
+        assert self.kills.done() == len(plan)
+        for number, kill in enumerate(plan):
+            marker = self.kills.marker(number)
+            assert marker["phase"] == kill.phase
+            seen = json.loads((self.kills.directory / f"{number:04}.seen").read_text())
+            assert seen == marker["attempts"]
+            no_file = kill.target == BROKER or kill.phase in (*WITHOUT_ATTEMPTS, COMMIT[5])
+            assert seen or no_file, f"kill {number} has left no file"
+
+    def verify_rows(self, spark: SparkSession) -> None:
+        """Each offset is in the table once, with its value, for three readers."""
+        expected = Counter(
+            (partition, offset, b"%d:%d" % (partition, offset))
+            for partition, end in self.ends.items()
+            for offset in range(end)
+        )
+        assert len(expected) >= kill_driver.RECORDS * kill_driver.PARTITIONS
+        columns = ["_partition", "_offset", "value"]
+        arrow = pyarrow.dataset.dataset(self.table, format="parquet").to_table(columns=columns)
+        assert Counter(zip(*(arrow[each].to_pylist() for each in columns), strict=True)) == expected
+        in_spark = spark.read.parquet(str(self.table)).select(*columns).collect()
+        assert Counter((row[0], row[1], bytes(row[2])) for row in in_spark) == expected
+        with duckdb.connect() as connection:
+            found = connection.sql(f"select {', '.join(columns)} from '{self.table}/*.parquet'").fetchall()
+        assert Counter((partition, offset, bytes(value)) for partition, offset, value in found) == expected
+
+
+def shuffled(count: int, seed: int) -> list[Kill]:
+    """Kills in all phases, in an order of their own."""
+    random = Random(seed)
+    kills: list[Kill] = []
+    while len(kills) < count:
+        kills += [Kill(phase) for phase in random.sample(ALL, len(ALL))]
+    return kills[:count]
+
+
+@pytest.fixture(scope="session")
+def kills(request: pytest.FixtureRequest) -> int:
+    """How many workers, commits and planners are killed."""
+    wanted: int = request.config.getoption("kills")
+    return KILLS if wanted == SHORT["kills"] else wanted
+
+
+def test_each_offset_is_there_once_after_kills_of_workers_commits_brokers_and_drivers(
+    spark: SparkSession, tmp_path: Path, kills: int
+) -> None:
+    brokers = [Kill(phase, BROKER) for phase in (WORKER[0], COMMIT[1], PLANNER[0])]
+    drivers = [Kill(phase, DRIVER) for phase in (COMMIT[0], COMMIT[2], COMMIT[3], COMMIT[4], COMMIT[5])]
+    killed = Killed(tmp_path, [*shuffled(kills // 2, seed=1), *brokers, *drivers])
+    killed.run("local[2,4]")
+    killed.verify_kills()
+    killed.verify_rows(spark)
+
+
+def test_each_offset_is_there_once_after_kills_in_executors(spark: SparkSession, tmp_path: Path, kills: int) -> None:
+    executors = [Kill(phase, EXECUTOR) for phase in (WORKER[1], WORKER[4])]
+    killed = Killed(tmp_path, [*executors, *shuffled(kills - kills // 2, seed=2)])
+    killed.run("local-cluster[2,1,1024]")
+    killed.verify_kills()
+    killed.verify_rows(spark)
