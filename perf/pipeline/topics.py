@@ -35,14 +35,14 @@ def _value(chance: random.Random, number: int, size: int) -> bytes:
 
 
 def fill(address: str, topic: str, records: int, size: int) -> None:
-    """Create a topic and append records without keys, in batches of about 256 KiB."""
+    """Create a topic and append records with keys of 16 bytes, in batches of about 256 KiB."""
     create(address, topic)
-    pool = values(size)
+    pool, keys = values(size), pyarrow.array([b"%016x" % row for row in range(DIFFERENT)], pyarrow.binary())
     partitions = pyarrow.array([row % PARTITIONS for row in range(DIFFERENT)], pyarrow.int32())
     with Producer(address, linger_ms=50, batch_size=256 << 10, max_request_size=4 << 20) as producer:
         for first in range(0, records, DIFFERENT):
             rows = min(DIFFERENT, records - first)
-            table = pyarrow.table({"value": pool[:rows], "partition": partitions[:rows]})
+            table = pyarrow.table({"key": keys[:rows], "value": pool[:rows], "partition": partitions[:rows]})
             producer.send_columns(topic, table).result()
     expect(address, topic, records)
 
