@@ -10,6 +10,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -342,6 +343,21 @@ def create_topics(call: ScriptedCall) -> Response:
     return CreateTopicsResponse(topics=results)
 
 
+def delete_topics(call: ScriptedCall) -> Response:
+    """Delete the topics."""
+    Result, cluster = DeleteTopicsResponse.DeletableTopicResult, call.cluster
+    named = [each.name or cluster.name_of(each.topic_id) for each in call.request.topics] + call.request.topic_names
+    results = []
+    for name in named:
+        if name not in cluster.topics:
+            results.append(Result(name=name, error_code=KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        results.append(Result(name=name, topic_id=cluster.topics[name].topic_id))
+        if call.apply:
+            cluster.delete_topic(name)
+    return DeleteTopicsResponse(responses=results)
+
+
 HANDLERS: dict[type[Request], Callable[[ScriptedCall], Response | None]] = {
     ApiVersionsRequest: api_versions,
     MetadataRequest: metadata,
@@ -352,5 +368,6 @@ HANDLERS: dict[type[Request], Callable[[ScriptedCall], Response | None]] = {
     ListOffsetsRequest: list_offsets,
     OffsetForLeaderEpochRequest: offset_for_leader_epoch,
     CreateTopicsRequest: create_topics,
+    DeleteTopicsRequest: delete_topics,
     **GROUP_HANDLERS,
 }

@@ -68,8 +68,8 @@ class Topics:
     async def create(
         self, *topics: NewTopic | str, validate_only: bool = False, timeout: float | None = None
     ) -> Outcomes[str, CreatedTopic]:
-        """Create topics. If the response is lost: OutcomeUnknownError, whose `made` is whether the topic exists now.
-        The look-up for it may take `timeout` once more.
+        """Create topics. If the response is lost: OutcomeUnknownError, whose `made` is whether the topic exists now;
+        None = the look-up for it has not ended within `timeout`.
 
         Arguments:
             topics: each with its settings, or a name for the broker's defaults.
@@ -79,7 +79,7 @@ class Topics:
         return await self._changes().create({each.name: each for each in new}, validate_only, timeout)
 
     async def delete(self, *topics: str, timeout: float | None = None) -> Outcomes[str, None]:
-        """Delete topics and all their records. If the response is lost: as `create`, `made` = the topic is gone.
+        """Delete topics and all their records. If the response is lost: as `create`; `made` is whether the topic is gone.
 
         Arguments:
             topics: names.

@@ -13,6 +13,7 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite.errors import (
     KafkaErrorCode,
     KafkaTimeoutError,
+    NotControllerError,
     OutcomeUnknownError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -21,6 +22,7 @@ from kafkalite.errors import (
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
+from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
@@ -78,6 +80,66 @@ def test_lost_creation_is_not_repeated_and_reports_what_is_known(applied: bool) 
     run()
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_lost_deletion_is_not_repeated_and_reports_what_is_known(applied: bool) -> None:
+    @story()
+    async def run(world: Story) -> None:
+        world.broker.cluster.create_topic("orders")
+        world.broker.on(DeleteTopicsRequest, disconnect=True, applied=applied, error=0 if applied else 41)
+        async with admin_of(world) as admin:
+            (error,) = (await admin.topics.delete("orders")).errors.values()
+        assert len(world.broker.requests(DeleteTopicsRequest)) == 1
+        assert ("orders" not in world.broker.cluster.topics) is applied
+        assert isinstance(error, OutcomeUnknownError) and error.made is applied
+        state = "does not exist now" if applied else "exists now"
+        assert f"topic orders {state}" in str(error) and "DeleteTopics was sent, its response was lost" in str(error)
+
+    run()
+
+
+@story(nodes=3)
+async def test_deletion_is_sent_to_the_new_controller_until_the_deadline(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    world.broker.on(DeleteTopicsRequest, error=KafkaErrorCode.NOT_CONTROLLER, times=None)
+    async with admin_of(world) as admin:
+        began = world.now
+        (error,) = (await admin.topics.delete("orders", timeout=5.0)).errors.values()
+        assert isinstance(error, NotControllerError) and 3.0 <= world.now - began <= 5.1
+        assert "orders" in world.broker.cluster.topics
+
+
+@story()
+async def test_deletion_whose_response_does_not_arrive_ends_at_the_deadline(world: Story) -> None:
+    for name in ("orders", "payments"):
+        world.broker.cluster.create_topic(name)
+    world.broker.on(DeleteTopicsRequest, stall=True)
+    async with admin_of(world) as admin:
+        began = world.now
+        deleted = await admin.topics.delete("orders", "payments", timeout=5.0)
+        assert 5.0 <= world.now - began <= 5.1
+    for error in deleted.errors.values():
+        assert isinstance(error, OutcomeUnknownError) and error.made is None
+    assert len(world.broker.requests(DeleteTopicsRequest)) == 1
+
+
+@pytest.mark.parametrize("change", ["create", "delete"])
+def test_look_up_of_a_lost_change_has_the_deadline_of_the_call(change: str) -> None:
+    @story()
+    async def run(world: Story) -> None:
+        if change == "delete":
+            world.broker.cluster.create_topic("orders")
+        request = {"create": CreateTopicsRequest, "delete": DeleteTopicsRequest}[change]
+        world.broker.on(request, disconnect=True, delay_s=3.0)
+        async with admin_of(world) as admin:
+            world.broker.on(MetadataRequest, stall=True, times=None)
+            began = world.now
+            (error,) = (await getattr(admin.topics, change)("orders", timeout=5.0)).errors.values()
+            assert isinstance(error, OutcomeUnknownError) and error.made is None
+            assert world.now - began == pytest.approx(5.0, abs=0.1)
+
+    run()
+
+
 @story()
 async def test_change_whose_broker_timed_out_has_an_unknown_outcome(world: Story) -> None:
     world.broker.on(CreateTopicsRequest, error=KafkaErrorCode.REQUEST_TIMED_OUT, times=1)
@@ -85,17 +147,6 @@ async def test_change_whose_broker_timed_out_has_an_unknown_outcome(world: Story
         (error,) = (await admin.topics.create("orders")).errors.values()
     assert len(world.broker.requests(CreateTopicsRequest)) == 1
     assert isinstance(error, OutcomeUnknownError) and error.made is False
-
-
-@story()
-async def test_look_up_after_a_lost_response_has_the_deadline_of_the_call(world: Story) -> None:
-    world.broker.on(CreateTopicsRequest, disconnect=True, delay_s=3.0)
-    async with admin_of(world) as admin:
-        world.broker.on(MetadataRequest, stall=True, times=None)
-        began = world.now
-        (error,) = (await admin.topics.create("orders", timeout=5.0)).errors.values()
-        assert isinstance(error, OutcomeUnknownError) and error.made is None
-        assert world.now - began == pytest.approx(5.0, abs=0.1)
 
 
 @story()
