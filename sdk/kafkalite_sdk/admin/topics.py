@@ -79,7 +79,7 @@ class Topics:
         return await self._changes().create({each.name: each for each in new}, validate_only, timeout)
 
     async def delete(self, *topics: str, timeout: float | None = None) -> Outcomes[str, None]:
-        """Delete topics and all their records. If the response is lost: as `create`; `made` is whether the topic is gone.
+        """Delete topics and all their records. A lost response: as `create`; `made` is whether the topic is gone.
 
         Arguments:
             topics: names.

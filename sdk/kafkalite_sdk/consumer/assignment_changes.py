@@ -3,7 +3,8 @@
 Invariants:
 1. Records of a partition that is taken away are not returned any more, before its offsets are committed and the
    listener is called.
-2. Each step is done once, also if the task that polls is cancelled: the next poll continues with the next step.
+2. Each step is done once, also if the task that polls is cancelled: the next poll continues with the next step, or with
+   the wait for handlers of streams.
 3. A listener that raises does not stop the change; the first exception is raised by the poll after the last step.
 4. One task at a time carries out a change.
 """
@@ -11,11 +12,12 @@ Invariants:
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from kafkalite.errors import ClientUseError, KafkaTimeoutError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.auto_commit import AutoCommit
-from kafkalite_sdk.consumer.driver import AnyDriver
+from kafkalite_sdk.consumer.driver import AnyDriver, ReturnedRecords
 from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.listeners import Partitions, RebalanceListener, call_listener
 from kafkalite_sdk.consumer.positions import PartitionState
@@ -104,7 +106,7 @@ class AssignmentChanges:
             self._notify(listener.on_partitions_lost, change.lost)
         if change.revoked:
             if driver.streams is not None:
-                steps.append(partial(driver.streams.release, change.revoked, self.deadline))
+                steps.append(partial(self._release, driver.streams, change.revoked))
             if self._auto_commit is not None and self.commit_on_revoke:
                 steps.append(lambda: self._commit(change.revoked))
             self._notify(listener.on_partitions_revoked, change.revoked)
@@ -127,6 +129,13 @@ class AssignmentChanges:
                 self._error = self._error or failure
 
         self._steps.append(step)
+
+    async def _release(self, streams: ReturnedRecords[Any, Any], revoked: Assigned, began: float | None = None) -> None:
+        """Wait for the handlers of revoked partitions; `began`: when the wait began that a cancellation has ended."""
+        began = self._driver.now() if began is None else began
+        self._steps.appendleft(partial(self._release, streams, revoked, began))  # for a cancellation of this task
+        await streams.release(revoked, began, self.deadline)
+        self._steps.popleft()
 
     async def _commit(self, partitions: Assigned) -> None:
         settings = self._driver.settings

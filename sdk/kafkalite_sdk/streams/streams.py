@@ -261,16 +261,17 @@ class Streams(Generic[K, V]):
 
     # ---- rebalances and close ---------------------------------------------------------------------------------------
 
-    async def release(self, partitions: Collection[TopicPartition], deadline: float | None) -> None:
+    async def release(self, partitions: Collection[TopicPartition], began: float, deadline: float | None) -> None:
         """Wait for the handlers of revoked partitions, and set their positions to the first incomplete record.
 
         Arguments:
             partitions: those that are revoked.
-            deadline: of the close, in seconds of the loop's clock; half of the time is left for requests.
+            began: when the wait began, in seconds of the loop's clock; earlier than now after a cancellation.
+            deadline: of the close; half of the time is left for requests.
         """
         driver = self._driver
         now = driver.now()
-        limit = now + self._release_s
+        limit = began + self._release_s
         if deadline is not None:
             limit = min(limit, now + (deadline - now) / 2)
         self._releasing = True

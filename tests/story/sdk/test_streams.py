@@ -239,6 +239,30 @@ async def test_rebalance_waits_for_the_handlers_of_revoked_partitions(world: Sto
 
 
 @story()
+async def test_rebalance_waits_for_handlers_when_the_polling_task_is_cancelled(world: Story) -> None:
+    fill(world, 2, 20)
+    journal = Journal(seconds=2.0)
+    listener = Revocations(journal)
+    async with member(world) as consumer, member(world) as other:
+        consumer.subscribe("orders", listener=listener)
+        streams = consumer.streams(4)
+        idle = [asyncio.ensure_future(anext(each)) for each in streams[2:]]
+        tasks = [asyncio.ensure_future(work(each, journal.handle)) for each in streams[:2]]
+        await journal.reached(2)
+        other.subscribe("orders")
+        joining = asyncio.ensure_future(other.poll(30.0))
+        while not consumer._driver.streams._releasing:
+            await pass_time(0.01)
+        assert journal.running
+        await stop(*(each for each in idle))
+        while not listener.running:
+            await pass_time(0.1)
+        assert listener.running == [0]
+        await joining
+        await stop(*tasks)
+
+
+@story()
 async def test_rebalance_waits_for_handlers_up_to_the_limit_only(world: Story) -> None:
     fill(world, 2, 10)
     started = asyncio.Event()
