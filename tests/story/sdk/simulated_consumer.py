@@ -139,7 +139,7 @@ class ConsumerApplication:
     async def run(self, until: float) -> None:
         """Consume at random until a time of the loop, then steadily until `stopped`."""
         while not self.stopped:
-            listener = Owned(self.world)
+            listener = self._listener()
             consumer = self._make(self.world.bootstrap, environment=self.world.environment(), **self.settings)
             check = CommitCheck(consumer, listener, self.ledger, self.world.name_of)
             try:
@@ -164,6 +164,9 @@ class ConsumerApplication:
             if check.failure is not None:
                 raise check.failure
             self.world.counts["commits"] = self.world.counts.get("commits", 0) + check.commits
+
+    def _listener(self) -> Owned:
+        return Owned(self.world)
 
     async def _close(self, consumer: Consumer[Any, Any], timeout_s: float, *, commit: bool) -> None:
         await consumer.close(timeout_s, commit=commit)

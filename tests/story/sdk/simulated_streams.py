@@ -1,14 +1,45 @@
 """Applications that consume by streams in a simulation: workers handle for a while, are killed and start again."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from kafkalite_sdk.consumer.consumer import Consumer
 from kafkalite_sdk.streams.streams import Stream
 
 from kafkalite.errors import ClientUseError, KafkaError
+from kafkalite.model import TopicPartition
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.simulated_consumer import ConsumerApplication, Owned
+
+RELEASE_S = 30.0
+
+
+class OwnedByStreams(Owned):
+    """Checks that a rebalance waits for the handlers of revoked partitions.
+
+    Arguments:
+        world: the surroundings.
+        release_s: longest time that a rebalance waits.
+
+    Attributes:
+        begun: when the running handler began, by partition.
+        closing: the consumer is being closed; the timeout of `close` limits the wait, too.
+    """
+
+    def __init__(self, world: Any, release_s: float) -> None:
+        super().__init__(world)
+        self.begun: dict[TopicPartition, float] = {}
+        self.closing = False
+        self._release_s = release_s
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        if not self.closing:
+            now = self._world.loop.time()
+            for each in self.begun.keys() & partitions:
+                seconds = now - self.begun[each]
+                assert seconds >= self._release_s, f"{each} is revoked {seconds:.3f} s after its handler began"
+        await super().on_partitions_revoked(partitions)
 
 
 class StreamsApplication(ConsumerApplication):
@@ -16,6 +47,10 @@ class StreamsApplication(ConsumerApplication):
 
     A record counts as handled when its worker has ended its handler, so the ledger finds commits of incomplete ones.
     """
+
+    def _listener(self) -> OwnedByStreams:
+        self.listener = OwnedByStreams(self.world, min(RELEASE_S, self.settings["max_poll_interval_ms"] / 2000))
+        return self.listener
 
     async def _consume(self, consumer: Consumer[Any, Any], listener: Owned, until: float) -> bool:
         self.workers: dict[Stream[Any, Any], asyncio.Task[None]] = {}
@@ -40,6 +75,7 @@ class StreamsApplication(ConsumerApplication):
 
     async def _close(self, consumer: Consumer[Any, Any], timeout_s: float, *, commit: bool) -> None:
         """Close; while a listener runs in a worker `close` is refused, and the workers are cancelled first."""
+        self.listener.closing = True
         try:
             await super()._close(consumer, timeout_s, commit=commit)
         except ClientUseError:
@@ -70,11 +106,15 @@ class StreamsApplication(ConsumerApplication):
 
     async def _work(self, stream: Stream[Any, Any], listener: Owned, until: float) -> None:
         async for record in stream:
-            partition = record.topic, record.partition
+            partition = TopicPartition(record.topic, record.partition)
             self._check_order(listener, record)
             ownership = listener.ownerships[partition]
             wild = self.world.loop.time() < until
-            await pass_time(2.0 if wild and self.random.random() < 0.01 else self.random.choice((0.0, 0.001, 0.01)))
+            self.listener.begun[partition] = self.world.loop.time()
+            try:
+                await pass_time(2.0 if wild and self.random.random() < 0.01 else self.random.choice((0.0, 0.001, 0.01)))
+            finally:
+                del self.listener.begun[partition]
             self.ledger.handle(record.topic, record.partition, record.offset)
             self.world.count("handled by streams")
             if listener.ownerships.get(partition) == ownership and partition in listener.owned:

@@ -12,6 +12,7 @@ from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.membership.settings import AssignmentChange
 from kafkalite_sdk.producer.partition_sender import PartitionSender, ProducerId
 from kafkalite_sdk.producer.sender import Sender
+from kafkalite_sdk.streams.streams import Streams
 
 from kafkalite.model import TopicPartition
 from kafkalite.testing.virtual_loop import VirtualTimeError
@@ -84,6 +85,11 @@ def commit_of_unhandled_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Driver, "consumed", ahead)
 
 
+def handlers_of_revoked_partitions_still_run(patch: pytest.MonkeyPatch) -> None:
+    """A rebalance does not wait for the handlers of revoked partitions."""
+    patch.setattr(Streams, "_handled", lambda self, partitions: False)
+
+
 def awaitable_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Batches that are unsent when a producer closes get no outcome."""
     fail = Sender._fail
@@ -118,7 +124,9 @@ def test_planted_bug_of_a_producer_is_found(
     report(bug, found_in(lambda seed: run_scripted(seed, test_simulation_leaders.scenario)))
 
 
-@pytest.mark.parametrize("bug", [commit_after_revoke, commit_of_unhandled_records])
+@pytest.mark.parametrize(
+    "bug", [commit_after_revoke, commit_of_unhandled_records, handlers_of_revoked_partitions_still_run]
+)
 def test_planted_bug_of_a_consumer_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
