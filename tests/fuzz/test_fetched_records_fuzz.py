@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafkalite_sdk._speedups.aiokafka_records import converted
 from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 
@@ -47,9 +48,15 @@ def read_all(fetched: FetchedRecords[bytes, bytes], rng: random.Random) -> list[
     for record in records:
         assert record.key == record.raw_key and record.value == record.raw_value
         assert isinstance(record.headers, tuple) and isinstance(record.timestamp_ms, int) and repr(record)
+        assert aiokafka_fields(record) == (record.key, record.value, record.headers, record.timestamp_ms)
     offsets = [record.offset for record in records]
     assert offsets == sorted(set(offsets))
     return records
+
+
+def aiokafka_fields(record: Record[bytes, bytes]) -> tuple[Any, ...]:
+    found = converted(record)
+    return found.key, found.value, found.headers, found.timestamp
 
 
 @pytest.mark.fuzz

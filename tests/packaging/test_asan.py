@@ -6,6 +6,14 @@ from tests.packaging import asan
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("asan"), pytest.mark.timeout(1100)]
 SHARE = 10  # the sanitizer is slow: it gets one tenth of the bad inputs
+CLIENT_TESTS = (  # extensions of the client that the fuzz tests do not reach
+    "tests/unit/net/test_client_core.py",  # client_calls
+    "tests/unit/sdk/test_accumulator.py",  # accumulator, deliveries, partitioners
+    "tests/unit/sdk/test_columns.py",  # arrow_rows, column_batch
+    "tests/unit/sdk/test_sender.py",  # sending
+    "tests/story/sdk/test_blocking_producer.py",  # shared_sends
+    "tests/story/sdk/test_producer_columns.py",  # column_sends
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,5 +37,11 @@ def test_the_extensions_are_those_of_the_sanitizer() -> None:
 def test_the_fuzz_tests_pass_on_it(fuzz_inputs: int) -> None:
     options = ["-q", "-p", "no:cacheprovider", "--fuzz-inputs", str(fuzz_inputs // SHARE)]
     done = asan.run("-m", "pytest", *options, "tests/fuzz", timeout_s=1000)
+    assert done.returncode == 0, done.stdout[-20_000:]
+    assert " passed" in done.stdout
+
+
+def test_the_tests_of_the_clients_extensions_pass_on_it() -> None:
+    done = asan.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *CLIENT_TESTS)
     assert done.returncode == 0, done.stdout[-20_000:]
     assert " passed" in done.stdout
