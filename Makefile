@@ -31,7 +31,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test spark build loadgen debug asan bench compare torture lint dist clean
+.PHONY: help run test spark pipeline build loadgen debug asan bench compare torture lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -49,6 +49,10 @@ test: build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(E
 #: make spark     run the tests of the Spark pipeline, which need Java 17 (PYTEST_ARGS=...; part of `make test`)
 spark: build .venv-spark/stamp
 	$(SPARK_TESTS) $(PYTEST_ARGS)
+
+#: make pipeline  336,776 flights through a broker and three jobs of Spark, with a plot; needs Java 17
+pipeline: build .venv-spark/stamp
+	@$(SPARK_BIN)/python -m tools.pipeline
 
 #: make build     compile the extensions in place
 build: build/stamp-c .venv/stamp-kafkalite

@@ -92,7 +92,8 @@ def run_command(job_file: str, resume_from_table: bool, allow_gaps: bool) -> Non
     """
     from pyspark_kafkalite.jobs.runner import run_job
 
-    run_job(read_job(job_file), RunOptions(resume_from_table, allow_gaps), click.echo)
+    if code := run_job(read_job(job_file), RunOptions(resume_from_table, allow_gaps), click.echo):
+        raise click.exceptions.Exit(code)
 
 
 @command.command("plan")

@@ -5,9 +5,9 @@ its rows again. Within a task the producer is idempotent, so its own retries cau
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite_sdk.blocking import ColumnsFuture, Producer
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -57,21 +57,8 @@ class _Sending:
         Raises:
             SchemaError: a row has no topic. KafkaError: rows were not acknowledged; others may be in the log.
         """
-        rows = 0
-        producer: Producer[bytes, bytes]
-        with Producer(**self._options.client) as producer:
-            sent: deque[ColumnsFuture] = deque()
-            for batch in iterator:
-                rows += batch.num_rows
-                for topic, table in self._tables(batch):
-                    sent.append(producer.send_columns(topic, table))
-                    while len(sent) > OPEN_TABLES:
-                        sent.popleft().result()
-            producer.flush()
-            for each in sent:
-                each.result()
-        freeze_modules()
-        return Written(rows)
+        tables = (each for batch in iterator for each in self._tables(batch))
+        return Written(send_tables(self._options.client, tables))
 
     def _tables(self, batch: "pyarrow.RecordBatch") -> Iterator[tuple[str, "pyarrow.RecordBatch"]]:
         """Yield the rows of each topic, in pieces that fit into the buffer of the producer."""
@@ -82,17 +69,44 @@ class _Sending:
             return
         columns = batch.select(list(self._columns))
         if self._options.topic is not None:
-            yield from ((self._options.topic, each) for each in _pieces(columns))
+            yield from ((self._options.topic, each) for each in pieces(columns))
             return
         topics = batch.column("topic")
         for topic in compute.unique(topics).to_pylist():
             if topic is None:
                 raise SchemaError("column topic: a row has no topic; set the option topic, or filter these rows")
             chosen = columns.filter(compute.equal(topics, pyarrow.scalar(topic, topics.type)))
-            yield from ((topic, each) for each in _pieces(chosen))
+            yield from ((topic, each) for each in pieces(chosen))
 
 
-def _pieces(batch: "pyarrow.RecordBatch") -> Iterator["pyarrow.RecordBatch"]:
+def send_tables(client: Mapping[str, Any], tables: Iterable[tuple[str, "pyarrow.RecordBatch"]]) -> int:
+    """Send rows, wait until all are acknowledged, and return their number.
+
+    Arguments:
+        client: arguments of the producer.
+        tables: topics and columns of records, in `pieces`.
+
+    Raises:
+        KafkaError: rows were not acknowledged; others may be in the log.
+    """
+    rows = 0
+    producer: Producer[bytes, bytes]
+    with Producer(**client) as producer:
+        sent: deque[ColumnsFuture] = deque()
+        for topic, table in tables:
+            rows += table.num_rows
+            sent.append(producer.send_columns(topic, table))
+            while len(sent) > OPEN_TABLES:
+                sent.popleft().result()
+        producer.flush()
+        for each in sent:
+            each.result()
+    freeze_modules()
+    return rows
+
+
+def pieces(batch: "pyarrow.RecordBatch") -> Iterator["pyarrow.RecordBatch"]:
+    """Yield the rows of a batch in pieces that fit into the buffer of the producer."""
     rows = max(1, batch.num_rows * TABLE_BYTES // max(batch.nbytes, 1))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

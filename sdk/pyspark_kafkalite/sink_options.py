@@ -12,7 +12,7 @@ from pyspark_kafkalite.client_options import DEFAULT_CLIENT_ID, PREFIX, SHARED, 
 from pyspark_kafkalite.errors import OptionError, SchemaError
 from pyspark_kafkalite.option_values import Values, parse_flag, parse_integer
 
-NAMES = ("topic", "includeHeaders", "checkpointLocation", "kafka.")
+NAMES = ("topic", "includeHeaders", "checkpointLocation", "queryName", "kafka.")
 DEFAULTS = {"linger_ms": 20, "batch_size": 256 << 10}
 SILENT = ("metric.reporters", "send.buffer.bytes", "receive.buffer.bytes", "client.dns.lookup", "enable.metrics.push")
 HEADERS = "array<struct<key:string,value:binary>>"

@@ -89,9 +89,7 @@ def test_rows_and_dead_letters_are_in_the_table_once(rig: Rig, tmp_path: Path, m
 def test_batch_beyond_the_budget_commits_nothing(rig: Rig, tmp_path: Path) -> None:
     copied = Copied(rig, tmp_path)
     send(rig, range(1, 30))
-    with pytest.raises(
-        StreamingQueryException, match=r"4 of 29 records .* the budget 3 permits 3"
-    ) as one:
+    with pytest.raises(StreamingQueryException, match=r"4 of 29 records .* the budget 3 permits 3") as one:
         copied.run(Decoding(value="json", schema="id int", budget=3))
     assert f"{rig.topic}-0 offset 6: value: json" in str(one.value)
     table = ManifestTable(copied.root)

@@ -82,11 +82,36 @@ def ingest(
         opened, ingest_options(options), parquet, decoding.loaded(), allow_gaps=allow_gaps, partition=partition
     )
     committer.check_schema()
+    how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "name": name}
+    return start_query(
+        spark, opened, options, committer, **how, resume_from_table=resume_from_table, allow_gaps=allow_gaps
+    )
+
+
+def start_query(
+    spark: "SparkSession",
+    table: Table,
+    options: Mapping[str, str],
+    committer: "Committer",
+    *,
+    checkpoint: str,
+    trigger: Mapping[str, Any] | None,
+    resume_from_table: bool,
+    allow_gaps: bool,
+    name: str | None,
+) -> "StreamingQuery":
+    """Recover a table and start the query whose batches a committer writes to it.
+
+    Arguments:
+        spark, options, checkpoint, trigger, resume_from_table, allow_gaps, name: see `ingest`.
+        table: an open table.
+        committer: writes and commits each batch.
+    """
     added = {ALLOW_GAPS: str(allow_gaps).lower()}
     if resume_from_table:
-        added[RESUMED] = json.dumps(offsets_json(opened.end_offsets()))
-        committer.resumes = last.sequence if (last := opened.last_commit()) is not None else NO_COMMIT
-    opened.recover()
+        added[RESUMED] = json.dumps(offsets_json(table.end_offsets()))
+        committer.resumes = last.sequence if (last := table.last_commit()) is not None else NO_COMMIT
+    table.recover()
     spark.dataSource.register(PlanSource)
     plans = spark.readStream.format(PlanSource.name()).options(**options, **added).load()
     writer = plans.writeStream.foreachBatch(committer).option("checkpointLocation", checkpoint)
@@ -166,7 +191,7 @@ class Committer:
         context = plans.sparkSession.sparkContext
         context.setJobDescription(f"kafkalite: ingest to {self._table.location}, micro-batch {batch_id}")
         rows = plans.mapInArrow(partial(write_splits, job), WRITTEN_DDL).collect()
-        self.commit(_query_id(plans), batch_id, [Written.from_text(row[0]) for row in rows])
+        self.commit(query_id(plans), batch_id, [Written.from_text(row[0]) for row in rows])
 
     def commit(self, query_id: str, batch_id: int, written: list[Written]) -> None:
         """Commit what the workers have written, then show it. Raises: BudgetExceededError, what the table raises."""
@@ -180,11 +205,15 @@ class Committer:
                 phases_ms[phase] = phases_ms.get(phase, 0.0) + duration_ms
         rows, sizes = sum(each.rows for each in batch.files), sum(each.bytes for each in batch.files)
         record(query_id, batch_id, Facts(rows, sizes, len(batch.files), batch.dead_rows, phases_ms))
+        self.show_progress(batch.ranges)
+
+    def show_progress(self, ranges: Iterable[CommittedRange]) -> None:
+        """Commit the ends of a batch to the option `progressGroup`, if it is given."""
         if self._progress is not None:
-            self._progress.commit(ends(batch.ranges))
+            self._progress.commit(ends(ranges))
 
 
-def _query_id(plans: "DataFrame") -> str:
+def query_id(plans: "DataFrame") -> str:
     """Return the id of the query that runs this batch; it is the same after a restart from its checkpoint."""
     found = plans.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     if found is None:

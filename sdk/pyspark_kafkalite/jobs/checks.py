@@ -79,7 +79,7 @@ def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
 def check_executors(spark: "SparkSession", job: JobFile) -> None:
     """Raise JobError if the environment of an executor differs; those of a local master were checked before."""
     if not is_local(master(job)):
-        for each in _executors(spark):
+        for each in executor_findings_in(spark):
             if each.problem is not None:
                 raise JobError(each.problem)
 
@@ -90,12 +90,13 @@ def executor_findings(job: JobFile) -> list[Finding]:
 
     spark = create_session(job)
     try:
-        return _executors(spark)
+        return executor_findings_in(spark)
     finally:
         spark.stop()
 
 
-def _executors(spark: "SparkSession") -> list[Finding]:
+def executor_findings_in(spark: "SparkSession") -> list[Finding]:
+    """Return the environment of each Python of the executors of a session."""
     names: dict[str, object] = {"__name__": "__main__"}  # a function of `__main__` is shipped as code
     exec(environment.PROBE, names)
     context = spark.sparkContext

@@ -11,6 +11,9 @@ from pyspark_kafkalite.tables.errors import TableError
 
 NO_SPACE = "No space left on device"
 NO_SPACE_STEP = "free space on the disk of the table, the checkpoint or spark.local.dir, and run the job again"
+SPARKS = ("Py4JException", "Py4JJavaError", "PythonException", "StreamingQueryException")
+"""Errors that contain the text of another error."""
+
 PLAIN = (KafkaError, OptionError, SchemaError, TableError, DataLossError, ImportError)
 
 _RAISED = re.compile(r"^\s*(?:pyspark\.errors\.\S+: )?((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)): (.*)$")
@@ -46,10 +49,10 @@ def root_cause(text: str) -> str:
         text: of the exception, with tracebacks of Python and Java.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [found for line in lines if (found := _RAISED.match(line)) and "py4j" not in found[1]]
+    raised = [found for line in lines if (found := _RAISED.match(line)) and not found[1].endswith(SPARKS)]
     python = [found[2] for found in raised if not found[1].startswith(("java.", "org.", "scala."))]
     if python:
-        return python[0].split(" SQLSTATE:")[0]
+        return python[-1].split(" SQLSTATE:")[0]
     java = [found[1] for line in lines if (found := _JAVA_CAUSE.match(line))]
     chosen = java[-1] if java else lines[0] if lines else "the job has failed"
     return _CONDITION.sub("", chosen).split(" SQLSTATE:")[0]

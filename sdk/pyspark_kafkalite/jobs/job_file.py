@@ -24,18 +24,38 @@ from typing import Any
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.sections import Section
-from pyspark_kafkalite.jobs.settings import TableSettings, table_settings
+from pyspark_kafkalite.jobs.settings import (
+    AUDIT,
+    REPLAY,
+    WINDOW,
+    AuditSettings,
+    ReplaySettings,
+    TableSettings,
+    audit_settings,
+    replay_settings,
+    table_settings,
+)
+from pyspark_kafkalite.jobs.window_settings import WindowSettings, window_settings
 from pyspark_kafkalite.options import SourceOptions, source_options
+from pyspark_kafkalite.sink_options import sink_options
 
 AVAILABLE_NOW = "available-now"
 JOB_KEYS = ("type", "name", "trigger", "checkpoint")
 SECTIONS = {
     "lake": ("source", "table"),
+    "latest": ("source", "table"),
+    "window": ("source", "window"),
+    "audit": ("source", "table"),
+    "replay": ("table", "sink"),
 }
 """The sections that a type of job needs."""
 
 OPTIONAL = {
     "lake": (),
+    "latest": (),
+    "window": ("table", "sink"),
+    "audit": ("audit", "sink"),
+    "replay": ("replay",),
 }
 COMMON = ("job", "spark")
 
@@ -52,6 +72,8 @@ class JobFile:
         checkpoint: directory of Spark's checkpoint.
         source: options of the source `kafkalite`; empty = the job has no source.
         table: None = the job has no table.
+        window, audit, replay: of a job of this type.
+        sink: options of the sink `kafkalite`; None = the job writes no topic.
         spark: configuration of the session; `master` is its master.
     """
 
@@ -62,6 +84,10 @@ class JobFile:
     checkpoint: str
     source: Mapping[str, str] = field(default_factory=dict)
     table: TableSettings | None = None
+    window: WindowSettings | None = None
+    audit: AuditSettings | None = None
+    replay: ReplaySettings | None = None
+    sink: Mapping[str, str] | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -114,6 +140,8 @@ def parse_job(content: Mapping[str, Any], origin: str) -> JobFile:
     for name in needed:
         if name not in content:
             raise JobError(f"{origin}: [{name}] is missing; a job of type {kind} needs {_named(('job', *needed))}")
+    if kind == WINDOW and ("table" in content) == ("sink" in content):
+        raise JobError(f"{origin}: a job of type {kind} needs one of [table], [sink]")
     directory = Path(origin).absolute().parent
     table = None
     if "table" in content:
@@ -129,6 +157,10 @@ def parse_job(content: Mapping[str, Any], origin: str) -> JobFile:
         checkpoint=default if checkpoint is None else str(directory / checkpoint),
         source=_source(content, origin),
         table=table,
+        window=window_settings(origin, _section(content, "window", origin)) if kind == WINDOW else None,
+        audit=audit_settings(origin, _section(content, "audit", origin)) if kind == AUDIT else None,
+        replay=replay_settings(origin, _section(content, "replay", origin)) if kind == REPLAY else None,
+        sink=_sink(content, origin),
         spark=Section(origin, "spark", _section(content, "spark", origin), None).options(),
     )
 
@@ -162,4 +194,17 @@ def _source(content: Mapping[str, Any], origin: str) -> dict[str, str]:
         source_options(options, streaming=True)
     except OptionError as error:
         raise JobError(f"{origin}: [source] {error}") from None
+    return options
+
+
+def _sink(content: Mapping[str, Any], origin: str) -> dict[str, str] | None:
+    if "sink" not in content:
+        return None
+    options = Section(origin, "sink", _section(content, "sink", origin), None).options()
+    try:
+        found = sink_options(options)
+    except OptionError as error:
+        raise JobError(f"{origin}: [sink] {error}") from None
+    if found.topic is None:
+        raise JobError(f"{origin}: [sink] topic is missing, expected the name of a topic")
     return options

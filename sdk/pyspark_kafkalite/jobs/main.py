@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command; None = those of the process.
 
     Returns:
-        The exit code: 2 after an error, which is one line on standard error.
+        The exit code: 1 = an audit has found a problem; 2 after an error, which is one line on standard error.
     """
     parser = argparse.ArgumentParser(prog="kafkalite_job.py", description="Run a job of kafkalite in Spark.")
     parser.add_argument("--config", required=True, metavar="JOB.toml", help="the job file")
@@ -27,11 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--allow-gaps", action="store_true", help="record lost offsets as missing, and continue")
     given = parser.parse_args(arguments)
     try:
-        run_job(read_job(given.config), RunOptions(given.resume_from_table, given.allow_gaps), print)
+        return run_job(read_job(given.config), RunOptions(given.resume_from_table, given.allow_gaps), print)
     except Exception as error:
         line = explained(error)
         if line is None:
             raise
         print(f"kafkalite: {line}", file=sys.stderr)
         return EXIT_WRONG
-    return 0

@@ -3,16 +3,18 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafkalite.jobs import lake
+from pyspark_kafkalite.jobs import audit, replay
 from pyspark_kafkalite.jobs.checks import check_before_run, check_executors
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import create_session
+from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,16 +23,18 @@ if TYPE_CHECKING:
 TERMINATED = 143  # exit code that a shell reports for a process ended by SIGTERM
 
 Start = Callable[["SparkSession", JobFile, RunOptions], "StreamingQuery"]
-STREAMS: Mapping[str, Start] = {"lake": lake.start}
 
 
-def run_job(job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> None:
+def run_job(job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> int:
     """Run a job until it ends; with an interval as trigger, until it is stopped.
 
     Arguments:
         job: checked.
         options: of this run.
         report: is called with lines about the result.
+
+    Returns:
+        The exit code: 1 = an audit has found a problem, else 0.
 
     Raises:
         JobError: a check has failed; nothing was started. See `errors.explained` for other errors.
@@ -40,19 +44,27 @@ def run_job(job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> 
         spark = create_session(job)
         try:
             check_executors(spark, job)
-            run_in(spark, job, options, report)
+            return run_in(spark, job, options, report)
         finally:
             spark.stop()
 
 
-def run_in(spark: "SparkSession", job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> None:
+def run_in(spark: "SparkSession", job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> int:
     """Run a job in a session; see `run_job`, without its checks."""
-    query = STREAMS[job.type](spark, job, options)
+    if job.type == AUDIT:
+        return audit.run(spark, job, report)
+    if job.type == REPLAY:
+        replay.run(spark, job, report)
+        return 0
+    # The module of a streaming job has the name of its type.
+    start: Start = import_module(f"pyspark_kafkalite.jobs.{job.type}").start
+    query = start(spark, job, options)
     try:
         query.awaitTermination()
     finally:
         query.stop()
     report(_summary(job, query))
+    return 0
 
 
 def _summary(job: JobFile, query: "StreamingQuery") -> str:

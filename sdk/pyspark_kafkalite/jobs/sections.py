@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark_kafkalite.jobs.errors import JobError
 
+_DURATION = re.compile(r"\d+ (millisecond|second|minute|hour|day|week)s?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -82,12 +83,12 @@ class Section:
             raise self.error(key, f"{value!r}, expected true or false")
         return value
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts. Raises JobError."""
-        value = self._fields.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(each, str) and each.strip() for each in value):
-            raise self.error(key, f"{value!r}, expected a list of texts")
-        return tuple(value)
+    def duration(self, key: str, default: str | None) -> str:
+        """Return a duration of Spark; `default` None = it is required. Raises JobError."""
+        value = self.required(key, '"1 hour"') if default is None else self.text(key, default)
+        if value is None or not _DURATION.fullmatch(value):
+            raise self.error(key, f'{value!r}, expected a duration such as "10 minutes"')
+        return value
 
     def named_texts(self, key: str) -> dict[str, str]:
         """Return texts by name. Raises JobError."""

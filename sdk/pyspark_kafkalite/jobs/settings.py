@@ -1,4 +1,4 @@
-"""The section [table] of a job file. Pure, without PySpark."""
+"""The sections [table], [audit] and [replay] of a job file. Pure, without PySpark."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,10 +9,17 @@ from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.partitions import DATE, NO_PARTITION, PARTITIONS
 
 PARQUET, DELTA = "parquet", "delta"
-LAKE = "lake"
+LAKE, LATEST, WINDOW, AUDIT, REPLAY = "lake", "latest", "window", "audit", "replay"
+BUCKETS, BUCKETS_MAX = 16, 9999
+NULL_KEYS = ("error", "skip")
+KEEP, BY_KEY = "keep", "key"
 TABLE_KEYS = ("path", "compression", "level")
 KEYS = {
     LAKE: (*TABLE_KEYS, "format", "partition"),
+    LATEST: (*TABLE_KEYS, "buckets", "null_keys"),
+    WINDOW: TABLE_KEYS,
+    AUDIT: ("path",),
+    REPLAY: ("path", "format"),
 }
 
 
@@ -24,12 +31,16 @@ class TableSettings(NamedTuple):
         format: "parquet" or "delta".
         partition: "date" or "none".
         parquet: how files are written.
+        buckets: of the job `latest`, the number of files.
+        null_keys: of the job `latest`, "error" or "skip": what becomes of records without a key.
     """
 
     path: str
     format: str = PARQUET
     partition: str = NO_PARTITION
     parquet: ParquetOptions = ParquetOptions()
+    buckets: int = BUCKETS
+    null_keys: str = NULL_KEYS[0]
 
 
 def table_settings(origin: str, kind: str, fields: Mapping[str, Any], directory: Path) -> TableSettings:
@@ -53,4 +64,36 @@ def table_settings(origin: str, kind: str, fields: Mapping[str, Any], directory:
     if level is not None and compression != "zstd":
         raise section.error("level", f"it is for zstd, but compression is {compression!r}")
     path = str(directory / section.required("path", '"orders"'))
-    return TableSettings(path, layout, partition, ParquetOptions(compression, level))
+    buckets = section.integer("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
+    null_keys = section.choice("null_keys", NULL_KEYS[0], NULL_KEYS)
+    return TableSettings(path, layout, partition, ParquetOptions(compression, level), buckets, null_keys)
+
+
+class AuditSettings(NamedTuple):
+    """The section [audit]; `bucket` is a duration of Spark."""
+
+    bucket: str = "1 hour"
+
+
+def audit_settings(origin: str, fields: Mapping[str, Any]) -> AuditSettings:
+    """Check the section [audit]. Raises JobError: a key or a value is not valid."""
+    section = Section(origin, AUDIT, fields, AuditSettings._fields)
+    return AuditSettings(section.duration("bucket", "1 hour"))
+
+
+class ReplaySettings(NamedTuple):
+    """The section [replay].
+
+    Attributes:
+        partitions: "keep" = a row is sent to the partition of its record; "key" = its key selects one.
+        where: an SQL expression of the rows that are sent, such as "_offset >= 100"; None = all.
+    """
+
+    partitions: str = KEEP
+    where: str | None = None
+
+
+def replay_settings(origin: str, fields: Mapping[str, Any]) -> ReplaySettings:
+    """Check the section [replay]. Raises JobError: a key or a value is not valid."""
+    section = Section(origin, REPLAY, fields, ReplaySettings._fields)
+    return ReplaySettings(section.choice("partitions", KEEP, (KEEP, BY_KEY)), section.text("where"))

@@ -73,6 +73,8 @@ class Batch(NamedTuple):
         dead_rows: number of records that are not in `files`, because they could not be decoded.
         schema: of the table with this batch, as text of Spark's DDL; None = as before.
         details: what the query adds to the commit, a JSON object.
+        removed: names of files that `files` replace: the table has a state, not records; None = `files` have exactly
+            the records of `ranges`.
     """
 
     query_id: str
@@ -85,6 +87,7 @@ class Batch(NamedTuple):
     dead_rows: int = 0
     schema: str | None = None
     details: Mapping[str, Any] | None = None
+    removed: tuple[str, ...] | None = None
 
     @property
     def attempts(self) -> tuple[DataFile, ...]:

@@ -43,7 +43,12 @@ def ranges_of(batch: Batch, location: str) -> tuple[CommittedRange, ...]:
 
 
 def check_rows(batch: Batch) -> None:
-    """Raise ValueError: the rows of a batch's ranges are not those of its files and its dead letters."""
+    """Raise ValueError: the rows of a batch's ranges are not those of its files and its dead letters.
+
+    A table with a state has other rows.
+    """
+    if batch.removed is not None:
+        return
     counted = sum(each.rows for each in batch.ranges)
     written = sum(each.rows for each in batch.files) + batch.dead_rows
     if counted != written:
@@ -146,6 +151,7 @@ def next_commit(last: Commit | None, batch: Batch, ranges: tuple[CommittedRange,
         batch.files,
         ends,
         gaps,
+        batch.removed or (),
         dead_letters=batch.dead_letters,
         schema=batch.schema,
         details=batch.details,

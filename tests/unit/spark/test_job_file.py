@@ -35,7 +35,7 @@ def test_defaults_are_a_table_by_date_and_a_checkpoint_beside_it(tmp_path: Path)
     found = read_job(lake(tmp_path))
     assert (found.type, found.name, found.trigger) == ("lake", "orders", {"availableNow": True})
     table = found.required_table
-    assert table == (str(tmp_path / "tables/orders"), "parquet", "date", ParquetOptions())
+    assert table[:4] == (str(tmp_path / "tables/orders"), "parquet", "date", ParquetOptions())
     assert found.checkpoint == f"{tmp_path}/tables/orders-checkpoint"
     assert found.source == {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
     assert found.spark == {"master": "local[2]", "spark.sql.shuffle.partitions": "2"}
@@ -53,7 +53,7 @@ def test_values_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found.name, found.trigger) == ("copy", {"processingTime": "1 minute"})
     assert found.checkpoint == str(tmp_path / "points")
     assert found.source["kafka.client.id"] == "ingest-1" and found.source_options().max_offsets == 100
-    assert found.required_table[2:] == ("none", ParquetOptions("zstd", 3))
+    assert found.required_table[2:4] == ("none", ParquetOptions("zstd", 3))
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_wrong_keys_and_values_are_named(tmp_path: Path, parts: dict[str, str], 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ({}, "[job] type: it is missing, expected lake"),
-        ({"job": {"type": "lakes"}}, "[job] type: 'lakes', expected lake"),
+        ({}, "[job] type: it is missing, expected lake or latest or window or audit or replay"),
+        ({"job": {"type": "lakes"}}, "[job] type: 'lakes', expected lake or latest"),
         ({"job": 1}, "job is 1, expected a section [job]"),
         ({"job": {"type": "lake"}}, "[source] is missing; a job of type lake needs [job], [source], [table]"),
     ],
@@ -100,3 +100,57 @@ def test_missing_sections_are_named(content: dict[str, Any], text: str) -> None:
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"nothing.toml: the job file cannot be read: No such file"):
         read_job(tmp_path / "nothing.toml")
+
+
+WINDOWS = {
+    "job": {"type": "window"},
+    "source": {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"},
+    "window": {"size": "1 hour"},
+    "table": {"path": "windows"},
+}
+
+
+def test_window_counts_rows_by_default() -> None:
+    found = parse_job(WINDOWS, "job.toml").window
+    assert found == ("1 hour", None, "10 minutes", "timestamp", None, {}, {"rows": "count(*)"}, "append")
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"window": {}}, "[window] size: it is missing, expected such as"),
+        ({"window": {"size": "1 month"}}, "[window] size: '1 month', expected a duration such as"),
+        ({"window": {"size": "1 day", "by": {"a b": "key"}}}, "[window] by: 'a b' is not a name of a column"),
+        ({"window": {"size": "1 day", "by": {"rows": "1"}, "aggregates": {"rows": "1"}}}, "name of another column"),
+        (
+            {"window": {"size": "1 day", "aggregates": {"rows": 1}}},
+            "aggregates: {'rows': 1}, expected such as",
+        ),
+        ({"window": {"size": "1 day", "mode": "complete"}}, "[window] mode: 'complete', expected append or update"),
+        ({"sink": {"topic": "x"}}, "a job of type window needs one of [table], [sink]"),
+        ({"table": {"path": "x", "partition": "date"}}, "[table] partition: it does not exist"),
+    ],
+)
+def test_wrong_windows_are_named(changed: dict[str, Any], text: str) -> None:
+    with pytest.raises(JobError) as raised:
+        parse_job({**WINDOWS, **changed}, "job.toml")
+    assert text in str(raised.value)
+
+
+def test_settings_of_other_jobs_are_checked() -> None:
+    sink = {"kafka.bootstrap.servers": "localhost:9092", "topic": "again"}
+    replay: dict[str, Any] = {"job": {"type": "replay"}, "table": {"path": "x"}, "sink": sink}
+    assert parse_job(replay, "job.toml").replay == ("keep", None)
+    wrong = [
+        ({**replay, "replay": {"partitions": "none"}}, "[replay] partitions: 'none', expected keep or key"),
+        ({**replay, "sink": {"kafka.bootstrap.servers": "x:1"}}, "[sink] topic is missing"),
+        ({**replay, "sink": {**sink, "kafka.ack": "1"}}, "[sink] option kafka.ack: it is not supported"),
+        ({**replay, "source": {}}, "[source]: a job of type replay does not have it"),
+    ]
+    for content, text in wrong:
+        with pytest.raises(JobError) as raised:
+            parse_job(content, "job.toml")
+        assert text in str(raised.value)
+    latest = {**WINDOWS, "job": {"type": "latest"}, "table": {"path": "x", "buckets": 3, "null_keys": "skip"}}
+    del latest["window"]
+    assert parse_job(latest, "job.toml").required_table[4:] == (3, "skip")

@@ -7,6 +7,10 @@ from pyspark_kafkalite.sink_options import sink_columns, sink_options
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
+def test_name_of_a_query_is_accepted_since_spark_passes_it() -> None:
+    assert sink_options({**SERVERS, "queryname": "windows", "checkpointlocation": "x"}).topic is None
+
+
 def test_batches_are_large_by_default_and_javas_names_are_translated() -> None:
     found = sink_options(SERVERS)
     assert found.topic is None and (found.client["linger_ms"], found.client["batch_size"]) == (20, 256 << 10)

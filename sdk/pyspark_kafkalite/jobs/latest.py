@@ -1,0 +1,85 @@
+"""The job `latest`: keeps the latest value of each key of a compacted topic; tombstones delete keys.
+
+Each batch rewrites the files of the buckets whose keys it has (copy-on-write), and commits them with its offsets: a
+repeated batch is skipped, so the state contains each record once.
+"""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafkalite.decoding.options import RAW
+from pyspark_kafkalite.ingest.plans import ingest_options
+from pyspark_kafkalite.ingest.query import Committer, query_id, start_query
+from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.settings import TableSettings
+from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.tables.manifest import ManifestTable
+from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+def start(spark: "SparkSession", job: JobFile, options: RunOptions) -> "StreamingQuery":
+    """Start the query. Raises OptionError, TableError: see `ingest`."""
+    settings = job.required_table
+    table = ManifestTable(settings.path)
+    committer = LatestCommitter(table, ingest_options(job.source), settings, allow_gaps=options.allow_gaps)
+    return start_query(
+        spark,
+        table,
+        job.source,
+        committer,
+        checkpoint=job.checkpoint,
+        trigger=job.trigger,
+        resume_from_table=options.resume_from_table,
+        allow_gaps=options.allow_gaps,
+        name=job.name,
+    )
+
+
+class LatestCommitter(Committer):
+    """Merges each batch into the state, and commits it; for `foreachBatch`.
+
+    Arguments:
+        table: of the state.
+        options: of the source.
+        settings: of the table.
+        allow_gaps: see `Batch`.
+    """
+
+    def __init__(
+        self, table: ManifestTable, options: SourceOptions, settings: TableSettings, *, allow_gaps: bool
+    ) -> None:
+        super().__init__(table, options, settings.parquet, RAW, allow_gaps=allow_gaps)
+        self._state = table
+        self._settings = settings
+
+    def __call__(self, plans: "DataFrame", batch_id: int) -> None:
+        """Write and commit a batch. Raises: what a worker or the table raises."""
+        from pyspark_kafkalite.jobs import buckets
+
+        options, settings = self._options, self._settings
+        current = buckets.current_files(self._state.files(), settings.buckets)
+        how = (settings.parquet, settings.buckets, settings.null_keys, current)
+        job = buckets.BucketJob(
+            options.client, options.isolation, options.poll_timeout_s, self._state.attempts, batch_id, *how
+        )
+        rows = plans.mapInArrow(partial(buckets.reduce_splits, job), buckets.REDUCED_DDL)
+
+        def merge(key: Any, rows: Any) -> Any:  # Spark reads the names of arguments, so no `partial`
+            return buckets.merge_bucket(job, key, rows)
+
+        written = rows.groupBy(buckets.BUCKET).applyInArrow(merge, "written string").collect()
+        found = [json.loads(row[0]) for row in written]
+        ranges = tuple(CommittedRange(**each) for each in found if "bucket" not in each)
+        rewritten = [each for each in found if "bucket" in each]
+        files = tuple(DataFile(**each["file"]) for each in rewritten if each["file"])
+        removed = tuple(Path(path).name for each in rewritten for path in current.get(each["bucket"], ()))
+        batch = Batch(query_id(plans), batch_id, ranges, files, self.resumes, self._allow_gaps, removed=removed)
+        self._state.commit(batch)
+        self.show_progress(ranges)
