@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupType
 from kafkalite_sdk import Consumer, RebalanceListener, TopicPartition
 
 from tests.compat.conftest import MakeTopic, unused_name
+from tests.compat.test_groups_migration import type_of
 from tests.kit.brokers import AGAINST
 from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, committed, doomed, partitions_of, write
 from tests.kit.clients.members import Crowd, Kind, Seen, Wish
@@ -25,6 +27,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "classic": CLASSIC,
     "consumer": {"group_protocol": "consumer"},
     "registered": {**CLASSIC, "group_protocol": "registered"},
+}
+TYPES = {  # librdkafka does not know the third type
+    "classic": ConsumerGroupType.CLASSIC,
+    "consumer": ConsumerGroupType.CONSUMER,
+    "registered": ConsumerGroupType.UNKNOWN,
 }
 PROTOCOLS = list(SETTINGS) if AGAINST == "kafkalite" else ["classic", "consumer"]
 
@@ -72,6 +79,7 @@ async def test_member_joins_during_a_long_handler(
         while not joining.done():
             await slow.poll(0.1)
         assert one.lost == 0
+        assert await asyncio.to_thread(type_of, group_address, group) == TYPES[protocol]
         assert one.partitions | two.partitions == {TopicPartition(*each) for each in partitions_of(topic)}
     offsets = await asyncio.to_thread(committed, group_address, group, partitions_of(topic))
     assert offsets == dict.fromkeys(partitions_of(topic), EACH)

@@ -74,6 +74,18 @@ def test_no_library_of_the_broker_is_loaded(code: str) -> None:
     assert {"asyncio", "uvloop"} <= set(loaded("import asyncio, uvloop")), "the check sees loaded modules"
 
 
+def test_logging_is_left_to_the_application() -> None:
+    code = """
+import logging
+loggers = [logging.root, *map(logging.getLogger, logging.root.manager.loggerDict)]
+print([each.name for each in loggers if each.handlers or (each.level and each is not logging.root)])
+print(logging.root.level, logging.lastResort.level)
+"""
+    assert run(EVERYTHING + code) == run(code.replace("import logging", "import asyncio, logging", 1))
+    configured = "import logging; logging.getLogger('kafkalite_sdk').addHandler(logging.NullHandler())"
+    assert run(configured + code).startswith("['kafkalite_sdk']")
+
+
 def loaded_after_asyncio(code: str) -> set[str]:
     return set(loaded(f"import asyncio; {code}")) - set(loaded("import asyncio"))
 

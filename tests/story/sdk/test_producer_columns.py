@@ -1,7 +1,9 @@
 """`send_columns` beside `send`: the same partitions, batches and errors, in virtual time."""
 
 import asyncio
+import mmap
 import random
+import struct
 from typing import Any
 
 import polars
@@ -223,6 +225,23 @@ def test_invalid_tables_are_rejected_with_column_and_row(table: dict[str, Any], 
                 producer.send_columns("orders", pyarrow.table(table), require_key="key" in table)
             assert producer.metrics().buffered_bytes == 0
         assert values(world) == []
+
+    rejected()
+
+
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_values_above_2_gib_are_rejected_with_column_and_row(column: str) -> None:
+    offsets = pyarrow.py_buffer(struct.pack("<3q", 0, 1, 1 + (1 << 31)))
+    data = pyarrow.py_buffer(mmap.mmap(-1, 1 + (1 << 31)))  # its pages are not used: nothing reads them
+    large = pyarrow.Array.from_buffers(pyarrow.large_binary(), 2, [None, offsets, data])
+
+    @story()
+    async def rejected(world: Story) -> None:
+        world.broker.cluster.create_topic("orders")
+        async with producing(world) as producer:
+            with pytest.raises(ValueError, match=f"column {column}, row 1: 2147483648 bytes, the largest size is"):
+                producer.send_columns("orders", pyarrow.table({column: large}))
+            assert producer.metrics().buffered_bytes == 0
 
     rejected()
 
