@@ -4,7 +4,7 @@ Pure. An option is translated, has no effect here (SILENT), belongs to Spark (PR
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark_kafkalite.errors import OptionError
@@ -28,6 +28,7 @@ read elsewhere."""
 DEFAULT_CLIENT_ID = "spark-kafkalite"
 LOGIN = re.compile(r"\s*([\w.]+)\s+required\s*(.*?);\s*", re.DOTALL)
 LOGIN_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))\s*""")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LOGIN_MODULES = ("PlainLoginModule", "ScramLoginModule")
 
 
@@ -80,7 +81,10 @@ TRANSLATED: Translations = {
     "reconnect.backoff.ms": (("reconnect_backoff_ms",), _number),
     "reconnect.backoff.max.ms": (("reconnect_backoff_max_ms",), _number),
 }
-READER_ONLY = ("client_rack", "check_crcs", "fetch_max_wait_ms", "max_partition_fetch_bytes")
+RACK_VARIABLE = "rack_variable"
+"""Name of the environment variable with the rack of a process, in the arguments; `reader_options` reads it."""
+
+READER_ONLY = (RACK_VARIABLE, "client_rack", "check_crcs", "fetch_max_wait_ms", "max_partition_fetch_bytes")
 """Arguments of the reader of ranges that the administration does not have."""
 
 
@@ -96,6 +100,13 @@ def client_options(values: Values) -> dict[str, Any]:
     group = values.text("kafka.group.id") or values.text("groupIdPrefix")
     found = translated(values, TRANSLATED, SILENT, group or DEFAULT_CLIENT_ID)
     _check(found)
+    variable = values.text("rackVariable")
+    if variable is not None:
+        if "client_rack" in found:
+            raise OptionError("rackVariable", "kafka.client.rack is given, too; expected one of them")
+        if not VARIABLE.fullmatch(variable):
+            raise OptionError("rackVariable", f"it is {variable!r}, expected the name of an environment variable")
+        found[RACK_VARIABLE] = variable
     return found
 
 
@@ -134,6 +145,18 @@ def translated(values: Values, table: Translations, silent: tuple[str, ...], cli
 def admin_options(client: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments without those that only the reader of ranges has."""
     return {name: value for name, value in client.items() if name not in READER_ONLY}
+
+
+def reader_options(client: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments with the rack of this process; without its variable, records are read from leaders.
+
+    Arguments:
+        client: of `client_options`.
+        environment: of this process.
+    """
+    found = {name: value for name, value in client.items() if name != RACK_VARIABLE}
+    rack = environment.get(client.get(RACK_VARIABLE, ""))
+    return {**found, "client_rack": rack} if rack else found
 
 
 def _hint(name: str, names: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from kafkalite_sdk.blocking import Admin, ColumnReader
 
-from pyspark_kafkalite.client_options import admin_options
+from pyspark_kafkalite.client_options import admin_options, reader_options
 
 IDLE_S = 300.0
 FETCHES = 3
@@ -94,7 +94,8 @@ def reader(client: Mapping[str, Any], isolation: str) -> ColumnReader:
         client: `SourceOptions.client`.
         isolation: "read_uncommitted" or "read_committed".
     """
-    return _clients.get(ColumnReader, {**client, "isolation_level": isolation, "fetches": FETCHES})
+    options = reader_options(dict(client), os.environ)
+    return _clients.get(ColumnReader, {**options, "isolation_level": isolation, "fetches": FETCHES})
 
 
 def close_clients() -> None:

@@ -33,6 +33,7 @@ NAMES = (
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition"),
     *("groupIdPrefix", "includeHeaders", "kafka."),
     *("maxBytesPerTrigger", "targetSplitBytes", "columns", "isolation", "pushFilters", "progressGroup"),
+    "rackVariable",
 )
 
 

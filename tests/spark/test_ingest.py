@@ -101,6 +101,9 @@ def test_options_that_a_table_cannot_have_are_rejected_by_name(job: Job) -> None
             job.run(options={name: value})
     with pytest.raises(ValueError, match="compression is 'gzip', expected one of none, snappy, lz4, zstd"):
         job.run(compression="gzip")
+    for name, value in (("continuous", "1 second"), ("realTime", "1 minute")):
+        with pytest.raises(ValueError, match=rf"trigger {name} is not supported: .*use {{'processingTime'"):
+            job.run(trigger={name: value})
     assert not job.checkpoint.exists()
 
 

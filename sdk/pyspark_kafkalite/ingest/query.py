@@ -13,6 +13,7 @@ from pyspark_kafkalite.decoding.options import RAW, Decoding
 from pyspark_kafkalite.decoding.records import RecordDecoder
 from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schema
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
+from pyspark_kafkalite.ingest.triggers import check_trigger
 from pyspark_kafkalite.ingest.worker import WRITTEN_DDL, Job, Written, write_splits
 from pyspark_kafkalite.offsets import offsets_json
 from pyspark_kafkalite.options import SourceOptions
@@ -71,10 +72,7 @@ def ingest(
             cannot be opened. ValueError: another argument is not valid. Errors of batches end the query:
             `awaitTermination` raises them.
     """
-    if compression not in COMPRESSIONS:
-        raise ValueError(f"compression is {compression!r}, expected one of {', '.join(COMPRESSIONS)}")
-    if spark_is_remote(spark):
-        raise ValueError("ingest needs a classic session: in Spark Connect a batch cannot be committed by the client")
+    _check_arguments(spark, compression, trigger or {})
     opened = ManifestTable(table) if isinstance(table, str | os.PathLike) else table
     _check_partition(opened, partition)
     parquet = ParquetOptions(compression, level)
@@ -118,6 +116,15 @@ def start_query(
     if name is not None:
         writer = writer.queryName(name)
     return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+
+def _check_arguments(spark: "SparkSession", compression: str, trigger: Mapping[str, Any]) -> None:
+    """Raise ValueError: an argument is not valid, whatever the table is."""
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression is {compression!r}, expected one of {', '.join(COMPRESSIONS)}")
+    if spark_is_remote(spark):
+        raise ValueError("ingest needs a classic session: in Spark Connect a batch cannot be committed by the client")
+    check_trigger(trigger)
 
 
 def _check_partition(table: Table, partition: str) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from kafkalite_sdk import TopicPartition
+from pyspark_kafkalite.client_options import admin_options, reader_options
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.options import EARLIEST, LATEST, SourceOptions, compiled_pattern, source_options
 
@@ -173,6 +174,17 @@ def test_pattern_matches_whole_names_and_rejects_what_is_not_linear() -> None:
     for pattern in ("(?=orders).*", "(?<!x)orders", r"(a|b)\1", "(", ""):
         with pytest.raises(OptionError, match="subscribePattern"):
             source_options({**SERVERS, "subscribePattern": pattern}, streaming=False)
+
+
+def test_rack_is_that_of_the_process_that_reads() -> None:
+    client = dict(parse(rackVariable="RACK").client)
+    here = {"bootstrap_servers": "localhost:9092", "client_id": "spark-kafkalite"}
+    assert reader_options(client, {"RACK": "a"}) == {**here, "client_rack": "a"}
+    assert reader_options(client, {"OTHER": "b"}) == reader_options(client, {"RACK": ""}) == here
+    assert admin_options(client) == here
+    for wrong in ({"rackVariable": "a b"}, {"rackVariable": "RACK", "kafka_client_rack": "a"}):
+        with pytest.raises(OptionError, match="rackVariable"):
+            parse(**wrong)
 
 
 def test_names_of_java_become_those_of_the_sdk() -> None:
