@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REFERENCES_MAX = 100
+NOT_FOUND = 404
 CHUNK_BYTES = 1 << 16
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class SchemaNotFoundError(SchemaError):
+    """The registry has no schema with this id."""
 
 
 class Schema:
@@ -238,7 +243,8 @@ class SchemaRegistry:
             raise SchemaError(f"{url}: status {status}, the response is no JSON") from error
         if status != 200 or not isinstance(found, dict):
             reason = found.get("message") if isinstance(found, dict) else found
-            raise SchemaError(f"{url}: status {status}: {str(reason)[:200]}")
+            failure = SchemaNotFoundError if status == NOT_FOUND else SchemaError
+            raise failure(f"{url}: status {status}: {str(reason)[:200]}")
         return found
 
     async def _body(self, response: "aiohttp.ClientResponse") -> bytes:

@@ -94,8 +94,11 @@ class RecordDecoder:
     def _schema(self) -> pyarrow.Schema:
         """The schema of rows: that of the table, or one that has more columns."""
         fields = [each for each in RAW_SCHEMA if each.name != "value"]
-        fields[fields.index(RAW_SCHEMA.field("key"))] = pyarrow.field("key", self._key.type)
+        at = fields.index(RAW_SCHEMA.field("key"))  # its type is not known before its first schema
+        fields[at : at + 1] = [] if self._key.type is None else [pyarrow.field("key", self._key.type)]
         if self._flat:
+            if self._value.type is not None and not pyarrow.types.is_struct(self._value.type):
+                raise SchemaMisfitError(f"values are no records but {self._value.type}; choose nested=True")
             values = list(self._value.type or ())
             for each in values:
                 if each.name.lower() in FIXED:
@@ -103,7 +106,7 @@ class RecordDecoder:
                         f"field {each.name} of values has the name of a column of the table; choose nested=True"
                     )
             fields += [pyarrow.field(TOMBSTONE, pyarrow.bool_()), *values]
-        else:
+        elif self._value.type is not None:
             fields.insert(len(fields) - 1, pyarrow.field("value", self._value.type))
         found = pyarrow.schema(fields)
         return found if self._known is None else merged(self._known, found, "the schema of the query")
@@ -166,4 +169,5 @@ def _known_type(known: pyarrow.Schema | None, name: str) -> pyarrow.DataType | N
 
 def _known_fields(known: pyarrow.Schema | None) -> pyarrow.StructType | None:
     """The fields of values of the table as a struct."""
-    return None if known is None else pyarrow.struct([each for each in known if each.name.lower() not in FIXED])
+    fields = [each for each in known or () if each.name.lower() not in FIXED]
+    return pyarrow.struct(fields) if fields else None

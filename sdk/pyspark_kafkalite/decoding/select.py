@@ -1,11 +1,14 @@
 """Selects the decoder of a format. Libraries of a format are imported when it is used."""
 
+from typing import cast
+
 import pyarrow
 
 from pyspark_kafkalite.decoding.ddl import normalized, parse_ddl
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.json_rows import JsonDecoder, JsonTextDecoder, readable
 from pyspark_kafkalite.decoding.options import Decoding, Part
+from pyspark_kafkalite.decoding.registered import Format, Registered, RegisteredDecoder
 from pyspark_kafkalite.decoding.values import RawDecoder, TextDecoder, ValueDecoder
 from pyspark_kafkalite.errors import OptionError
 
@@ -33,7 +36,36 @@ def value_decoder(decoding: Decoding, part: Part, known: pyarrow.DataType | None
         return TextDecoder()
     if part.format == "json":
         return JsonTextDecoder() if part.schema is None else JsonDecoder(declared_schema(part), drift)
-    raise OptionError(part.name, f"{part.format!r} is not supported")
+    return RegisteredDecoder(
+        _format(decoding, part), _registered(decoding, part), known, stops=decoding.misfits == "stop"
+    )
+
+
+def _format(decoding: Decoding, part: Part) -> Format:
+    prefix = "key_" if part.is_key else ""
+    try:
+        if part.format == "avro":
+            from pyspark_kafkalite.decoding.avro import Avro
+
+            return Avro(cast("str | None", part.schema))
+        from pyspark_kafkalite.decoding.protobuf import Protobuf
+
+        return Protobuf(cast("bytes | None", part.schema), part.message)
+    except ValueError as error:
+        raise OptionError(f"{prefix}schema", str(error)) from error
+    except ImportError as error:
+        raise OptionError(
+            part.name, f"{part.format!r} needs `pip install kafkalite[{part.format}]`: {error}"
+        ) from error
+
+
+def _registered(decoding: Decoding, part: Part) -> Registered | None:
+    """Where values have the reference to their schema; None = they have none."""
+    if decoding.registry_url is None:
+        return None
+    from pyspark_kafkalite.decoding.registry import schemas_of
+
+    return Registered(schemas_of(decoding.registry_url, decoding.registry_auth).get, part.is_key)
 
 
 def declared_schema(part: Part) -> pyarrow.Schema:

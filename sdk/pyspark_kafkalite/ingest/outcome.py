@@ -13,6 +13,7 @@ from pyspark_kafkalite.decoding.errors import BudgetExceededError
 from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.decoding.report import CAUSES, DRIFT
 from pyspark_kafkalite.decoding.schemas import merged
+from pyspark_kafkalite.ingest.letters import path_of
 from pyspark_kafkalite.ingest.worker import Written
 from pyspark_kafkalite.tables.model import Batch, DataFile, Table
 
@@ -90,8 +91,7 @@ def _examples(files: Sequence[DataFile], attempts: str) -> list[str]:
     found: list[str] = []
     columns = ["_topic", "_partition", "_offset", "part", "cause", "detail"]
     for file in files:
-        path = f"{attempts}/{file.name.rpartition('/')[2]}"
-        with pyarrow.parquet.ParquetFile(path) as opened:
+        with pyarrow.parquet.ParquetFile(path_of(attempts, file.name)) as opened:
             first = next(opened.iter_batches(EXAMPLES, columns=columns))
         for row in first.to_pylist():
             name = f"{row['_topic']}-{row['_partition']} offset {row['_offset']}"

@@ -11,6 +11,7 @@ from kafkalite.model import TopicPartition
 from pyspark_kafkalite.decoding.ddl import parse_ddl
 from pyspark_kafkalite.decoding.options import RAW, Decoding
 from pyspark_kafkalite.decoding.records import RecordDecoder
+from pyspark_kafkalite.ingest.letters import send_dead_letters
 from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schema
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
 from pyspark_kafkalite.ingest.triggers import check_trigger
@@ -48,9 +49,8 @@ def ingest(
 ) -> "StreamingQuery":
     """Start a query that copies topics to a table, each offset once.
 
-        query = ingest(spark, "/data/orders", {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders",
-                       "startingOffsets": "earliest"}, checkpoint="/data/orders-checkpoint")
-        query.awaitTermination()
+        query = ingest(spark, "/data/orders", {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"},
+                       checkpoint="/data/orders-checkpoint")
 
     Arguments:
         spark: the session; not one of Spark Connect.
@@ -204,6 +204,8 @@ class Committer:
         """Commit what the workers have written, then show it. Raises: BudgetExceededError, what the table raises."""
         batch = batch_of(query_id, batch_id, written, self._decoding, known_schema(self._table))
         check_budget(batch, self._decoding, self._table.attempts)
+        if self._decoding.topic is not None:
+            batch = send_dead_letters(batch, self._table.attempts, self._decoding.topic, self._options.client)
         began_s = time.monotonic()
         self._table.commit(batch._replace(resumes=self.resumes, allow_gaps=self._allow_gaps))
         phases_ms = {"commit": (time.monotonic() - began_s) * 1000}

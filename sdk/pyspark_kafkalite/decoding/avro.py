@@ -1,0 +1,146 @@
+"""Avro through fastavro: `pip install kafkalite[avro]`."""
+
+import io
+import json
+from functools import partial
+from typing import Any
+
+import fastavro
+import pyarrow
+from kafkalite_sdk.registry import Schema
+
+from pyspark_kafkalite.decoding.ddl import SIMPLE
+from pyspark_kafkalite.decoding.errors import SchemaMisfitError
+from pyspark_kafkalite.decoding.registered import Reader
+
+PRIMITIVES = {
+    "null": pyarrow.string(),
+    "boolean": pyarrow.bool_(),
+    "int": pyarrow.int32(),
+    "long": pyarrow.int64(),
+    "float": pyarrow.float32(),
+    "double": pyarrow.float64(),
+    "bytes": pyarrow.binary(),
+    "string": pyarrow.string(),
+}
+LOGICAL = {
+    "date": SIMPLE["date"],
+    "timestamp-millis": SIMPLE["timestamp"],
+    "timestamp-micros": SIMPLE["timestamp"],
+    "local-timestamp-millis": SIMPLE["timestamp_ntz"],
+    "local-timestamp-micros": SIMPLE["timestamp_ntz"],
+}
+"""Other logical types are read as the type below them, as Spark does."""
+
+WIDENED = ({"int", "long"}, "long"), ({"float", "double"}, "double")
+
+
+class Avro:
+    """Avro with the writer's schema of a registry, or with one schema for all values.
+
+    Arguments:
+        schema: JSON text of the reader's schema; None = that of the writer.
+
+    Raises:
+        ValueError: the schema is not valid.
+    """
+
+    cause = "avro"
+    indexes = False
+
+    def __init__(self, schema: str | None) -> None:
+        self._reader: Any = None
+        self._type: pyarrow.DataType | None = None
+        if schema is not None:
+            try:
+                self._reader, self._type = _parsed(schema, {})
+            except (SchemaMisfitError, fastavro.schema.SchemaParseException) as error:
+                raise ValueError(str(error)) from error
+
+    def declared(self) -> Reader | None:
+        """The reader of values of the declared schema."""
+        return None if self._type is None else Reader(self._type, partial(_read, self._reader, None))
+
+    def reader(self, schema: Schema, indexes: tuple[int, ...]) -> Reader:
+        """The reader of values of a writer. Raises SchemaMisfitError."""
+        try:
+            writer, data_type = _parsed(schema.text, dict(schema.references))
+        except (ValueError, fastavro.schema.SchemaParseException) as error:
+            raise SchemaMisfitError(f"the schema of a writer is not one of Avro: {error}") from error
+        if self._type is None:
+            return Reader(data_type, partial(_read, writer, None))
+        return Reader(self._type, partial(_read, writer, self._reader))
+
+
+def _read(writer: Any, reader: Any, data: bytes) -> Any:
+    stream = io.BytesIO(data)
+    value = fastavro.schemaless_reader(stream, writer, reader)
+    if stream.tell() != len(data):
+        raise ValueError(f"{len(data) - stream.tell()} bytes follow the value")
+    return value
+
+
+def _parsed(text: str, references: dict[str, str]) -> tuple[Any, pyarrow.DataType]:
+    """Parse a schema after those that it refers to."""
+    named: dict[str, Any] = {}
+    for each in references.values():
+        fastavro.parse_schema(_supported(json.loads(each)), named_schemas=named)
+    parsed = fastavro.parse_schema(_supported(json.loads(text)), named_schemas=named)
+    return parsed, _type(parsed, named, ())
+
+
+def _supported(schema: Any) -> Any:
+    """Return a schema without the logical types that have no equivalent: their values are those of the type below."""
+    if isinstance(schema, list):
+        return [_supported(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        name: _supported(each) if name in ("type", "items", "values", "fields") else each
+        for name, each in schema.items()
+    }
+    if kept.get("logicalType") not in (*LOGICAL, "decimal", None):
+        del kept["logicalType"]
+    return kept
+
+
+def _type(schema: Any, named: dict[str, Any], outer: tuple[str, ...]) -> pyarrow.DataType:
+    """The Arrow type of a parsed schema. Raises SchemaMisfitError: there is none."""
+    if isinstance(schema, list):
+        return _union(schema, named, outer)
+    if isinstance(schema, str):
+        if schema in PRIMITIVES:
+            return PRIMITIVES[schema]
+        schema = named[schema]
+    form = schema["type"]
+    if schema.get("logicalType") in LOGICAL:
+        return LOGICAL[schema["logicalType"]]
+    if schema.get("logicalType") == "decimal":
+        return pyarrow.decimal128(schema["precision"], schema.get("scale", 0))
+    if form == "record":
+        if schema["name"] in outer:
+            raise SchemaMisfitError(f"record {schema['name']} of Avro contains itself; a column cannot")
+        below = (*outer, schema["name"])
+        return pyarrow.struct([(each["name"], _type(each["type"], named, below)) for each in schema["fields"]])
+    if form == "array":
+        return pyarrow.list_(_type(schema["items"], named, outer))
+    if form == "map":
+        return pyarrow.map_(pyarrow.string(), _type(schema["values"], named, outer))
+    if form in ("enum", "fixed"):
+        return pyarrow.string() if form == "enum" else pyarrow.binary()
+    return _type(form, named, outer)
+
+
+def _union(schema: list[Any], named: dict[str, Any], outer: tuple[str, ...]) -> pyarrow.DataType:
+    """The type of a union: of its only branch beside null, or of numbers the widest."""
+    branches = [each for each in schema if each != "null"]
+    if len(branches) == 1:
+        return _type(branches[0], named, outer)
+    names = {each if isinstance(each, str) else str(each["type"]) for each in branches}
+    for numbers, widest in WIDENED:
+        if branches and all(isinstance(each, str) for each in branches) and names <= numbers:
+            return PRIMITIVES[widest]
+    raise SchemaMisfitError(
+        f"a union of Avro has the branches {', '.join(sorted(names))}, but a column has one type; declare a schema of "
+        "the reader without them"
+    )
