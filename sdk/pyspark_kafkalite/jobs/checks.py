@@ -22,11 +22,15 @@ from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import is_local, master
+from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.tables.errors import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ONE_TIME = (AUDIT, REPLAY)
+"""Types of jobs without a checkpoint."""
 
 LEAST_FREE_BYTES = 64 << 20
 
@@ -71,6 +75,8 @@ def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
         yield _checked("topics", lambda: _topics(job), (KafkaError, OptionError))
     if job.table is not None:
         yield _checked("table", lambda: _table(job), (TableError, ImportError, OSError))
+    if job.type in ONE_TIME:
+        return
     yield _checked("checkpoint", lambda: _checkpoint(job, options), (JobError, TableError, ImportError, OSError))
     for directory in _directories(job):
         yield disk_finding(directory)

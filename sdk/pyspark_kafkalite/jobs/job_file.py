@@ -21,8 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark_kafkalite.decoding.options import RAW, Decoding
 from pyspark_kafkalite.errors import OptionError
+from pyspark_kafkalite.jobs.decoding_settings import decoding_settings
 from pyspark_kafkalite.jobs.errors import JobError
+from pyspark_kafkalite.jobs.progress_settings import ProgressSettings, progress_settings
 from pyspark_kafkalite.jobs.sections import Section
 from pyspark_kafkalite.jobs.settings import (
     AUDIT,
@@ -39,6 +42,7 @@ from pyspark_kafkalite.jobs.window_settings import WindowSettings, window_settin
 from pyspark_kafkalite.options import SourceOptions, source_options
 from pyspark_kafkalite.sink_options import sink_options
 
+PROGRESS_GROUP = "progressGroup"
 AVAILABLE_NOW = "available-now"
 JOB_KEYS = ("type", "name", "trigger", "checkpoint")
 SECTIONS = {
@@ -51,9 +55,9 @@ SECTIONS = {
 """The sections that a type of job needs."""
 
 OPTIONAL = {
-    "lake": (),
-    "latest": (),
-    "window": ("table", "sink"),
+    "lake": ("decoding", "progress"),
+    "latest": ("progress",),
+    "window": ("table", "sink", "progress"),
     "audit": ("audit", "sink"),
     "replay": ("replay",),
 }
@@ -73,6 +77,8 @@ class JobFile:
         source: options of the source `kafkalite`; empty = the job has no source.
         table: None = the job has no table.
         window, audit, replay: of a job of this type.
+        decoding: of keys and values.
+        progress: what shows it.
         sink: options of the sink `kafkalite`; None = the job writes no topic.
         spark: configuration of the session; `master` is its master.
     """
@@ -87,6 +93,8 @@ class JobFile:
     window: WindowSettings | None = None
     audit: AuditSettings | None = None
     replay: ReplaySettings | None = None
+    decoding: Decoding = RAW
+    progress: ProgressSettings = field(default_factory=ProgressSettings)
     sink: Mapping[str, str] | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -149,17 +157,20 @@ def parse_job(content: Mapping[str, Any], origin: str) -> JobFile:
     name = job.text("name") or Path(origin).stem
     default = f"{table.path}-checkpoint" if table is not None else str(directory / f"{name}-checkpoint")
     checkpoint = job.text("checkpoint")
+    progress = progress_settings(origin, _section(content, "progress", origin), directory)
     return JobFile(
         path=origin,
         type=kind,
         name=name,
         trigger=_trigger(job),
         checkpoint=default if checkpoint is None else str(directory / checkpoint),
-        source=_source(content, origin),
+        source=_source(content, origin, progress.group),
         table=table,
         window=window_settings(origin, _section(content, "window", origin)) if kind == WINDOW else None,
         audit=audit_settings(origin, _section(content, "audit", origin)) if kind == AUDIT else None,
         replay=replay_settings(origin, _section(content, "replay", origin)) if kind == REPLAY else None,
+        decoding=decoding_settings(origin, _section(content, "decoding", origin), directory),
+        progress=progress,
         sink=_sink(content, origin),
         spark=Section(origin, "spark", _section(content, "spark", origin), None).options(),
     )
@@ -186,10 +197,12 @@ def _trigger(job: Section) -> dict[str, Any]:
     return {"processingTime": value}
 
 
-def _source(content: Mapping[str, Any], origin: str) -> dict[str, str]:
+def _source(content: Mapping[str, Any], origin: str, group: str | None) -> dict[str, str]:
     if "source" not in content:
         return {}
     options = Section(origin, "source", _section(content, "source", origin), None).options()
+    if group is not None:
+        options.setdefault(PROGRESS_GROUP, group)
     try:
         source_options(options, streaming=True)
     except OptionError as error:

@@ -27,4 +27,6 @@ def start(spark: "SparkSession", job: JobFile, options: RunOptions) -> "Streamin
         resume_from_table=options.resume_from_table,
         allow_gaps=options.allow_gaps,
         partition=settings.partition,
+        decoding=job.decoding,
+        name=job.name,
     )

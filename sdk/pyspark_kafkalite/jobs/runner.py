@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafkalite.jobs import audit, replay
 from pyspark_kafkalite.jobs.checks import check_before_run, check_executors
 from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.progress_settings import shown
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import create_session
 from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
@@ -58,11 +59,13 @@ def run_in(spark: "SparkSession", job: JobFile, options: RunOptions, report: Cal
         return 0
     # The module of a streaming job has the name of its type.
     start: Start = import_module(f"pyspark_kafkalite.jobs.{job.type}").start
-    query = start(spark, job, options)
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
+    with shown(spark, job.progress, job.name, job.source_options().client, report) as wait_for_end:
+        query = start(spark, job, options)
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+            wait_for_end()
     report(_summary(job, query))
     return 0
 

@@ -83,6 +83,20 @@ class Section:
             raise self.error(key, f"{value!r}, expected true or false")
         return value
 
+    def number(self, key: str) -> int | float:
+        """Return a number; the key is given. Raises JobError."""
+        value = self._fields[key]
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.error(key, f"{value!r}, expected a number")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts. Raises JobError."""
+        value = self._fields.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, str) and each.strip() for each in value):
+            raise self.error(key, "expected a list of texts")
+        return tuple(value)
+
     def duration(self, key: str, default: str | None) -> str:
         """Return a duration of Spark; `default` None = it is required. Raises JobError."""
         value = self.required(key, '"1 hour"') if default is None else self.text(key, default)
@@ -118,6 +132,8 @@ class Section:
         """Replace ${NAME} by the environment variable, so that a file contains no password."""
         if isinstance(value, dict):
             return {name: self._expanded(f"{key}.{name}", each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._expanded(key, each) for each in value]
         if not isinstance(value, str):
             return value
         for name in _VARIABLE.findall(value):

@@ -8,7 +8,7 @@ from pyspark_kafkalite import clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import DELTA
+from pyspark_kafkalite.jobs.settings import AUDIT, DELTA, LAKE
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import Commit
@@ -24,7 +24,7 @@ class VerifiedPartition(NamedTuple):
     Attributes:
         name: the partition.
         start, end: of the table.
-        rows: in the files of the table.
+        rows: in the files of the table, with its dead letters.
         missing: offsets that the table records as lost.
         log_start, log_end: of the broker; None = the partition does not exist there.
     """
@@ -54,13 +54,15 @@ def verify_job(job: JobFile, *, full: bool = False) -> Verification:
     """Verify the table of a job.
 
     Arguments:
-        job: of type lake.
+        job: of type lake or audit.
         full: read all offsets from the broker; else only where the table has fewer rows than offsets.
 
     Raises:
         JobError: the table cannot be verified. TableError: it does not exist, or is damaged. KafkaError.
     """
     settings = job.required_table
+    if job.type not in (LAKE, AUDIT):
+        raise JobError(f"{job.path}: verify is for {LAKE}; the table of a job of type {job.type} lacks records")
     if settings.format == DELTA:
         raise JobError(f"{job.path}: verify reads tables of plain Parquet, but [table] format is {DELTA}")
     table = ManifestTable(settings.path, create=False)
@@ -89,7 +91,8 @@ def _verify(table: ManifestTable, options: SourceOptions, problems: list[str], *
     from pyarrow import dataset
 
     commits = table.commits()
-    files = dataset.dataset(table.files(), format="parquet", ignore_prefixes=[]) if table.files() else None
+    paths = [*table.files(), *table.dead_letter_files()]
+    files = dataset.dataset(paths, format="parquet", ignore_prefixes=[]) if paths else None
     cluster = Cluster(options)
     known = set(cluster.partitions().partitions)
     names = sorted({each.name for commit in commits for each in commit.ranges})

@@ -71,6 +71,11 @@ def test_values_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ({"table": 'compression = "gzip"'}, "[table] compression: 'gzip', expected none or snappy or lz4 or zstd"),
         ({"table": 'compression = "lz4"\nlevel = 3'}, "[table] level: it is for zstd, but compression is 'lz4'"),
         ({"table": "level = 23"}, "[table] level: 23, expected a whole number from 1 to 22"),
+        ({"more": '[decoding]\nvalue = "xml"'}, "[decoding] option value: 'xml', expected one of raw, string, json"),
+        ({"more": "[decoding]\nvalu = 1"}, "[decoding] valu: it does not exist; did you mean value?"),
+        ({"more": '[decoding]\nbudget = "1 %"'}, "[decoding] budget: '1 %', expected a number"),
+        ({"more": '[decoding]\nregistry_auth = ["me"]'}, "[decoding] registry_auth: expected a list of the user name"),
+        ({"more": "[progress]\nport = 99999"}, "[progress] port: 99999, expected a whole number from 0 to 65535"),
         ({"more": "[sink]\n"}, "[sink]: a job of type lake does not have it; allowed are [job], [spark], [source]"),
         ({"more": "[job"}, "the job file is not TOML"),
     ],
@@ -154,3 +159,12 @@ def test_settings_of_other_jobs_are_checked() -> None:
     latest = {**WINDOWS, "job": {"type": "latest"}, "table": {"path": "x", "buckets": 3, "null_keys": "skip"}}
     del latest["window"]
     assert parse_job(latest, "job.toml").required_table[4:] == (3, "skip")
+
+
+def test_decoding_and_progress_are_read(tmp_path: Path) -> None:
+    (tmp_path / "orders.avsc").write_text('"string"')
+    more = '[decoding]\nvalue = "avro"\nschema_file = "orders.avsc"\nnested = true\nbudget = 0\n'
+    found = read_job(lake(tmp_path, more=more + '[progress]\ngroup = "orders"\njson = "x.jsonl"\nport = 0'))
+    assert (found.decoding.value, found.decoding.schema, found.decoding.nested) == ("avro", '"string"', True)
+    assert found.progress == ("orders", str(tmp_path / "x.jsonl"), None, 0)
+    assert found.source_options().progress_group == "orders"
