@@ -82,6 +82,21 @@ def _parquet(name: str, theirs: str, ours: str, must: float, aim: float) -> Row:
     )
 
 
+def _json(size: int, gigabytes: float) -> Row:
+    job = Job("", value_bytes=size, records=int(gigabytes * GB / size), compression="snappy")
+    return Row(
+        f"json-{size}",
+        f"a topic with JSON objects of {size:,} B to Parquet, snappy, by a declared schema: the tuned connector with "
+        "from_json, and ingest",
+        {
+            THEIRS: replace(job, work="from_json_to_parquet", source=THEIRS, options=TUNED),
+            OURS: replace(job, work="ingest_json_to_parquet"),
+        },
+        THROUGHPUT,
+        (Limit("records_per_s", THEIRS, 1.2, 2),),
+    )
+
+
 def _sink() -> Row:
     job = Job("sink", value_bytes=1024, records=500_000)
     return Row(
@@ -151,6 +166,8 @@ ROWS = {
         _parquet("none", "none", "none", 4, 5),
         _parquet("snappy", "snappy", "snappy", 2.4, 3),
         _parquet("zstd-3", "zstd", "zstd:3", 1.6, 2),
+        _json(1024, 1),
+        _json(256, 0.5),
         _sink(),
         _micro_batches(),
         RESTART,

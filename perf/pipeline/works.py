@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
+from pyspark_kafkalite.decoding import Decoding
 from pyspark_kafkalite.ingest import ingest
 
 from perf.checks import VerificationError
@@ -14,6 +15,7 @@ from perf.pipeline.job import Job, Meter, Sample
 VALUE = b"a value of a benchmark; "
 WARM_UP = 5  # the first fifth of the micro-batches is not measured
 ROWS_PER_BATCH = 10
+SCHEMA = "id bigint, amount double, at string, user string, note string"  # of the values of topics.py
 
 
 def options(job: Job) -> dict[str, str]:
@@ -80,6 +82,40 @@ def ingest_to_parquet(spark: SparkSession, job: Job) -> Sample:
     return meter.sample(job.records)
 
 
+def from_json_to_parquet(spark: SparkSession, job: Job) -> Sample:
+    """Copy a topic of JSON objects to Parquet files by a batch, with Spark's `from_json`."""
+    frame = spark.read.format(job.source).options(**options(job)).load()
+    parsed = frame.selectExpr(
+        *("topic", "partition", "offset", "timestamp", "key"), f"from_json(string(value), '{SCHEMA}') as parsed"
+    )
+    directory = Path(job.directory, "table")
+    with Meter() as meter:
+        flat = parsed.select("topic", "partition", "offset", "timestamp", "key", "parsed.*")
+        flat.write.option("compression", job.compression).parquet(str(directory))
+    _expect_rows(directory, job)
+    _expect_values(spark, directory, job)
+    return meter.sample(job.records)
+
+
+def ingest_json_to_parquet(spark: SparkSession, job: Job) -> Sample:
+    """Copy a topic of JSON objects to a table by `ingest` with a declared schema."""
+    directory = Path(job.directory, "table")
+    decoding = Decoding(value="json", schema=SCHEMA, dead_letters="fail")
+    with Meter() as meter:
+        checkpoint = f"{job.directory}/checkpoint"
+        ingest(
+            spark, directory, options(job), checkpoint=checkpoint, compression=job.compression, decoding=decoding
+        ).awaitTermination()
+    _expect_rows(directory, job)
+    _expect_values(spark, directory, job)
+    return meter.sample(job.records)
+
+
+def _expect_values(spark: SparkSession, directory: Path, job: Job) -> None:
+    found = spark.read.parquet(str(directory)).where("id is not null and amount >= 0 and length(note) > 0")
+    _expect("rows with values", found.count(), job.records)
+
+
 def sink(spark: SparkSession, job: Job) -> Sample:
     """Write rows with keys to a topic; Spark creates them with little work."""
     from pyspark.sql import functions
@@ -126,6 +162,7 @@ WORKS = {
     each.__name__: each
     for each in (
         *(read, count, batch_to_parquet, stream_to_parquet, ingest_to_parquet),
+        *(from_json_to_parquet, ingest_json_to_parquet),
         *(sink, micro_batches, parquet_commits, delta_commits),
     )
 }
