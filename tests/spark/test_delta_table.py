@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark_kafkalite.tables import CommitRefusedError, DamagedTableError, TableError
+from pyarrow.dataset import dataset
+from pyspark_kafkalite.tables import Batch, CommitRefusedError, DamagedTableError, TableError
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
+from pyspark_kafkalite.tables.model import dead_letter_name
 from pyspark_kafkalite.tables.reading import read
 
 from kafkalite.model import TopicPartition
-from tests.story.tables.parquet_job import SCHEMA, batch, expected, rows
+from tests.story.tables.parquet_job import SCHEMA, batch, expected, rows, write
 
 
 @pytest.fixture
@@ -104,3 +106,48 @@ def test_missing_attempt_and_other_columns_are_named(table: DeltaOffsetTable) ->
         table.commit(lost)
     with pytest.raises(TableError, match="its columns are _partition, _offset, expected _partition"):
         DeltaOffsetTable(table.location, SCHEMA.remove(1))
+
+
+def test_columns_are_added_with_the_first_batch_that_has_them(tmp_path: Path) -> None:
+    table = DeltaOffsetTable(tmp_path / "table")
+    for number, schema in enumerate((FIRST, GROWN, GROWN)):
+        file, ranges = write(table, {0: (number, number + 1)})
+        assert table.schema_text() == (None, FIRST, GROWN)[number]
+        table.commit(Batch("A", number, ranges, (file,), schema=schema))
+        names = [each.name for each in DeltaTable(table.location).schema().fields]
+        assert {"id", "_offset"} <= set(names) and ("at" in names) == (number > 0)
+    assert in_delta(table) == expected({0: (0, 3)})
+    file, ranges = write(table, {0: (3, 4)})
+    with pytest.raises(TableError, match=r"column id .*string.* does not have so"):
+        table.commit(Batch("A", 3, ranges, (file,), schema="_partition int, _offset bigint, id string"))
+    assert in_delta(table) == expected({0: (0, 3)})
+
+
+FIRST = "_partition int, _offset bigint, id int"
+GROWN = f"{FIRST}, at timestamp"
+
+
+def test_dead_letters_follow_the_commit_also_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = DeltaOffsetTable(tmp_path / "table")
+
+    def with_dead_letters(number: int) -> Batch:
+        file, ranges = write(table, {0: (number * 10, number * 10 + 8)})
+        dead, more = write(table, {0: (number * 10 + 8, number * 10 + 10)})
+        letters = (dead._replace(name=dead_letter_name(dead.name)),)
+        return Batch("A", number, ranges + more, (file,), dead_letters=letters, dead_rows=2)
+
+    refused = with_dead_letters(5)
+    table.commit(with_dead_letters(0))
+    with pytest.raises(CommitRefusedError):
+        table.commit(refused)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="the process ends here"):
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("the process ends here")))
+        table.commit(with_dead_letters(1))
+    for reader in (table, DeltaOffsetTable(table.location)):
+        assert rows(dataset(reader.dead_letter_files())) == expected({0: (8, 10)}) + expected({0: (18, 20)})
+        assert reader.recover().published == (1 if reader is table else 0)
+        assert len(list(Path(table.location, "_dead_letters").iterdir())) == 2
+    again = with_dead_letters(1)
+    assert table.commit(again).repeated
+    assert rows(dataset(table.dead_letter_files())) == expected({0: (8, 10)}) + expected({0: (18, 20)})
+    assert in_delta(table) == expected({0: (0, 8)}) + expected({0: (10, 18)})

@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
+from pyspark_kafkalite.decoding.ddl import parse_ddl
 from pyspark_kafkalite.tables import rules
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 APPLICATION = METADATA = "kafkalite"
+COLUMNS = "_topic string, _partition int, _offset bigint, _timestamp timestamp"
+"""Columns of every table."""
+
 RECENT = 20  # commits of the history that are read first
 
 
@@ -44,21 +48,22 @@ class DeltaOffsetTable:
 
     Arguments:
         location: directory of the table; it is created.
-        schema: of the files.
+        schema: of the table, if it cannot grow; None = columns are added with the first batch that has them.
 
     Raises:
         TableError: the table has another schema. UnsupportedFileSystemError: the location is a URL.
     """
 
-    def __init__(self, location: str | os.PathLike[str], schema: "pyarrow.Schema") -> None:
+    def __init__(self, location: str | os.PathLike[str], schema: "pyarrow.Schema | None" = None) -> None:
         if "://" in os.fspath(location):
             raise UnsupportedFileSystemError(f"table {location}: expected a directory; URLs are not supported")
         self._root = Path(location).absolute()
         self._schema = schema
         self._disk = Disk()
         if not DeltaTable.is_deltatable(self.location):
-            DeltaTable.create(self.location, schema)
-        self._check_schema()
+            DeltaTable.create(self.location, parse_ddl(COLUMNS) if schema is None else schema)
+        if schema is not None:
+            self._check_schema(schema.names)
 
     @property
     def location(self) -> str:
@@ -165,10 +170,30 @@ class DeltaOffsetTable:
                 Transaction(commit.query_id, commit.batch_id),
             ],
         )
+        schema = self._grown(table, commit)
         actions = [self._action(each) for each in commit.files]
         for each in commit.dead_letters:
             self._check_size(each)
-        table.create_write_transaction(actions, "append", self._schema, commit_properties=properties)
+        table.create_write_transaction(actions, "append", schema, commit_properties=properties)
+
+    def _grown(self, table: DeltaTable, commit: Commit) -> "pyarrow.Schema":
+        """Add the columns that the table lacks: a commit of Delta without rows, which may be repeated."""
+        if commit.schema is None and self._schema is not None:
+            return self._schema
+        schema = parse_ddl(commit.schema or COLUMNS)
+        known = {each.name: each for each in table.schema().fields}
+        added = []
+        for each in Schema.from_arrow(schema).fields:
+            if each.name not in known and self._schema is None:
+                added.append(each)
+            elif each.name not in known or known[each.name].type != each.type:
+                raise TableError(
+                    f"table {self.location}: the batch has the column {each.name} {each.type}, which the table does "
+                    "not have so; Delta adds columns if the table is opened without a schema, but no fields of columns"
+                )
+        if added:
+            table.alter.add_columns(added)
+        return schema
 
     def _action(self, file: DataFile) -> AddAction:
         self._check_size(file)
@@ -223,10 +248,10 @@ class DeltaOffsetTable:
             if each.name not in needed:
                 (self._root / Path(each.name).name).unlink(missing_ok=True)
 
-    def _check_schema(self) -> None:
+    def _check_schema(self, names: list[str]) -> None:
         found = [each.name for each in DeltaTable(self.location).schema().fields]
-        if found != self._schema.names:
+        if found != names:
             raise TableError(
-                f"table {self.location}: its columns are {', '.join(found)}, expected {', '.join(self._schema.names)}; "
+                f"table {self.location}: its columns are {', '.join(found)}, expected {', '.join(names)}; "
                 "use another directory"
             )
