@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyspark_kafkalite.tables import Batch, CommittedRange, DataFile, ManifestTable
+from pyspark_kafkalite.tables.model import dead_letter_name
 
 from tests.rigs.table_disk import CrashingDisk
 
@@ -87,13 +88,17 @@ def write(table: ManifestTable, disk: CrashingDisk, ranges: Planned, write_file:
 
 
 def batch_of(checkpoint: Checkpoint, batch_id: int, attempts: list[Attempt]) -> Batch:
-    """What `foreachBatch` commits."""
+    """What `foreachBatch` commits; in every other batch of several tasks, the last one has only dead letters."""
+    dead = attempts[-1:] if len(attempts) > 1 and batch_id % 2 else []
+    letters = tuple(each.file._replace(name=dead_letter_name(each.file.name)) for each in dead)
     return Batch(
         checkpoint.query_id,
         batch_id,
         tuple(each for attempt in attempts for each in attempt.ranges),
-        tuple(attempt.file for attempt in attempts),
+        tuple(attempt.file for attempt in attempts if attempt not in dead),
         checkpoint.resumes,
+        dead_letters=letters,
+        dead_rows=sum(each.rows for each in letters),
     )
 
 
@@ -115,14 +120,14 @@ def run_batch(
 
 
 def visible(root: Path) -> list[Path]:
-    """What a plain reader of the directory reads."""
-    return sorted(each for each in root.glob("*.parquet"))
+    """What a plain reader of the directory reads, and what a reader of the dead letters reads."""
+    return sorted([*root.glob("*.parquet"), *root.glob("_dead_letters/*.parquet")])
 
 
 def committed(root: Path) -> list[str]:
     """Names of the files of all commits."""
     commits = [json.loads(each.read_bytes()) for each in sorted((root / "_commits").glob("*.json"))]
-    return [each["name"] for commit in commits for each in commit["files"]]
+    return [Path(each["name"]).name for commit in commits for each in commit["files"] + commit["dead_letters"]]
 
 
 def verify_visible(root: Path) -> None:
