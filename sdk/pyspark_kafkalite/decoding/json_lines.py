@@ -90,12 +90,15 @@ def suspicious(texts: pyarrow.StringArray) -> list[int]:
 
 
 def openers(lines: pyarrow.StringArray, least: int) -> int:
-    """Return the greatest number of opening brackets of a line; at most `least` if no line is longer than that."""
+    """Return the greatest number of opening brackets of a line; `least` if no line is so long that it can have more.
+
+    Closing brackets count, too: the reader rejects lines without them before it builds a type.
+    """
     if not len(lines):
         return 0
     _, offsets, data = lines.buffers()
     bounds = numpy.frombuffer(offsets, numpy.int32, len(lines) + 1, lines.offset * 4)
-    if (bounds[1:] - bounds[:-1]).max() <= least:
+    if (bounds[1:] - bounds[:-1]).max() <= 2 * least:
         return least
     content = numpy.frombuffer(data, numpy.uint8)[bounds[0] : bounds[-1]]
     at = numpy.flatnonzero((content | 0x20) == ord("{"))  # "[" has this bit not set

@@ -24,8 +24,8 @@ from pyspark_kafkalite.decoding.json_lines import (
 )
 from pyspark_kafkalite.decoding.values import BadValue, Values, decode_text
 
-OPENERS_MAX = 500
-"""Brackets of a value up to which its fields beyond the schema are read."""
+OPENERS_MAX = 1000
+"""Opening brackets of a value up to which its fields beyond the schema are read; pyarrow endures some 8,000."""
 
 SAMPLE = 256
 """Values of a block whose fields are counted where the reader cannot count them."""
