@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import fastavro
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry import avro as their_avro
@@ -30,6 +31,7 @@ from kafkalite_sdk.registry import (
     SchemaRegistry,
     wire,
 )
+from kafkalite_sdk.registry.avro_schemas import parse
 from kafkalite_sdk.registry.client import Registered
 
 from kafkalite.errors import ClientUseError, SchemaError
@@ -231,6 +233,46 @@ async def test_references_of_avro_are_resolved() -> None:
         entry = server.add("carts-value", {"schema": outer, "references": [reference]})
         data = wire.prefix(entry["id"]) + b"\x0e\x14customer-1"
         assert await deserialized(AvroDeserializer(registry), [], data) == {"order": ORDER}
+
+
+LIST = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [{"name": "by_name", "type": {"type": "map", "values": {"type": "array", "items": "Tree"}}}],
+}
+ENDLESS = {"type": "record", "name": "Endless", "fields": [{"name": "inner", "type": "Endless"}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [(LIST, b"\x02" * 100_000), (TREE, b"\x02\x00\x02" * 100_000), (ENDLESS, b"")],
+    ids=["list", "tree", "endless"],
+)
+async def test_deep_values_of_recursive_schemas_are_errors(schema: Any, data: bytes) -> None:
+    """A compiled reader without a limit would end the process."""
+    async with schema_registry() as server, SchemaRegistry(server.url) as registry:
+        prefix = wire.prefix(server.add("nodes-value", {"schema": json.dumps(schema)})["id"])
+        with pytest.raises(RecursionError):
+            await deserialized(AvroDeserializer(registry), [], prefix + data)
+        if schema is LIST:
+            nested: Any = await deserialized(AvroDeserializer(registry), [], prefix + b"\x02" * 50 + b"\x00")
+            for _ in range(51):
+                nested = nested["next"]
+            assert nested is None
+
+
+def test_schemas_whose_types_are_used_twice_are_not_recursive() -> None:
+    def record(name: str, *types: Any) -> Any:
+        return {"type": "record", "name": name, "fields": [{"name": f"f{n}", "type": t} for n, t in enumerate(types)]}
+
+    schema = record("r0", "int", {"type": "enum", "name": "e", "symbols": ["A"]})
+    for number in range(1, 40):  # each type twice: a walk of all paths would not end
+        schema = record(f"r{number}", schema, f"r{number - 1}")
+    assert parse(json.dumps(schema))[1] is fastavro.schemaless_reader
+    recursive = record("outer", record("inner", ["null", "outer"]))
+    assert parse(json.dumps(recursive))[1] is not fastavro.schemaless_reader
+    assert parse(json.dumps(record("root", "inner")), [json.dumps(recursive)])[1] is not fastavro.schemaless_reader
 
 
 async def test_serializer_names_the_next_step() -> None:

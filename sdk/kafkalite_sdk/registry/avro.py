@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalite_sdk.registry import wire
-from kafkalite_sdk.registry.client import Schema, SchemaRegistry
+from kafkalite_sdk.registry.avro_schemas import parse
+from kafkalite_sdk.registry.client import SchemaRegistry
 from kafkalite_sdk.registry.serializer import RegisteredSerializer
 
 
@@ -49,23 +50,16 @@ class AvroDeserializer:
 
         self._registry = registry
         self._key = key
-        self._read = fastavro.schemaless_reader
         self._reader = None if schema is None else fastavro.parse_schema(json.loads(schema))
 
     def deserialize(self, _topic: str, headers: Iterable[tuple[str, bytes | None]], data: bytes, /) -> Any:
-        """Return the value. Raises SchemaError: its schema cannot be loaded; else what fastavro raises."""
+        """Return the value.
+
+        Raises: SchemaError: its schema cannot be loaded. RecursionError: it is nested too deeply. Those of fastavro.
+        """
         framed = wire.read(data, headers, key=self._key)
         schema = self._registry.schema(framed.key)
         if schema.parsed is None:
-            schema.parsed = _parse(schema)
-        return self._read(io.BytesIO(framed.data), schema.parsed, self._reader)
-
-
-def _parse(schema: Schema) -> Any:
-    """Parse a schema after those that it refers to."""
-    import fastavro
-
-    named: dict[str, Any] = {}
-    for text in schema.references.values():
-        fastavro.parse_schema(json.loads(text), named_schemas=named)
-    return fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+            schema.parsed = parse(schema.text, schema.references.values())
+        parsed, read = schema.parsed
+        return read(io.BytesIO(framed.data), parsed, self._reader)
