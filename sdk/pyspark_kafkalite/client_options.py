@@ -25,6 +25,9 @@ SILENT = (
 """They tune what Java's consumer does and the SDK's reader of ranges does not; `isolation.level` and `group.id` are
 read elsewhere."""
 
+NUMBERS = (".ms", ".bytes", ".records", ".samples")
+"""Ends of the names in SILENT whose values are numbers."""
+
 DEFAULT_CLIENT_ID = "spark-kafkalite"
 LOGIN = re.compile(r"\s*([\w.]+)\s+required\s*(.*?);\s*", re.DOTALL)
 LOGIN_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))\s*""")
@@ -139,6 +142,8 @@ def translated(values: Values, table: Translations, silent: tuple[str, ...], cli
             found |= dict.fromkeys(arguments, parse(PREFIX + name, value.strip()))
         elif name not in silent:
             raise OptionError(PREFIX + name, f"it is not supported{_hint(name, (*table, *silent))}")
+        elif name.endswith(NUMBERS):
+            parse_integer(PREFIX + name, value.strip(), least=-1)
     return found
 
 

@@ -77,7 +77,7 @@ class Cluster:
         else:
             pattern = compiled_pattern(topics.pattern or "")
             listed = clients.admin(self._options.client).topics.list(internal=False)
-            described = [each for each in listed if pattern.fullmatch(each.name)]
+            described = [each for each in listed if pattern.search(each.name)]  # a part of the name, as in Java
         partitions = (TopicPartition(each.name, one.partition) for each in described for one in each.partitions)
         return Found(tuple(sorted(partitions)), {each.name: each.topic_id for each in described})
 

@@ -44,7 +44,7 @@ class Topics:
     Attributes:
         assigned: partitions.
         subscribed: names of topics.
-        pattern: a regular expression (RE2) for whole names of topics.
+        pattern: a regular expression (RE2) that a part of a topic's name matches, as in the connector.
     """
 
     assigned: tuple[TopicPartition, ...] | None = None

