@@ -98,7 +98,7 @@ def _json(size: int, gigabytes: float) -> Row:
 
 
 def _sink() -> Row:
-    job = Job("sink", value_bytes=1024, records=500_000)
+    job = Job("sink", value_bytes=1024, records=2 * GB // 1024)
     return Row(
         "sink",
         "rows with keys and values of 1,024 B to a topic: the connector's defaults, the connector with our linger and "
