@@ -370,3 +370,10 @@ metrics = "orders.prom"
     with Admin(jobs.address) as admin:
         offsets = admin.group_offsets.list("copy-of-orders")["copy-of-orders"]
     assert offsets[TopicPartition(jobs.topic, 0)].offset == 3
+    sink = f'[sink]\nkafka.bootstrap.servers = "{jobs.address}"\ntopic = "{jobs.topic}"'
+    with pytest.raises(JobError, match=r"orders has no columns value"):
+        jobs.run(jobs.job("replay", '[table]\npath = "orders"', sink))
+    jobs.run(jobs.job("replay", '[table]\npath = "orders"', sink, '[replay]\nrows = "dead_letters"'))
+    options = {name: value for name, value in job.source.items() if name != "progressGroup"}
+    rows = jobs.spark.read.format("kafkalite").options(**options).load().collect()
+    assert [bytes(row.value) for row in rows if row.offset >= 2] == [b"no JSON", b"no JSON"]

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 TOPIC, LAKE = "topic", "lake"
-POSITIONS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets", "failondataloss", "columns")
+POSITIONS = (
+    "startingtimestamp",
+    "startingoffsetsbytimestamp",
+    "startingoffsets",
+    "failondataloss",
+    "columns",
+    "progressgroup",
+)
 """Options of the source that the audit sets itself."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import KEEP, ReplaySettings
+from pyspark_kafkalite.jobs.settings import DEAD_LETTERS, KEEP, ReplaySettings
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.sink_options import sink_options
 
@@ -60,9 +60,12 @@ def run(spark: "SparkSession", job: JobFile, report: Callable[[str], Any]) -> No
 def selected(spark: "SparkSession", job: JobFile, settings: ReplaySettings) -> "DataFrame":
     """Return the rows of the table that the job selects. Raises JobError, TableError."""
     table = existing_table(job.required_table)
-    files = [] if table is None else table.files()
+    if settings.rows == DEAD_LETTERS:
+        files, kind = [] if table is None else table.dead_letter_files(), "dead letters"
+    else:
+        files, kind = [] if table is None else table.files(), "rows"
     if not files:
-        raise JobError(f"{job.path}: table {job.required_table.path} has no rows")
+        raise JobError(f"{job.path}: table {job.required_table.path} has no {kind}")
     rows = spark.read.parquet(*files)
     missing = [name for name in ("_topic", "_offset", *COLUMNS) if name not in rows.columns]
     if missing:

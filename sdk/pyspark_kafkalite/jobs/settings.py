@@ -13,6 +13,7 @@ LAKE, LATEST, WINDOW, AUDIT, REPLAY = "lake", "latest", "window", "audit", "repl
 BUCKETS, BUCKETS_MAX = 16, 9999
 NULL_KEYS = ("error", "skip")
 KEEP, BY_KEY = "keep", "key"
+ROWS = TABLE_ROWS, DEAD_LETTERS = "table", "dead_letters"
 TABLE_KEYS = ("path", "compression", "level")
 KEYS = {
     LAKE: (*TABLE_KEYS, "format", "partition"),
@@ -85,10 +86,12 @@ class ReplaySettings(NamedTuple):
     """The section [replay].
 
     Attributes:
+        rows: "table", or "dead_letters": the records that could not be decoded.
         partitions: "keep" = a row is sent to the partition of its record; "key" = its key selects one.
         where: an SQL expression of the rows that are sent, such as "_offset >= 100"; None = all.
     """
 
+    rows: str = ROWS[0]
     partitions: str = KEEP
     where: str | None = None
 
@@ -96,4 +99,5 @@ class ReplaySettings(NamedTuple):
 def replay_settings(origin: str, fields: Mapping[str, Any]) -> ReplaySettings:
     """Check the section [replay]. Raises JobError: a key or a value is not valid."""
     section = Section(origin, REPLAY, fields, ReplaySettings._fields)
-    return ReplaySettings(section.choice("partitions", KEEP, (KEEP, BY_KEY)), section.text("where"))
+    rows = section.choice("rows", ROWS[0], ROWS)
+    return ReplaySettings(rows, section.choice("partitions", KEEP, (KEEP, BY_KEY)), section.text("where"))

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from pyspark_kafkalite.errors import OptionError
-from pyspark_kafkalite.jobs import JobError, checkpoint, environment
-from pyspark_kafkalite.jobs.checks import LEAST_FREE_BYTES, disk_finding
+from pyspark_kafkalite.jobs import JobError, checkpoint, environment, read_job
+from pyspark_kafkalite.jobs.checks import LEAST_FREE_BYTES, disk_finding, findings
 from pyspark_kafkalite.jobs.errors import explained, root_cause
+from pyspark_kafkalite.jobs.main import main
+from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.options import SourceOptions, source_options
 
 from kafkalite._version import VERSION
-from kafkalite.errors import KafkaConnectionError
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, error_for
 
 ROOT = Path(__file__).parents[3]
 WORKER = {
@@ -121,6 +123,27 @@ def test_full_disk_is_found_before_the_directory_exists(tmp_path: Path) -> None:
     assert problem == f"{directory}: 63 MiB are free, expected at least 64; free space, or choose another directory"
     assert asked == [str(tmp_path)]
     assert disk_finding(directory, lambda _: LEAST_FREE_BYTES).problem is None
+
+
+def test_errors_of_the_cluster_are_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "lake.toml"
+    source = '[source]\nkafka.bootstrap.servers = "localhost:9092"\nsubscribe = "orders"\n'
+    file.write_text(f'[job]\ntype = "lake"\n{source}[table]\npath = "orders"')
+
+    def refused(_: object) -> None:
+        raise error_for(KafkaErrorCode.SASL_AUTHENTICATION_FAILED, "Invalid username or password")
+
+    monkeypatch.setattr("pyspark_kafkalite.cluster.Cluster.partitions", refused)
+    found = {each.check: each.problem for each in findings(read_job(file), RunOptions())}
+    assert "Invalid username or password" in str(found["topics"])
+    assert found["table"] is None and found["checkpoint"] is None
+
+
+def test_spark_submit_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(tmp_path / "none.toml")]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert shown.err.startswith("kafkalite: ") and "the job file cannot be read" in shown.err
 
 
 # checkpoints

@@ -145,7 +145,7 @@ def test_wrong_windows_are_named(changed: dict[str, Any], text: str) -> None:
 def test_settings_of_other_jobs_are_checked() -> None:
     sink = {"kafka.bootstrap.servers": "localhost:9092", "topic": "again"}
     replay: dict[str, Any] = {"job": {"type": "replay"}, "table": {"path": "x"}, "sink": sink}
-    assert parse_job(replay, "job.toml").replay == ("keep", None)
+    assert parse_job(replay, "job.toml").replay == ("table", "keep", None)
     wrong = [
         ({**replay, "replay": {"partitions": "none"}}, "[replay] partitions: 'none', expected keep or key"),
         ({**replay, "sink": {"kafka.bootstrap.servers": "x:1"}}, "[sink] topic is missing"),

@@ -1,0 +1,110 @@
+"""`kafkalite pipeline` without a JVM: plan, verify, doctor, and the errors of run."""
+
+import json
+import subprocess
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
+from pyspark_kafkalite.tables import Batch, CommittedRange, ManifestTable
+from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
+
+from kafkalite.testing.thread import BrokerThread
+from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
+
+Pipeline = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def job(tmp_path: Path, broker: BrokerThread) -> Path:
+    """A job that copies the topic `copied`."""
+    path = tmp_path / "lake.toml"
+    source = f'kafka.bootstrap.servers = "{broker.address}"\nsubscribe = "copied"\nstartingOffsets = "earliest"'
+    path.write_text(f'[job]\ntype = "lake"\n[source]\n{source}\n[table]\npath = "orders"\npartition = "none"\n')
+    return path
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    """Runs `kafkalite pipeline`; fails on another exit code than `code`."""
+
+    def run(*args: object, code: int = 0, **environ: str) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, "pipeline", *map(str, args)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**ENVIRON, **environ}, timeout=TIMEOUT_S, check=False
+        )
+        assert done.returncode == code, f"{args} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        return done
+
+    return run
+
+
+def commit(root: Path, count: int, *, twice: int = 0) -> None:
+    """Write a table with the first records of a partition; some of the rows are there twice."""
+    table = ManifestTable(root)
+    rows = [
+        {"_topic": "copied", "_partition": 0, "_offset": offset, "_timestamp": 0, "headers": []}
+        for offset in [*range(count), *range(twice)]
+    ]
+    batch = pyarrow.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+    file = write_attempt(table.attempts, f"part-{uuid.uuid4().hex}.parquet", RAW_SCHEMA, [batch], ParquetOptions())
+    assert file is not None
+    table.commit(Batch("q", 0, (CommittedRange("copied", 0, 0, count, len(rows), 0, 0),), (file,)))
+
+
+def test_plan_and_verify_compare_topic_and_table(kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path) -> None:
+    kafkalite("topic", "create", "copied")
+    kafkalite("produce", "copied", stdin="1\n2\n3\n4\n")
+    planned = pipeline("plan", job)
+    assert "4 offsets" in planned.stdout and "the next one has 1 tasks and files: 1" in planned.stdout
+    assert "there is no directory _commits" in pipeline("verify", job, code=2).stderr
+    commit(tmp_path / "orders", 3)
+    (line,) = pipeline("plan", job, "--json").stdout.splitlines()
+    assert (json.loads(line)["start_offset"], json.loads(line)["log_end_offset"]) == (3, 4)
+    assert "3 rows, each offset once" in pipeline("verify", job, "--full").stdout
+
+
+def test_rows_that_are_there_twice_are_a_problem(kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path) -> None:
+    kafkalite("topic", "create", "copied", "--if-not-exists")
+    commit(tmp_path / "orders", 3, twice=2)
+    done = pipeline("verify", job, code=1)
+    assert "problem: copied-0: 2 rows of the table have the offset of another row" in done.stderr
+
+
+def test_doctor_names_each_problem_with_what_to_do(pipeline: Pipeline, job: Path, broker: BrokerThread) -> None:
+    unknown = job.with_name("unknown.toml")
+    unknown.write_text(
+        job.read_text().replace('"copied"', '"nowhere"').replace("lake", "latest").replace("partition", "#")
+    )
+    done = pipeline("doctor", unknown, code=1, JAVA_HOME="nowhere")
+    lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert lines["PROBLEM  java"] == "JAVA_HOME is nowhere, which has no bin/java; install Java 17, or set JAVA_HOME"
+    assert lines["PROBLEM  pyspark"].startswith("pyspark is not installed, expected at least 4.2; install the extra")
+    assert "topic nowhere: this broker has no such topic" in lines["PROBLEM  topics"]
+    assert "ok       disk" in lines and done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by", "text"),
+    [
+        ("subscribe", "subscribed", "[source] option subscribed: it does not exist; did you mean subscribe?"),
+        ("partition", "partitions", "[table] partitions: it does not exist; did you mean partition?"),
+        ('"lake"', '"lakes"', "[job] type: 'lakes', expected lake or latest or window or audit or replay"),
+    ],
+)
+def test_wrong_job_file_is_one_line(pipeline: Pipeline, job: Path, replaced: str, by: str, text: str) -> None:
+    job.write_text(job.read_text().replace(replaced, by))
+    done = pipeline("run", job, code=2)
+    assert done.stderr.count("\n") == 1 and text in done.stderr and done.stdout == ""
+
+
+def test_run_without_java_is_one_line(pipeline: Pipeline, job: Path) -> None:
+    done = pipeline("run", job, code=2, JAVA_HOME="nowhere")
+    assert done.stderr.startswith("kafkalite: JAVA_HOME is nowhere") and done.stderr.count("\n") == 1
+
+
+def test_script_of_spark_submit_exists(pipeline: Pipeline) -> None:
+    assert Path(pipeline("script").stdout.strip()).read_text().startswith('"""Runs a job in spark-submit')
