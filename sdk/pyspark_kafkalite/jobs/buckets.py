@@ -171,7 +171,8 @@ def merge_bucket(job: BucketJob, key: tuple[Any, ...], rows: pyarrow.Table) -> p
     merged = merge([*tables, rows.select(SCHEMA.names).cast(SCHEMA)])
     name = f"part-{job.batch_id:010}-b{number:04}of{job.buckets:04}-{uuid.uuid4().hex}.parquet"
     file = write_attempt(job.directory, name, SCHEMA, merged.to_batches(), job.parquet)
-    return pyarrow.table({"written": [json.dumps({"bucket": number, "file": file and file._asdict()})]})
+    fields = None if file is None else {"name": file.name, "bytes": file.bytes, "rows": file.rows}
+    return pyarrow.table({"written": [json.dumps({"bucket": number, "file": fields})]})
 
 
 def merge(tables: Iterable[pyarrow.Table]) -> pyarrow.Table:

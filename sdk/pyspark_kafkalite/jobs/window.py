@@ -120,4 +120,4 @@ def _write(writing: _Writing, batches: "Iterator[pyarrow.RecordBatch]") -> "Iter
     name = f"part-{writing.batch_id:010}-{uuid.uuid4().hex}.parquet"  # another attempt has another name
     file = write_attempt(writing.directory, name, first.schema, every(), writing.parquet)
     if file is not None:
-        yield pyarrow.RecordBatch.from_pylist([file._asdict()])
+        yield pyarrow.RecordBatch.from_pylist([{"name": file.name, "bytes": file.bytes, "rows": file.rows}])
