@@ -1,18 +1,28 @@
 """A Delta table follows the rules of the table of plain Parquet."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyarrow.dataset import dataset
+from pyspark_kafkalite.decoding import Decoding
+from pyspark_kafkalite.decoding.ddl import ddl_text, parse_ddl
+from pyspark_kafkalite.decoding.records import RecordDecoder
+from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
+from pyspark_kafkalite.ingest.outcome import batch_of, known_schema
+from pyspark_kafkalite.ingest.worker import Written
 from pyspark_kafkalite.tables import Batch, CommitRefusedError, DamagedTableError, TableError
+from pyspark_kafkalite.tables.attempt import ParquetOptions
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
-from pyspark_kafkalite.tables.model import dead_letter_name
-from pyspark_kafkalite.tables.reading import read
+from pyspark_kafkalite.tables.model import CommittedRange, dead_letter_name
+from pyspark_kafkalite.tables.partitions import NO_PARTITION
+from pyspark_kafkalite.tables.reading import read, read_dead_letters
 
 from kafkalite.model import TopicPartition
 from tests.story.tables.parquet_job import SCHEMA, batch, expected, rows, write
+from tests.unit.spark.decoded import records
 
 
 @pytest.fixture
@@ -151,3 +161,29 @@ def test_dead_letters_follow_the_commit_also_after_a_crash(tmp_path: Path, monke
     assert table.commit(again).repeated
     assert rows(dataset(table.dead_letter_files())) == expected({0: (8, 10)}) + expected({0: (18, 20)})
     assert in_delta(table) == expected({0: (0, 8)}) + expected({0: (10, 18)})
+
+
+@pytest.mark.parametrize("schemas", [("id int", "id int, name string"), (None, None)])
+def test_decoded_records_and_dead_letters_of_ingest(tmp_path: Path, schemas: tuple[str | None, ...]) -> None:
+    table = DeltaOffsetTable(tmp_path / "table")
+    for number, schema in enumerate(schemas):
+        decoding = Decoding(value="raw" if schema is None else "json", schema=schema, budget=0.5)
+        known = known_schema(table)
+        decoder = RecordDecoder(decoding, None if known is None else parse_ddl(known))
+        values = [b'{"id":%d,"name":"n"}' % each if each else b"{" for each in range(4)]
+        with DeadLetterFile(table.attempts, number, ParquetOptions()) as dead:
+            decoded = decoder.decode(records(values))
+            if decoded.dead is not None:
+                dead.write(decoded.dead)
+            files = write_files(table.attempts, number, [decoded.rows], ParquetOptions(), NO_PARTITION)
+        ranges = (CommittedRange("orders", 3, number * 4, number * 4 + 4, 4, 0, 1),)
+        one = Written(files, ranges, {}, dead.files, ddl_text(decoded.rows.schema), dict(decoder.causes))
+        table.commit(batch_of("A", number, [Written.from_text(one.to_text())], decoding, known))
+    found = DeltaTable(table.location).to_pyarrow_table().to_pydict()
+    if schemas[0] is None:
+        assert found["value"] == values * 2 and table.dead_letter_files() == []
+        return
+    pairs = Counter(zip(found["id"], found["name"], strict=True))
+    assert pairs == Counter((each, name) for each in (1, 2, 3) for name in (None, "n"))
+    letters = read_dead_letters(table).to_table()
+    assert (letters["value"].to_pylist(), letters["cause"].to_pylist()) == ([b"{"] * 2, ["json"] * 2)

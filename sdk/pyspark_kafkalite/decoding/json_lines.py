@@ -21,7 +21,7 @@ BEFORE, AFTER = '{"k":[[[', "]]]}\n"
 ESCAPE = r"\]\s*\]\s*\]"
 ROW = re.compile(r" in row (\d+)$")
 LITERAL = re.compile(r"n't parse:(.+)$|he string '(.+)' is|parse string: '(.+)' as|: (\S+) requires", re.DOTALL)
-DIVIDED_ROWS = 512
+DIVIDED_ROWS = 256
 """Lines with an error are read again in groups of this size."""
 
 CANDIDATES_MAX = 4

@@ -17,10 +17,9 @@ def open_table(settings: TableSettings) -> Table:
         TableError: it cannot be opened. ImportError: deltalake is not installed.
     """
     if settings.format == DELTA:
-        from pyspark_kafkalite.ingest.worker import SCHEMA
         from pyspark_kafkalite.tables.delta import DeltaOffsetTable
 
-        return DeltaOffsetTable(settings.path, SCHEMA)
+        return DeltaOffsetTable(settings.path)
     return ManifestTable(settings.path)
 
 
