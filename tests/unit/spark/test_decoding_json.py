@@ -151,3 +151,9 @@ def test_json_without_a_schema_is_validated_text() -> None:
     expected = [None if each is None else each.decode() for each in good]
     assert decoded.rows.column("value").to_pylist() == expected * 2
     assert [row for row, _, _ in dead(decoded)] == list(range(len(good), len(good) + len(bad)))
+
+
+def test_deeply_nested_field_beyond_the_schema_does_not_end_the_process() -> None:
+    value = b'{"z":' + b'{"y":' * 30_000 + b"1" + b"}" * 30_000 + b',"a":1}'
+    decoded = decode([value, b'{"a":2}'], value="json", schema="a int")
+    assert decoded.rows.column("a").to_pylist() == [1, 2]
