@@ -1,6 +1,8 @@
 """The commands `compare`, `clients`, `pipeline` and `profile`: their options and their output."""
 
 import importlib
+import signal
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -152,6 +154,7 @@ def pipeline_command(rows: str, repetitions: int, percent: int, work: Path, out:
     broker = BROKERS["kafkalite"]
     if (reason := drivers.missing() or broker.missing()) is not None:
         raise click.ClickException(reason)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers and drivers are ended, too
     plan = pipeline_compare.Plan(broker, wanted, repetitions, percent, work)
     try:
         results = pipeline_compare.compare(plan, lambda line: click.echo(line, err=True))
