@@ -230,7 +230,7 @@ def test_crash_beside_the_commit_loses_and_duplicates_nothing(
 
 
 def test_task_that_spark_repeats_loses_and_duplicates_nothing(job: Job, tmp_path: Path) -> None:
-    """With `local[2,4]`: the query does not notice the crash, and the file of the killed attempt exists."""
+    """Trap 14: only `local[2,4]` repeats a task. The query does not notice; the killed attempt has left a file."""
     command = [sys.executable, "-m", "tests.spark.retrying_ingest", job.options["kafka.bootstrap.servers"], job.topic]
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
