@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark_kafkalite.tables import snapshots
 
 from tests.rigs.lines import Lines
 
@@ -34,6 +35,12 @@ def seed() -> int:
     """Where all chance of a rig comes from; printed, and replayed from KAFKALITE_SEED."""
     print(f"KAFKALITE_SEED={SEED}")
     return SEED
+
+
+@pytest.fixture
+def frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables write a snapshot after a few commits."""
+    monkeypatch.setattr(snapshots, "EVERY", 3)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyspark_kafkalite.tables import Batch, CommittedRange, DataFile, ManifestTable
-from pyspark_kafkalite.tables.model import dead_letter_name
+from pyspark_kafkalite.tables.locations import find
+from pyspark_kafkalite.tables.model import Replacement, dead_letter_name
 
 from tests.rigs.table_disk import CrashingDisk
 
@@ -119,6 +120,26 @@ def run_batch(
     checkpoint.complete += 1
 
 
+def compact(table: ManifestTable, disk: CrashingDisk, rng: random.Random, starting: Callable[[], object]) -> None:
+    """Replace some files by one with the same rows.
+
+    Arguments:
+        starting: is called between the check of the new file and its commit.
+    """
+    with table.compacting():
+        table.remove_replaced(0)
+        files = [each for each in table.state().files.values() if rng.random() < 0.7]
+        if len(files) < 2:
+            return
+        reader = {each.name: find(Path(table.location), each.name) for each in files}
+        spans = [span for path in reader.values() for span in json.loads(path.read_bytes())]
+        path = Path(table.compactions, f"part-{uuid.uuid4().hex}.parquet")
+        write_text(disk, path, tuple(tuple(span) for span in spans))
+        file = DataFile(path.name, path.stat().st_size, sum(each.rows for each in files))
+        starting()
+        table.replace(Replacement((file,), tuple(reader)))
+
+
 def visible(root: Path) -> list[Path]:
     """What a plain reader of the directory reads, and what a reader of the dead letters reads."""
     return sorted([*root.glob("*.parquet"), *root.glob("_dead_letters/*.parquet")])
@@ -138,9 +159,20 @@ def verify_visible(root: Path) -> None:
     assert all(count == 1 for count in rows.values()), "a row is visible twice"
 
 
+def verify_manifest(root: Path) -> None:
+    """A reader of the commits sees each offset of the table once, at every moment."""
+    table = ManifestTable(root, create=False)
+    state = table.state()
+    rows = sum((rows_of_text(find(root, name)) for name in (*state.files, *state.dead_letters)), Counter())
+    expected = {(each.partition, at) for each, end in state.ends.items() for at in range(FIRST_OFFSET, end)}
+    assert rows == Counter(expected), f"missing {Counter(expected) - rows}, additional {rows - Counter(expected)}"
+
+
 def verify_complete(root: Path, ends: dict[int, int]) -> None:
     """Each offset is visible once; nothing else is left."""
     rows = sum((rows_of_text(each) for each in visible(root)), Counter())
     expected = Counter((partition, at) for partition, end in ends.items() for at in range(FIRST_OFFSET, end))
     assert rows == expected, f"missing {expected - rows}, additional {rows - expected}"
     assert list((root / "_attempts").iterdir()) == [], "an attempt is left"
+    if (root / "_compactions").is_dir():
+        assert [each.name for each in (root / "_compactions").iterdir()] == ["lock"], "a file of a compaction is left"

@@ -2,10 +2,12 @@
 
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from pyspark_kafkalite.tables import CommitRefusedError, ManifestTable
+from pyspark_kafkalite.tables.locations import find
 
 from kafkalite.model import TopicPartition
 from tests.rigs import table_job
@@ -13,6 +15,8 @@ from tests.rigs.table_disk import Crash, CrashingDisk
 from tests.rigs.table_job import FIRST_OFFSET, PARTITIONS, Checkpoint
 
 STEPS_MAX = 400
+
+pytestmark = pytest.mark.usefixtures("frequent_snapshots")
 
 
 class History:
@@ -30,11 +34,14 @@ class History:
         self.disk = CrashingDisk(directory / "graves", self.rng)
         self.checkpoint = Checkpoint(dict.fromkeys(range(PARTITIONS), FIRST_OFFSET))
         self.disk.on_step = self.verify_visible
+        self.compacts = 0.3  # how probable a compaction is after a batch
 
     def verify_visible(self) -> None:
         """What is true at each moment."""
         if self.root.exists():
             table_job.verify_visible(self.root)
+        if (self.root / "_commits").exists():
+            table_job.verify_manifest(self.root)
 
     def incarnation(self, batches: int) -> None:
         """One run of the job."""
@@ -42,6 +49,25 @@ class History:
         table.recover()
         for _ in range(batches):
             table_job.run_batch(table, self.disk, self.checkpoint, self.rng)
+            if self.rng.random() < self.compacts:
+                self.compact()
+
+    def compact(self) -> None:
+        """A compaction in another process; a job may start or commit beside it."""
+        table = ManifestTable(self.root, disk=self.disk)
+        beside = self.rng.choice((table.state, self.start_job, self.run_job))
+        read = table.state().files
+        table_job.compact(table, self.disk, self.rng, beside)
+        for name in read:
+            find(self.root, name)  # a reader that began before the compaction
+
+    def start_job(self) -> None:
+        """The job starts beside a compaction: attempts are removed."""
+        ManifestTable(self.root, disk=self.disk).recover()
+
+    def run_job(self) -> None:
+        """The job commits a batch beside a compaction."""
+        table_job.run_batch(ManifestTable(self.root, disk=self.disk), self.disk, self.checkpoint, self.rng)
 
     def crashes(self, *, batches: int, steps: int, power_cut: bool) -> bool:
         """Run until a step; returns whether the run was stopped."""
@@ -74,6 +100,7 @@ class History:
     def finish(self) -> None:
         """The job continues without a crash; then the table is complete."""
         self.incarnation(batches=2)
+        self.compact()
         ManifestTable(self.root, disk=self.disk).recover()
         table_job.verify_complete(self.root, self.checkpoint.ends)
 
@@ -100,6 +127,58 @@ def test_table_is_exact_after_a_crash_at_every_step(ram: Path, seed: int, power_
             assert step > 25
             return
     raise AssertionError("the run does not end")
+
+
+def crashes_in_compactions(ram: Path, seed: int, *, power_cut: bool) -> None:
+    """Stop one compaction after the other, each one step later."""
+    for step in range(STEPS_MAX):
+        history = History(ram / "history", seed + step)
+        history.compacts = 0
+        history.incarnation(batches=4)
+        history.compacts = 1
+        history.disk.stop_at = history.disk.steps + step
+        stopped = False
+        try:
+            history.compact()
+        except Crash:
+            stopped = True
+            history.disk.restart(power_cut=power_cut)
+            history.verify_visible()
+        history.disk.stop_at = None
+        history.finish()
+        shutil.rmtree(ram / "history")
+        if not stopped and step > 40:
+            return
+    raise AssertionError("the run does not end")
+
+
+def crashes_while_hiding(directory: Path, seed: int) -> None:
+    """A power cut after the replacement of a compaction is visible, and before its name is durable."""
+    history = History(directory, seed)
+    history.compacts = 0
+    history.incarnation(batches=4)
+    link = history.disk.link
+
+    def stopping(source: Path, target: Path) -> None:
+        link(source, target)
+        if source.parent.name == "_compactions" and target.parent == history.root:
+            history.disk.stop_at = history.disk.steps
+
+    history.disk.link = stopping  # type: ignore[method-assign]
+    with suppress(Crash):
+        history.compact()
+    history.disk.restart(power_cut=True)
+    history.verify_visible()
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_power_cut_never_shows_replaced_files_beside_their_replacement(ram: Path, seed: int, number: int) -> None:
+    crashes_while_hiding(ram / "history", seed + number)
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_table_is_exact_after_a_crash_at_every_step_of_a_compaction(ram: Path, seed: int, power_cut: bool) -> None:
+    crashes_in_compactions(ram, seed, power_cut=power_cut)
 
 
 def test_table_is_exact_after_an_error_at_every_step(ram: Path, seed: int) -> None:

@@ -11,10 +11,13 @@ from pyspark_kafkalite.tables.disk import Disk
 from kafkalite.model import TopicPartition
 from tests.rigs.table_disk import CrashingDisk
 from tests.rigs.table_job import verify_visible
-from tests.rigs.test_table_crashes import live
+from tests.rigs.test_table_crashes import crashes_while_hiding, live
 from tests.story.tables import test_manifest_table as story
 
 HISTORIES = 60
+TWICE = "a row is visible twice|additional Counter[(]{"
+
+pytestmark = pytest.mark.usefixtures("frequent_snapshots")
 
 
 def found_by_crashes(directory: Path) -> None:
@@ -36,14 +39,14 @@ def test_rule_1_mutant_commits_a_repeated_batch_again(ram: Path, monkeypatch: py
 def test_rules_1_and_2_mutant_duplicates_rows(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, rules, "is_repeated", lambda *_: False)
     plant(monkeypatch, rules, "check_continuity", lambda *_: ())
-    with pytest.raises(AssertionError, match="a row is visible twice"):
+    with pytest.raises(AssertionError, match=TWICE):
         found_by_crashes(ram)
 
 
 def test_rule_2_mutant_accepts_a_new_checkpoint(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, rules, "check_continuity", lambda *_: ())
     plant(monkeypatch, rules, "check_owner", lambda *_: None)
-    with pytest.raises(AssertionError, match="a row is visible twice"):
+    with pytest.raises(AssertionError, match=TWICE):
         found_by_crashes(ram)
 
 
@@ -86,7 +89,8 @@ def test_rule_3_mutant_does_not_flush_a_directory(ram: Path, monkeypatch: pytest
 
 def test_rule_3_mutant_publishes_a_commit_that_may_not_be_durable(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def publish_last(self: ManifestTable) -> int:
-        return self._publish(self._read[-1]) if self._read else 0
+        last = self.last_commit()
+        return 0 if last is None else self._publish(last)
 
     plant(monkeypatch, ManifestTable, "_publish_last", publish_last)
     with pytest.raises((AssertionError, TableError)):
@@ -98,7 +102,7 @@ def test_rule_4_mutant_publishes_before_the_commit(ram: Path, monkeypatch: pytes
 
     def publishing(self: ManifestTable, commit: manifest.Commit) -> bool:
         for each in commit.files:
-            self._link(each)
+            self._link(each, commit)
         return create(self, commit)
 
     plant(monkeypatch, ManifestTable, "_create", publishing)
@@ -127,6 +131,59 @@ def test_rule_5_mutant_resumes_from_the_offsets_of_the_first_commit(ram: Path, m
 
     plant(monkeypatch, ManifestTable, "end_offsets", first)
     with pytest.raises(CommitRefusedError):
+        found_by_crashes(ram)
+
+
+def test_mutant_publishes_replacements_before_it_hides_what_they_replace(
+    ram: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide, publish = ManifestTable._hide, ManifestTable._publish
+
+    def publishing(self: ManifestTable, commit: manifest.Commit) -> int:
+        published = publish(self, commit)
+        hide(self, commit)
+        return published
+
+    plant(monkeypatch, ManifestTable, "_hide", lambda self, commit: None)
+    plant(monkeypatch, ManifestTable, "_publish", publishing)
+    with pytest.raises(AssertionError, match=TWICE):
+        found_by_crashes(ram)
+
+
+def test_mutant_hides_replaced_files_without_a_flush(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut may show them again, beside their replacement."""
+
+    def hide(self: ManifestTable, commit: manifest.Commit) -> None:
+        self._disk.make_directory(self._replaced)
+        for path in (each for each in (self._root / name for name in commit.removed) if each.exists()):
+            self._keep(path)
+            self._disk.remove(path)
+
+    plant(monkeypatch, ManifestTable, "_hide", hide)
+    with pytest.raises(AssertionError, match=TWICE):
+        for number in range(HISTORIES):
+            crashes_while_hiding(ram / str(number), number)
+
+
+def test_mutant_removes_replaced_files_that_a_reader_needs(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, ManifestTable, "_keep", lambda self, path: None)
+    with pytest.raises(TableError, match="does not exist"):
+        found_by_crashes(ram)
+
+
+def test_mutant_starts_with_the_attempts_of_a_compaction(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that starts removes them after the compaction has checked them."""
+    plant(monkeypatch, ManifestTable, "_attempts_of", lambda self, commit: self._attempts)
+    plant(monkeypatch, ManifestTable, "compactions", property(lambda self: self.attempts))
+    plant(monkeypatch, ManifestTable, "_check_attempts", lambda *_: None)
+    with pytest.raises((AssertionError, TableError, OSError)):
+        found_by_crashes(ram)
+
+
+def test_mutant_gives_the_table_to_the_compaction(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = rules.replacing_commit
+    plant(monkeypatch, rules, "replacing_commit", lambda *each: real(*each)._replace(ends={}))
+    with pytest.raises((AssertionError, CommitRefusedError)):
         found_by_crashes(ram)
 
 

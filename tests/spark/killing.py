@@ -21,7 +21,8 @@ from pyspark_kafkalite.ingest.query import Committer
 from pyspark_kafkalite.ingest.worker import Job, Written
 from pyspark_kafkalite.tables import attempt
 from pyspark_kafkalite.tables.disk import Disk
-from pyspark_kafkalite.tables.manifest import ATTEMPTS, COMMITS, ManifestTable
+from pyspark_kafkalite.tables.locations import ATTEMPTS, COMMITS
+from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.task import batches
 
 WORKER = (

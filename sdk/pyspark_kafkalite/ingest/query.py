@@ -134,7 +134,7 @@ def _check_partition(table: Table, partition: str) -> None:
     if partition != NO_PARTITION and not isinstance(table, ManifestTable):
         raise ValueError(f"partition is {partition!r}, expected {NO_PARTITION}: this table cannot be partitioned")
     if isinstance(table, ManifestTable):
-        check_layout(table.location, [each for commit in table.commits() for each in commit.files[:1]], partition)
+        check_layout(table.location, list(table.state().files.values())[:1], partition)
 
 
 def ends(ranges: Iterable[CommittedRange]) -> dict[TopicPartition, int]:

@@ -20,7 +20,7 @@ from pyspark_kafkalite.decoding.records import RecordDecoder
 from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
 from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.attempt import ParquetOptions
-from pyspark_kafkalite.tables.model import CommittedRange, DataFile
+from pyspark_kafkalite.tables.model import CommittedRange, DataFile, Span, merged
 from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.task import Task, batches
 
@@ -92,8 +92,9 @@ class Written(NamedTuple):
     def from_text(cls, text: str) -> "Written":
         """Read what `to_text` returned."""
         found = json.loads(text)
-        for name, of in (("files", DataFile), ("ranges", CommittedRange), ("dead_letters", DataFile)):
-            found[name] = tuple(of(**each) for each in found[name])
+        for name in ("files", "dead_letters"):
+            found[name] = tuple(DataFile.from_json(each) for each in found[name])
+        found["ranges"] = tuple(CommittedRange(**each) for each in found["ranges"])
         return cls(**found)
 
 
@@ -126,11 +127,12 @@ def write_split(job: Job, task: Task) -> Written:
     with DeadLetterFile(job.directory, job.batch_id, job.parquet) as dead:
         rows = decoding.over(_decoded(fetching.over(_batches(task, done)), decoder, dead))
         files = write_files(job.directory, job.batch_id, rows, job.parquet, job.partition)
+    spans = tuple(Span(*each.offsets) for each in merged(done))
     encode_s = time.monotonic() - began_s - decoding.seconds
     seconds = {"fetch": fetching.seconds, "decode": decoding.seconds - fetching.seconds, "encode": encode_s}
     schema = decoder.schema() if sum(each.rows for each in done) else None
     return Written(
-        files,
+        tuple(each._replace(spans=spans) for each in files),
         tuple(done),
         {phase: each * 1000 for phase, each in seconds.items()},
         dead.files,

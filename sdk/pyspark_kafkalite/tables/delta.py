@@ -113,6 +113,14 @@ class DeltaOffsetTable:
                 self._publish(commit)
                 return CommitResult(commit.sequence, repeated=False)
 
+    def compact(self, target_bytes: int) -> int:
+        """Replace small files by larger ones through Delta's `optimize`; returns how many it has replaced.
+
+        Offsets are metadata of other commits, so they stay. VACUUM removes the replaced files.
+        """
+        metrics = DeltaTable(self.location).optimize.compact(target_size=target_bytes)
+        return int(metrics["numFilesRemoved"])
+
     def last_commit(self) -> Commit | None:
         """The last commit of kafkalite; None = there is none."""
         return self._last(DeltaTable(self.location))

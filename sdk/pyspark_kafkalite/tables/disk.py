@@ -1,6 +1,9 @@
 """The file operations of a table. Tests inject an error or a crash at each of them."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -36,6 +39,13 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Remove a name of a file; it may be missing."""
         path.unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self, path: Path) -> Iterator[None]:
+        """Hold a lock until the end of the block or of the process. Raises BlockingIOError: another process has it."""
+        with open(path, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
 
     def flush_directory(self, path: Path) -> None:
         """Make the names in a directory durable."""

@@ -3,7 +3,10 @@
     TABLE/part-....parquet             committed files; any Parquet reader reads the directory
     TABLE/_dead_letters/dead-....parquet   committed records that could not be decoded; readers do not list it
     TABLE/_commits/00000000000000000000.json   one for each commit, with the offsets it contains
+    TABLE/_commits/00000000000000000499.snapshot   the state after a commit, see `snapshots`
     TABLE/_attempts/                   files of batches that are not committed; Spark and pyarrow do not list it
+    TABLE/_compactions/                files of a compaction that is not committed, and its lock
+    TABLE/_replaced/                   files that a compaction has replaced, for readers that have begun before
 
 Invariants:
 1. A commit exists or not: its file is written and flushed under `_attempts`, and a hard link gives it its number. The
@@ -14,22 +17,38 @@ Invariants:
 4. An attempt is removed only if no commit needs it.
 5. A commit that another process or an earlier incarnation has created may not be durable yet: its directory is flushed
    before its files are published, since published files without a commit would be visible for ever.
+6. A commit that replaces files makes them invisible, durably, before it publishes the new ones. So a plain reader may
+   miss their rows for a moment, and never sees one twice.
+7. `_compactions` is changed by the process that holds its lock only: a job that starts removes attempts, but no file of
+   a compaction.
 """
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from pyspark_kafkalite.tables import rules
+from pyspark_kafkalite.tables import rules, snapshots
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, DataFile, EndOffsets, Recovery
+from pyspark_kafkalite.tables.locations import ATTEMPTS, COMMITS, COMPACTIONS, REPLACED, find
+from pyspark_kafkalite.tables.model import (
+    NO_COMMIT,
+    Batch,
+    Commit,
+    CommitResult,
+    DataFile,
+    EndOffsets,
+    Recovery,
+    Replacement,
+)
+from pyspark_kafkalite.tables.state import StateBuilder, TableState
 
-COMMITS = "_commits"
-ATTEMPTS = "_attempts"
 SEQUENCE_DIGITS = 20
+LOCK = "lock"
 
 
 class ManifestTable:
@@ -54,15 +73,20 @@ class ManifestTable:
         self._root = _local(location)
         self._commits = self._root / COMMITS
         self._attempts = self._root / ATTEMPTS
-        self._read: list[Commit] = []
+        self._compactions = self._root / COMPACTIONS
+        self._replaced = self._root / REPLACED
         self._published = NO_COMMIT
         if not create and not self._commits.is_dir():
             raise TableError(f"table {self._root}: there is no directory {COMMITS}; it is not a table of kafkalite")
         for directory in (self._commits, self._attempts) if create else ():
             self._disk.make_directory(directory)
+        read = snapshots.load(self._commits)
+        self._snapshot = read.sequence
+        self._builder = StateBuilder(read)
+        listed = self._listed()
         self._refresh()
-        self._check_complete()
-        if create and not self._read:
+        self._check_complete(listed)
+        if create and self._state.last is None:
             self._check_new()
 
     @property
@@ -74,6 +98,15 @@ class ManifestTable:
     def attempts(self) -> str:
         """Directory where workers write the files of a batch, see `write_attempt`."""
         return str(self._attempts)
+
+    @property
+    def compactions(self) -> str:
+        """Directory where a compaction writes its files, see `compacting`."""
+        return str(self._compactions)
+
+    @property
+    def _state(self) -> TableState:
+        return self._builder.state
 
     # writers
 
@@ -90,6 +123,7 @@ class ManifestTable:
         removed = [self._attempts / name for name in sorted(os.listdir(self._attempts))]
         for path in removed:
             self._disk.remove(path)
+        self._write_snapshot()
         return Recovery(published, len(removed))
 
     def commit(self, batch: Batch) -> CommitResult:
@@ -108,26 +142,82 @@ class ManifestTable:
         while True:
             self._refresh()
             self._publish_last()
-            last = self._read[-1] if self._read else None
+            state = self._state
             if not ranges:
                 return CommitResult(NO_COMMIT, repeated=False)
             earlier = self._find(batch.query_id, batch.batch_id)
             if rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
                 self._discard(batch, earlier)
                 return CommitResult(earlier.sequence, repeated=True)
-            rules.check_owner(last, batch, self.location)
-            gaps = rules.check_continuity({} if last is None else last.ends, batch, ranges, self.location)
-            self._check_attempts(batch)
-            commit = rules.next_commit(last, batch, ranges, gaps)
-            if self._create(commit):
-                self._read.append(commit)
-                self._publish(commit)
-                return CommitResult(commit.sequence, repeated=False)
+            rules.check_owner(state.appended, batch, self.location)
+            gaps = rules.check_continuity(state.ends, batch, ranges, self.location)
+            self._check_attempts(self._attempts, batch.attempts)
+            if self._added(rules.next_commit(state.last, batch, ranges, gaps)):
+                return CommitResult(self._state.sequence, repeated=False)
+
+    @contextmanager
+    def compacting(self) -> Iterator[None]:
+        """Reserve the compaction of the table for this process, and remove files that an interrupted one has left.
+
+        Raises:
+            TableError: another process compacts the table.
+        """
+        self._disk.make_directory(self._compactions)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._disk.lock(self._compactions / LOCK))
+            except BlockingIOError:
+                raise TableError(f"table {self.location}: another process compacts it; try again later") from None
+            self._refresh()
+            self._publish_last()
+            for name in sorted(os.listdir(self._compactions)):
+                if name != LOCK:
+                    self._disk.remove(self._compactions / name)
+            yield
+
+    def replace(self, replacement: Replacement) -> int:
+        """Replace files by others with the same rows; call it within `compacting`. Batches of a job may be committed
+        meanwhile. Returns the number of the commit.
+
+        Raises:
+            CommitRefusedError: a file that is replaced is not in the table. DamagedTableError: a new file is missing.
+            OSError: as of the file system. Whether the files were replaced is unknown; the table is correct.
+        """
+        while True:
+            self._refresh()
+            self._publish_last()
+            commit = rules.replacing_commit(self._state, replacement, self.location)
+            self._check_attempts(self._compactions, replacement.files)
+            if self._added(commit):
+                return commit.sequence
+
+    def remove_replaced(self, retention_s: float) -> int:
+        """Remove the files that were replaced that many seconds ago; returns their number. Raises OSError."""
+        removed = 0
+        for path in sorted(self._replaced.iterdir()) if self._replaced.is_dir() else ():
+            if path.stat().st_ctime <= time.time() - retention_s:  # its other name was removed then
+                self._disk.remove(path)
+                removed += 1
+        return removed
+
+    def _added(self, commit: Commit) -> bool:
+        """Create a commit and publish it, unless its number exists; returns whether it was created."""
+        if not self._create(commit):
+            return False
+        self._builder.apply(commit)
+        self._publish(commit)
+        self._write_snapshot()
+        return True
+
+    def _write_snapshot(self) -> None:
+        if self._state.sequence - self._snapshot >= snapshots.EVERY:
+            snapshots.write(self._commits, self._attempts, self._state, self._disk)
+            self._snapshot = self._state.sequence
 
     def _create(self, commit: Commit) -> bool:
         """Create the file of a commit, unless its number exists; returns whether it was created."""
         content = json.dumps(commit.to_json(), separators=(",", ":")).encode()
-        written = self._attempts / f"{commit.sequence}-{uuid.uuid4().hex}.json"
+        written = self._attempts_of(commit) / f"{commit.sequence}-{uuid.uuid4().hex}.json"
         self._disk.write(written, content)
         try:
             self._disk.link(written, self._commit_path(commit.sequence))
@@ -141,30 +231,48 @@ class ManifestTable:
 
     def _publish_last(self) -> int:
         """Publish the last commit, unless this object has done so."""
-        if not self._read or self._published == self._read[-1].sequence:
+        last = self._state.last
+        if last is None or self._published == last.sequence:
             return 0
         self._disk.flush_directory(self._commits)
-        return self._publish(self._read[-1])
+        return self._publish(last)
 
     def _publish(self, commit: Commit) -> int:
         """Make the files of a commit visible, and those that it replaces invisible; returns how many it has linked."""
-        linked = [each for each in commit.attempts if self._link(each)]
-        directories = {(self._root / each.name).parent for each in linked}
-        for path in [self._root / name for name in commit.removed]:
-            if path.exists():
-                self._disk.remove(path)
-                directories.add(path.parent)
-        for directory in sorted(directories):
+        self._hide(commit)
+        linked = [each for each in commit.attempts if self._link(each, commit)]
+        for directory in sorted({(self._root / each.name).parent for each in linked}):
             self._disk.flush_directory(directory)
         for each in commit.attempts:
-            if (attempt := self._attempt_path(each)).exists():
+            if (attempt := self._attempts_of(commit) / Path(each.name).name).exists():
                 self._disk.remove(attempt)
         self._published = commit.sequence
         return len(linked)
 
-    def _link(self, file: DataFile) -> bool:
+    def _hide(self, commit: Commit) -> None:
+        """Make replaced files invisible, durably; those that a compaction has replaced are kept in `_replaced`."""
+        paths = [self._root / name for name in commit.removed]
+        if commit.replaces:
+            self._disk.make_directory(self._replaced)
+            for path in (each for each in paths if each.exists()):
+                self._keep(path)
+            self._disk.flush_directory(self._replaced)
+        for path in (each for each in paths if each.exists()):
+            self._disk.remove(path)
+        for directory in sorted({path.parent for path in paths}):
+            self._disk.flush_directory(directory)  # also if an interrupted process has removed them
+
+    def _keep(self, path: Path) -> None:
+        try:
+            self._disk.link(path, self._replaced / path.name)
+        except FileExistsError:
+            return  # an interrupted process has linked it
+        except FileNotFoundError:
+            return  # another process has just made it invisible
+
+    def _link(self, file: DataFile, commit: Commit) -> bool:
         """Publish a file; returns whether its directory is to be flushed: its attempt exists."""
-        attempt, target = self._attempt_path(file), self._root / file.name
+        attempt, target = self._attempts_of(commit) / Path(file.name).name, self._root / file.name
         if target.parent != self._root:
             self._disk.make_directory(target.parent)
         try:
@@ -172,10 +280,10 @@ class ManifestTable:
         except FileExistsError:
             return True  # the link may not be durable yet
         except FileNotFoundError:
-            if not target.exists():
+            if not target.exists() and not self._commit_path(commit.sequence + 1).exists():
                 raise DamagedTableError(
                     f"table {self.location}: file {file.name} of its last commit is missing, in the table and in "
-                    f"{ATTEMPTS}; restore it, or create the table again"
+                    f"{self._attempts_of(commit).name}; restore it, or create the table again"
                 ) from None
             return False
         return True
@@ -185,63 +293,64 @@ class ManifestTable:
         needed = {each.name for each in earlier.attempts}
         for each in batch.attempts:
             if each.name not in needed:
-                self._disk.remove(self._attempt_path(each))
+                self._disk.remove(self._attempts / Path(each.name).name)
+
+    def _attempts_of(self, commit: Commit) -> Path:
+        """Where the files of a commit are before they are published."""
+        return self._compactions if commit.replaces else self._attempts
 
     # readers
 
     def last_commit(self) -> Commit | None:
         """The last commit; None = the table is empty."""
         self._refresh()
-        return self._read[-1] if self._read else None
+        return self._state.last
 
     def commits(self) -> list[Commit]:
-        """All commits, in order."""
+        """All commits, in order, read from their files: `state` is faster."""
         self._refresh()
-        return list(self._read)
+        commits = (self._load(sequence) for sequence in range(self._state.sequence + 1))
+        return [each for each in commits if each is not None]
+
+    def state(self) -> TableState:
+        """The state after the last commit."""
+        self._refresh()
+        return self._builder.frozen()
 
     def end_offsets(self) -> EndOffsets:
         """The end of each partition: where a query with a new checkpoint continues (`resume_from_table`)."""
-        last = self.last_commit()
-        return {} if last is None else dict(last.ends)
+        self._refresh()
+        return dict(self._state.ends)
 
     def schema_text(self) -> str | None:
         """The schema of the last commit that has one, as text of Spark's DDL."""
-        return next((each.schema for each in reversed(self.commits()) if each.schema is not None), None)
+        return self.state().schema
 
     def files(self) -> list[str]:
-        """Paths of the committed files, also of those that are not published yet."""
-        self._refresh()
-        removed = {name for commit in self._read for name in commit.removed}
-        files = [(each, commit) for commit in self._read for each in commit.files if each.name not in removed]
-        return [str(self._visible_path(*each)) for each in files]
+        """Paths of the committed files, also of those that are not published yet. A compaction may move them."""
+        return [str(find(self._root, name)) for name in self.state().files]
 
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""
-        self._refresh()
-        files = [(each, commit) for commit in self._read for each in commit.dead_letters]
-        return [str(self._visible_path(*each)) for each in files]
-
-    def _visible_path(self, file: DataFile, commit: Commit) -> Path:
-        """Where a committed file is; its attempt is removed only after it was published."""
-        attempt = self._attempt_path(file)
-        if commit is self._read[-1] and attempt.exists():
-            return attempt
-        return self._root / file.name
+        return [str(find(self._root, name)) for name in self.state().dead_letters]
 
     # state
 
     def _refresh(self) -> None:
         """Read the commits that are new."""
-        while (commit := self._load(len(self._read))) is not None:
-            self._read.append(commit)
+        while (commit := self._load(self._state.sequence + 1)) is not None:
+            self._builder.apply(commit)
 
-    def _check_complete(self) -> None:
-        """Verify that no commit is missing below the last one."""
-        last = max((name for name in os.listdir(self._commits) if name.endswith(".json")), default=None)
-        if last is not None and last > self._commit_path(len(self._read) - 1).name:
+    def _listed(self) -> str | None:
+        """The name of the last commit that exists."""
+        return max((name for name in os.listdir(self._commits) if name.endswith(".json")), default=None)
+
+    def _check_complete(self, last: str | None) -> None:
+        """Verify that no commit is missing below one that existed before the commits were read."""
+        if last is not None and last > self._commit_path(self._state.sequence).name:
+            missing = self._commit_path(self._state.sequence + 1).name
             raise DamagedTableError(
-                f"table {self.location}: commit {self._commit_path(len(self._read)).name} is missing, but {last} "
-                "exists; restore it from a copy"
+                f"table {self.location}: commit {missing} is missing, but {last} exists; restore it from a copy"
             )
 
     def _load(self, sequence: int) -> Commit | None:
@@ -256,16 +365,21 @@ class ManifestTable:
 
     def _find(self, query_id: str, batch_id: int) -> Commit | None:
         """The commit of a batch; a repeated batch is nearly always the last one."""
-        found = (each for each in reversed(self._read) if (each.query_id, each.batch_id) == (query_id, batch_id))
-        return next(found, None)
+        if self._state.batches.get(query_id, NO_COMMIT) < batch_id:
+            return None
+        last = self._state.appended
+        if last is not None and (last.query_id, last.batch_id) == (query_id, batch_id):
+            return last
+        commits = (each for each in self.commits() if not each.replaces)
+        return next((each for each in commits if (each.query_id, each.batch_id) == (query_id, batch_id)), None)
 
-    def _check_attempts(self, batch: Batch) -> None:
-        for each in batch.attempts:
-            path = self._attempt_path(each)
+    def _check_attempts(self, directory: Path, files: tuple[DataFile, ...]) -> None:
+        for each in files:
+            path = directory / Path(each.name).name
             size = path.stat().st_size if path.exists() else None
             if size != each.bytes:
                 raise DamagedTableError(
-                    f"table {self.location}: attempt {each.name} of batch {batch.batch_id} has "
+                    f"table {self.location}: attempt {each.name} has "
                     f"{'no file' if size is None else f'{size} bytes'}, expected {each.bytes} bytes; another writer "
                     "has recovered the table, or workers see another file system; nothing was committed"
                 )
@@ -292,9 +406,6 @@ class ManifestTable:
 
     def _commit_path(self, sequence: int) -> Path:
         return self._commits / f"{sequence:0{SEQUENCE_DIGITS}}.json"
-
-    def _attempt_path(self, file: DataFile) -> Path:
-        return self._attempts / Path(file.name).name
 
 
 def _local(location: str | os.PathLike[str]) -> Path:

@@ -50,12 +50,34 @@ class Gap(NamedTuple):
     end: int
 
 
+class Span(NamedTuple):
+    """Offsets of one partition; `end` does not belong to them."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
 class DataFile(NamedTuple):
-    """A Parquet file. `name` is relative to the table, with `/` between directories."""
+    """A Parquet file.
+
+    Attributes:
+        name: relative to the table, with `/` between directories. The part after the last one is unique in the table.
+        bytes: size of the file.
+        rows: number of its rows.
+        spans: its rows are among these offsets; none = unknown.
+    """
 
     name: str
     bytes: int
     rows: int
+    spans: tuple[Span, ...] = ()
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "DataFile":
+        """Read what `_asdict` returned, from JSON. Raises KeyError, TypeError."""
+        return cls(**{**fields, "spans": tuple(Span(*each) for each in fields.get("spans", ()))})
 
 
 class Batch(NamedTuple):
@@ -100,9 +122,11 @@ class Commit(NamedTuple):
 
     Attributes:
         sequence: its number; the first is 0.
+        query_id, batch_id: of the batch; of a commit that replaces files, those of the last batch before it.
         ends: the end of each partition of the table after the commit.
         gaps: offsets that were missing before its ranges.
-        removed: names of files that the commit replaces.
+        removed: names of files that the commit replaces by `files`, which have the same rows unless the table
+            has a state.
         dead_letters: files with the records that could not be decoded.
         schema: of the table, as text of Spark's DDL; None = as before.
         details: of the query that has committed, a JSON object.
@@ -124,6 +148,11 @@ class Commit(NamedTuple):
     def attempts(self) -> tuple[DataFile, ...]:
         """All files of the batch."""
         return self.files + self.dead_letters
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it is the commit of a compaction: it has no batch."""
+        return bool(self.removed) and not self.ranges
 
     def to_json(self) -> dict[str, Any]:
         """The commit as a JSON object."""
@@ -166,16 +195,28 @@ class Commit(NamedTuple):
                 query_id=fields["query_id"],
                 batch_id=fields["batch_id"],
                 ranges=tuple(CommittedRange(**each) for each in fields["ranges"]),
-                files=tuple(DataFile(**each) for each in fields["files"]),
+                files=tuple(DataFile.from_json(each) for each in fields["files"]),
                 ends={TopicPartition(topic, partition): end for topic, partition, end in fields["ends"]},
                 gaps=tuple(Gap(**each) for each in fields["gaps"]),
                 removed=tuple(fields["removed"]),
-                dead_letters=tuple(DataFile(**each) for each in fields.get("dead_letters", ())),
+                dead_letters=tuple(DataFile.from_json(each) for each in fields.get("dead_letters", ())),
                 schema=fields.get("schema"),
                 details=fields.get("details"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedTableError(f"{origin}: the commit cannot be read: {error!r}") from error
+
+
+class Replacement(NamedTuple):
+    """What a compaction asks a table to commit: other files with the same rows.
+
+    Attributes:
+        files: the new ones; they are in `ManifestTable.compactions`, flushed.
+        removed: names of the files that they replace.
+    """
+
+    files: tuple[DataFile, ...]
+    removed: tuple[str, ...]
 
 
 class CommitResult(NamedTuple):

@@ -10,7 +10,17 @@ from itertools import pairwise
 
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.tables.errors import CommitRefusedError
-from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommittedRange, EndOffsets, Gap, merged
+from pyspark_kafkalite.tables.model import (
+    NO_COMMIT,
+    Batch,
+    Commit,
+    CommittedRange,
+    EndOffsets,
+    Gap,
+    Replacement,
+    merged,
+)
+from pyspark_kafkalite.tables.state import TableState
 
 RESUME = (
     "If the checkpoint was deleted or is that of another table, start with an empty checkpoint directory and "
@@ -84,14 +94,16 @@ def check_owner(last: Commit | None, batch: Batch, location: str) -> None:
     """Reject a second query (rule 2).
 
     Arguments:
-        last: the last commit; None = the table is empty.
+        last: the last commit of a batch; None = the table is empty.
         batch: to commit.
         location: of the table, for errors.
 
     Raises:
         CommitRefusedError: another query writes to the table.
     """
-    if last is None or last.query_id == batch.query_id or batch.resumes == last.sequence:
+    if last is None or last.query_id == batch.query_id:
+        return
+    if batch.resumes is not None and batch.resumes >= last.sequence:
         return
     since = "" if batch.resumes is None else f" It has committed since query {batch.query_id} was started."
     raise CommitRefusedError(
@@ -155,6 +167,41 @@ def next_commit(last: Commit | None, batch: Batch, ranges: tuple[CommittedRange,
         dead_letters=batch.dead_letters,
         schema=batch.schema,
         details=batch.details,
+    )
+
+
+def replacing_commit(state: TableState, replacement: Replacement, location: str) -> Commit:
+    """Return the commit that replaces files. Offsets and owner of the table stay.
+
+    Arguments:
+        state: of the table.
+        replacement: to commit.
+        location: of the table, for errors.
+
+    Raises:
+        CommitRefusedError: the table does not contain a file that is replaced. ValueError: the rows differ.
+    """
+    missing = [name for name in replacement.removed if name not in state.files]
+    if missing or state.last is None:
+        raise CommitRefusedError(
+            "replaced",
+            f"table {location}: the compaction replaces {', '.join(missing)}, which the table does not contain; "
+            "nothing was committed",
+        )
+    before = sum(state.files[name].rows for name in replacement.removed)
+    after = sum(each.rows for each in replacement.files)
+    if before != after or not replacement.removed:
+        raise ValueError(f"table {location}: files with {before} rows are replaced by files with {after} rows")
+    last = state.last
+    return last._replace(
+        sequence=last.sequence + 1,
+        ranges=(),
+        files=replacement.files,
+        gaps=(),
+        removed=replacement.removed,
+        dead_letters=(),
+        schema=None,
+        details=None,
     )
 
 
