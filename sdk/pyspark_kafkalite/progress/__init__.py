@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyspark_kafkalite.progress.bar import ProgressBar as ProgressBar
     from pyspark_kafkalite.progress.endpoint import MetricsEndpoint as MetricsEndpoint
     from pyspark_kafkalite.progress.group import ProgressGroup as ProgressGroup
     from pyspark_kafkalite.progress.json_lines import JsonLines as JsonLines
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
     from pyspark_kafkalite.progress.metrics import MetricsFile as MetricsFile
     from pyspark_kafkalite.progress.model import BatchProgress as BatchProgress
     from pyspark_kafkalite.progress.model import Output as Output
+    from pyspark_kafkalite.progress.report import HtmlReport as HtmlReport
 
 _MODULES = {
     "BatchProgress": "model",
+    "HtmlReport": "report",
     "JsonLines": "json_lines",
     "MetricsEndpoint": "endpoint",
     "MetricsFile": "metrics",
     "Output": "model",
+    "ProgressBar": "bar",
     "ProgressGroup": "group",
     "ProgressListener": "listener",
 }

@@ -1,5 +1,6 @@
 """What is shown of a micro-batch: JSON lines, metrics, a consumer group."""
 
+import io
 import json
 import logging
 import time
@@ -11,9 +12,17 @@ from typing import Any
 import pytest
 from kafkalite_sdk import TopicPartition
 from kafkalite_sdk.blocking import Admin, Consumer, Producer
-from pyspark_kafkalite.progress import BatchProgress, JsonLines, MetricsEndpoint, MetricsFile, ProgressGroup
+from pyspark_kafkalite.progress import (
+    BatchProgress,
+    HtmlReport,
+    JsonLines,
+    MetricsEndpoint,
+    MetricsFile,
+    ProgressBar,
+    ProgressGroup,
+)
 from pyspark_kafkalite.progress.facts import KEPT, Facts, record, recorded
-from pyspark_kafkalite.progress.model import batch_progress
+from pyspark_kafkalite.progress.model import PartitionProgress, batch_progress
 
 from kafkalite.testing.thread import BrokerThread
 
@@ -136,6 +145,45 @@ def test_metrics_are_served(progress: BatchProgress) -> None:
     output.close()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"{address}/metrics")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bar_shows_how_much_was_read(progress: BatchProgress) -> None:
+    partitions = {FIRST: PartitionProgress(10, 10, 10), SECOND: PartitionProgress(5, 9, 9)}
+    later = progress._replace(batch_id=8, partitions=partitions)
+    shown = {}
+    for stream in (io.StringIO(), Terminal()):
+        bar = ProgressBar(stream)
+        for each in (progress, later):
+            bar.batch(each)
+        bar.ended("copy", None)
+        shown[stream.isatty()] = stream.getvalue()
+    first, second, ended = shown[False].splitlines()
+    assert first == "copy  [###############-----]  75%  micro-batch 7  11 rows  30 rows/s  lag 4 (2 s)"
+    assert second.startswith("copy  [####################] 100%  micro-batch 8  22 rows") and ended == "copy  ended"
+    assert shown[True].count("\r") == 2 and shown[True].endswith("\ncopy  ended\n")
+
+
+def test_report_is_a_page_without_references(tmp_path: Path, progress: BatchProgress) -> None:
+    report = HtmlReport(tmp_path / "report.html")
+    for batch_id in range(3):
+        report.batch(progress._replace(batch_id=batch_id, name="<copy>"))
+    report.ended("<copy>", "a < b")
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>&lt;copy&gt;</h2><pre class=error>a &lt; b</pre>" in page and "<td>33<" in page
+    assert page.count("<svg") == 4 and page.count("<polyline") == 3 + len(progress.phases_ms)
+    assert all(each not in page for each in ("http", "src=", "<script", "@import"))
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_report_of_a_query_without_micro_batches(tmp_path: Path) -> None:
+    report = HtmlReport(tmp_path / "report.html")
+    report.ended("copy", None)
+    assert (tmp_path / "report.html").read_text().endswith("<h2>copy</h2>")
 
 
 def test_group_shows_offsets_and_the_age_of_the_oldest_record_behind(
