@@ -33,7 +33,7 @@ NAMES = (
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition"),
     *("groupIdPrefix", "includeHeaders", "kafka."),
     *("maxBytesPerTrigger", "targetSplitBytes", "columns", "isolation", "pushFilters", "progressGroup"),
-    "rackVariable",
+    *("rackVariable", "history"),
 )
 
 
@@ -93,6 +93,7 @@ class SourceOptions:
         isolation: "read_uncommitted" or "read_committed".
         push_filters: Spark passes filters to the source.
         progress_group: the consumer group that shows the progress of a stream; None = none.
+        history: directory of a table whose offsets are read from its files; None = none.
     """
 
     client: Mapping[str, Any]
@@ -116,6 +117,7 @@ class SourceOptions:
     isolation: str
     push_filters: bool
     progress_group: str | None
+    history: str | None
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -160,7 +162,18 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         isolation=isolation,
         push_filters=values.flag("pushFilters", False),
         progress_group=_progress_group(values, streaming=streaming),
+        history=_history(values),
     )
+
+
+def _history(values: Values) -> str | None:
+    location = values.text("history")
+    if location == "":
+        raise OptionError("history", "it is empty, expected the directory of a table")
+    for name in ("startingTimestamp", "startingOffsetsByTimestamp"):
+        if location is not None and values.text(name) is not None:
+            raise OptionError(name, "it is not possible with history, which is searched by offset; use startingOffsets")
+    return location
 
 
 def _progress_group(values: Values, *, streaming: bool) -> str | None:

@@ -4,12 +4,13 @@ Spark pickles readers, so they have options only; clients and state of a stream 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalite.model import TopicPartition
+from pyspark_kafkalite import history
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import OptionError, SchemaError
@@ -70,8 +71,22 @@ class DefaultSource(DataSource):
 class SplitPartition(InputPartition):
     """A task, as Spark ships it."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: "Task | history.HistoryTask") -> None:
         super().__init__(task)
+
+
+class Divided(NamedTuple):
+    """What is read.
+
+    Attributes:
+        ranges: from the log.
+        losses: a sentence for each range that is lost.
+        tasks: that read from the table of the option `history`.
+    """
+
+    ranges: list[OffsetRange]
+    losses: list[str]
+    tasks: list[InputPartition]
 
 
 class Reading:
@@ -89,14 +104,48 @@ class Reading:
         self._options = options
         self._schema = schema
         self._columns = check_columns(fields, headers=options.headers)
+        self._history = None if options.history is None else history.History(options.history)
 
     def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
         """Yield the records of a task; Spark passes a partition without a value where there is nothing to read."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        if partition.value is not None:
-            yield from batches(partition.value, self._columns, to_arrow_schema(self._schema, timezone="UTC"))
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        if isinstance(partition.value, history.HistoryTask):
+            yield from history.batches(partition.value, self._columns, schema)
+        elif partition.value is not None:
+            yield from batches(partition.value, self._columns, schema)
         freeze_modules()
+
+    def _begin(self, start: Offsets) -> Offsets:
+        """Return the offsets of the option `starting*`, with the offsets of the option `history`.
+
+        Arguments:
+            start: in the log.
+        """
+        if self._history is None:
+            return start
+        return history.first_offsets(self._history.state(), self._options.starting, start, list(start))
+
+    def _divided(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> Divided:
+        """Return what is read from the log and what from the table.
+
+        Arguments:
+            start, end: offsets of each partition.
+            earliest, latest: the log start and log end offsets.
+        """
+        if self._history is None:
+            return Divided(*available(start, end, earliest, latest), [])
+        state, location = self._history.state(), self._history.location
+        found = history.divide(state, location, start, end, earliest)
+        ranges, losses = [], found.losses
+        for part in (found.before, found.after):
+            starts, ends = ({name: pair[which] for name, pair in part.items()} for which in (0, 1))
+            in_log, lost = available(starts, ends, earliest, latest)
+            ranges += in_log
+            losses += lost
+        planned = history.tasks(state, location, found.table, self._options.target_split_bytes)
+        return Divided(ranges, losses, [SplitPartition(each) for each in planned])
 
     def _splits(self, ranges: Sequence[OffsetRange], layouts: Mapping[TopicPartition, Layout]) -> list[Split]:
         options = self._options
@@ -114,6 +163,7 @@ class Reading:
                     options.isolation,
                     options.fail_on_data_loss,
                     options.poll_timeout_s,
+                    options.history,
                 )
             )
             for split in splits
@@ -135,19 +185,19 @@ class BatchReader(Reading, DataSourceReader):
         options, bounds = self._options, self._bounds
         cluster = Cluster(options)
         found = cluster.partitions()
-        start = dict(cluster.resolved(options.starting, found.partitions, options.unmatched_start))
+        start = dict(self._begin(cluster.resolved(options.starting, found.partitions, options.unmatched_start)))
         end = dict(cluster.resolved(options.ending, found.partitions, -1))
         _check_order(options, start, end)
         selected = [each for each in found.partitions if bounds.selects(each)]
-        if bounds.since_ms is not None:
+        if bounds.since_ms is not None and self._history is None:
             since = cluster.offsets(dict.fromkeys(selected, bounds.since_ms))
             start |= {each: max(start[each], end[each] if at < 0 else at) for each, at in since.items()}
         for each in selected:
             start[each], end[each] = bounds.clip(start[each], max(start[each], end[each]))
         earliest, latest = cluster.earliest(selected), cluster.latest(selected)
-        ranges, losses = available(_only(start, selected), _only(end, selected), earliest, latest)
+        ranges, losses, tasks = self._divided(_only(start, selected), _only(end, selected), earliest, latest)
         report(losses, fail=options.fail_on_data_loss)
-        return self._tasks(self._splits(ranges, cluster.layouts(ranges)), dict(found.topic_ids))
+        return tasks + self._tasks(self._splits(ranges, cluster.layouts(ranges)), dict(found.topic_ids))
 
 
 class FilteringReader(BatchReader):

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.cluster import Cluster, Found
-from pyspark_kafkalite.losses import available, recreated, recreated_text, report
+from pyspark_kafkalite.losses import recreated, recreated_text, report
 from pyspark_kafkalite.offsets import BYTES, Offsets, StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import Layout, OffsetRange, Trigger, limited
@@ -58,7 +58,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the offsets of the option `starting*`; Spark asks only a query without a checkpoint."""
         found = self._cluster.partitions()
         options = self._options
-        offsets = self._cluster.resolved(options.starting, found.partitions, options.unmatched_start)
+        offsets = self._begin(self._cluster.resolved(options.starting, found.partitions, options.unmatched_start))
         return StreamOffset(offsets, found.topic_ids, initial=True).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -166,12 +166,12 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         earliest, latest = self._cluster.earliest(existing), self._cluster.latest(existing)
         for each in until.offsets:
             first.setdefault(each, 0)  # the partition has appeared since: nothing of it was read
-        ranges, lost = available(first, until.offsets, earliest, latest)
+        ranges, lost, tasks = self._divided(first, until.offsets, earliest, latest)
         report(losses + lost, fail=self._options.fail_on_data_loss)
         layouts = self._layouts
         if not all(each[:2] in layouts for each in ranges):
             layouts = self._cluster.layouts(ranges)  # after a restart
-        return self._tasks(self._splits(ranges, layouts), dict(found.topic_ids))
+        return tasks + self._tasks(self._splits(ranges, layouts), dict(found.topic_ids))
 
     # progress
 

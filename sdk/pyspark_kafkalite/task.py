@@ -11,7 +11,7 @@ from kafkalite_sdk.admin import EARLIEST
 
 from kafkalite.errors import OffsetRangeError
 from kafkalite.model import TopicPartition
-from pyspark_kafkalite import clients
+from pyspark_kafkalite import clients, history
 from pyspark_kafkalite.errors import DataLossError
 from pyspark_kafkalite.losses import HINT
 from pyspark_kafkalite.planner import OffsetRange
@@ -34,6 +34,7 @@ class Task(NamedTuple):
         isolation: "read_uncommitted" or "read_committed".
         fail_on_data_loss: a lost range is an error, else a warning.
         timeout_s: longest time without records.
+        history: directory of the table of the option `history`; None = none.
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -42,6 +43,7 @@ class Task(NamedTuple):
     isolation: str
     fail_on_data_loss: bool
     timeout_s: float
+    history: str | None = None
 
 
 def batches(task: Task, columns: tuple[str, ...], schema: "pyarrow.Schema") -> Iterator["pyarrow.RecordBatch"]:
@@ -62,10 +64,22 @@ def batches(task: Task, columns: tuple[str, ...], schema: "pyarrow.Schema") -> I
                 yield from _read(task, each._replace(start=start), columns, schema)
                 break
             except OffsetRangeError as error:
+                found = _in_history(task, each, error)
+                if found is not None:
+                    yield from history.batches(found, columns, schema)
+                    start = found.ranges[-1].end
+                    continue
                 if task.fail_on_data_loss:
                     raise DataLossError(f"{error}; {HINT}") from error
                 log.warning("%s", error)
                 start = _next_start(task, each, error)
+
+
+def _in_history(task: Task, each: OffsetRange, error: OffsetRangeError) -> "history.HistoryTask | None":
+    """Return where the table has the lost records: it has copied them since the plan; None = nowhere."""
+    if task.history is None:
+        return None
+    return history.copied(task.history, each._replace(start=error.offset, end=_next_start(task, each, error)))
 
 
 def _next_start(task: Task, each: OffsetRange, error: OffsetRangeError) -> int:

@@ -22,7 +22,7 @@ PLAN = "plan"
 RESUMED, ALLOW_GAPS = "resumedOffsets", "allowGaps"
 """Internal options: the end offsets of the table, and whether lost offsets are permitted."""
 
-NOT_SUPPORTED = ("columns", "includeHeaders", "pushFilters")
+NOT_SUPPORTED = ("columns", "includeHeaders", "pushFilters", "history")
 
 
 class PlanSource(DataSource):
