@@ -3,6 +3,7 @@
 The modules of Spark are imported by the commands that need them; `doctor`, `plan` and `verify` start no JVM.
 """
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -72,6 +73,7 @@ def command() -> None:
       kafkalite pipeline plan lake.toml      show what would be read, without a change
       kafkalite pipeline run lake.toml       run the job until the end of the log
       kafkalite pipeline verify lake.toml    compare the table with the topic
+      kafkalite pipeline compact lake.toml   replace small files by larger ones
     """
 
 
@@ -79,8 +81,10 @@ def command() -> None:
 @job_argument
 @click.option("--resume-from-table", is_flag=True, help="Continue the table with a new checkpoint.")
 @click.option("--allow-gaps", is_flag=True, help="Record offsets that the log has lost as missing, and continue.")
+@click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write an HTML page with charts.")
+@click.option("--quiet", is_flag=True, help="Show no progress on a terminal.")
 @one_line
-def run_command(job_file: str, resume_from_table: bool, allow_gaps: bool) -> None:
+def run_command(job_file: str, resume_from_table: bool, allow_gaps: bool, report: str | None, quiet: bool) -> None:
     """Run a job.
 
     It ends at the end of the log, or with `trigger = "1 minute"` at Ctrl-C. Each run continues the last one.
@@ -89,10 +93,13 @@ def run_command(job_file: str, resume_from_table: bool, allow_gaps: bool) -> Non
     Examples:
       kafkalite pipeline run lake.toml                        copy what is in the log
       kafkalite pipeline run lake.toml --resume-from-table    continue after the checkpoint was deleted
+      kafkalite pipeline run lake.toml --report lake.html     write a page with rows, lag and phases
     """
     from pyspark_kafkalite.jobs.runner import run_job
 
-    if code := run_job(read_job(job_file), RunOptions(resume_from_table, allow_gaps), click.echo):
+    bar = not quiet and sys.stderr.isatty()
+    options = RunOptions(resume_from_table, allow_gaps, report, bar)
+    if code := run_job(read_job(job_file), options, click.echo):
         raise click.exceptions.Exit(code)
 
 
@@ -163,6 +170,34 @@ def verify_command(job_file: str, full: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(EXIT_PROBLEM)
     if not as_json:
         click.echo(f"{sum(each.rows for each in found.partitions)} rows, each offset once")
+
+
+@command.command("compact")
+@job_argument
+@click.option("--target-mib", default=256, show_default=True, type=click.IntRange(1), help="Size of a file.")
+@click.option(
+    "--retention-hours",
+    default=24.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="How long replaced files are kept, for readers that have begun before.",
+)
+@one_line
+def compact_command(job_file: str, target_mib: int, retention_hours: float) -> None:
+    """Replace the small files of a table by larger ones.
+
+    It is one commit that keeps the offsets; the job may run meanwhile. No JVM is started.
+
+    \b
+    Examples:
+      kafkalite pipeline compact lake.toml
+      kafkalite pipeline compact lake.toml --target-mib 128 --retention-hours 1
+    """
+    from pyspark_kafkalite.jobs.compact import compact_job
+
+    found = compact_job(read_job(job_file), target_mib * MIB, retention_hours * 3600)
+    sizes = f"{found.bytes_before / MIB:.1f} MiB, now {found.bytes_after / MIB:.1f} MiB"
+    click.echo(f"{found.replaced} files replaced by {found.written}: {sizes}; {found.removed} old files deleted")
 
 
 @command.command("doctor")

@@ -347,7 +347,7 @@ def test_replay_of_nothing_is_an_error(jobs: Jobs) -> None:
 # decoding and progress
 
 
-def test_lake_decodes_values_and_shows_its_progress(jobs: Jobs) -> None:
+def test_lake_decodes_values_and_shows_its_progress(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
     jobs.send(b'{"id": 1}', b'{"id": 2}', b"no JSON")
     more = """
 [decoding]
@@ -361,8 +361,10 @@ json = "progress.jsonl"
 metrics = "orders.prom"
 """
     job = jobs.job("lake", '[table]\npath = "orders"', more)
-    jobs.run(job)
+    jobs.run(job, RunOptions(report=str(jobs.directory / "report.html"), bar=True))
     assert sorted(read(job.required_table.path).to_table()["id"].to_pylist()) == [1, 2]
+    assert "<h2>lake</h2>" in (jobs.directory / "report.html").read_text()
+    assert "lake  ended" in capsys.readouterr().err
     assert verify_job(job, full=True).problems == ()
     lines = [json.loads(line) for line in (jobs.directory / "progress.jsonl").read_text().splitlines()]
     assert [each["event"] for each in lines] == ["batch", "ended"] and lines[0]["bad_rows"] == 1

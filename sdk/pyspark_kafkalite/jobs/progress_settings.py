@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.sections import Section
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def progress_settings(origin: str, fields: Mapping[str, Any], directory: Path) -
 def shown(
     spark: "SparkSession",
     settings: ProgressSettings,
+    options: RunOptions,
     name: str,
     client: Mapping[str, Any],
     report: Callable[[str], Any],
@@ -66,7 +68,7 @@ def shown(
 
     Arguments:
         spark: the session.
-        settings: what shows it.
+        settings, options: what shows it.
         name: of the query.
         client: `SourceOptions.client`.
         report: is called with the address of the metrics page.
@@ -74,9 +76,19 @@ def shown(
     Raises:
         OSError: a file cannot be written, or the port is in use.
     """
-    from pyspark_kafkalite.progress import JsonLines, MetricsEndpoint, MetricsFile, ProgressGroup, ProgressListener
+    from pyspark_kafkalite.progress import (
+        HtmlReport,
+        JsonLines,
+        MetricsEndpoint,
+        MetricsFile,
+        ProgressBar,
+        ProgressGroup,
+        ProgressListener,
+    )
 
-    outputs: list[Output] = []
+    outputs: list[Output] = [ProgressBar()] if options.bar else []
+    if options.report is not None:
+        outputs.append(HtmlReport(options.report))
     if settings.json is not None:
         outputs.append(JsonLines(settings.json))
     if settings.metrics is not None:

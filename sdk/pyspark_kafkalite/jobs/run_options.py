@@ -9,7 +9,11 @@ class RunOptions(NamedTuple):
     Attributes:
         resume_from_table: a new checkpoint begins at the end of the table.
         allow_gaps: offsets that the log has lost are recorded as missing.
+        report: file of an HTML page with charts, None = none.
+        bar: show the progress on the terminal.
     """
 
     resume_from_table: bool = False
     allow_gaps: bool = False
+    report: str | None = None
+    bar: bool = False

@@ -59,7 +59,7 @@ def run_in(spark: "SparkSession", job: JobFile, options: RunOptions, report: Cal
         return 0
     # The module of a streaming job has the name of its type.
     start: Start = import_module(f"pyspark_kafkalite.jobs.{job.type}").start
-    with shown(spark, job.progress, job.name, job.source_options().client, report) as wait_for_end:
+    with shown(spark, job.progress, options, job.name, job.source_options().client, report) as wait_for_end:
         query = start(spark, job, options)
         try:
             query.awaitTermination()

@@ -42,17 +42,17 @@ def pipeline() -> Pipeline:
     return run
 
 
-def commit(root: Path, count: int, *, twice: int = 0) -> None:
-    """Write a table with the first records of a partition; some of the rows are there twice."""
-    table = ManifestTable(root)
+def commit(root: Path, count: int, *, batch: int = 0, twice: int = 0) -> None:
+    """Write a batch of records of a partition; some of the rows are there twice."""
+    table, first = ManifestTable(root), batch * count
     rows = [
         {"_topic": "copied", "_partition": 0, "_offset": offset, "_timestamp": 0, "headers": []}
-        for offset in [*range(count), *range(twice)]
+        for offset in [*range(first, first + count), *range(twice)]
     ]
-    batch = pyarrow.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
-    file = write_attempt(table.attempts, f"part-{uuid.uuid4().hex}.parquet", RAW_SCHEMA, [batch], ParquetOptions())
+    written = pyarrow.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+    file = write_attempt(table.attempts, f"part-{uuid.uuid4().hex}.parquet", RAW_SCHEMA, [written], ParquetOptions())
     assert file is not None
-    table.commit(Batch("q", 0, (CommittedRange("copied", 0, 0, count, len(rows), 0, 0),), (file,)))
+    table.commit(Batch("q", batch, (CommittedRange("copied", 0, first, first + count, len(rows), 0, 0),), (file,)))
 
 
 def test_plan_and_verify_compare_topic_and_table(kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path) -> None:
@@ -65,6 +65,17 @@ def test_plan_and_verify_compare_topic_and_table(kafkalite: Run, pipeline: Pipel
     (line,) = pipeline("plan", job, "--json").stdout.splitlines()
     assert (json.loads(line)["start_offset"], json.loads(line)["log_end_offset"]) == (3, 4)
     assert "3 rows, each offset once" in pipeline("verify", job, "--full").stdout
+
+
+def test_small_files_are_compacted(kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path) -> None:
+    kafkalite("topic", "create", "copied", "--if-not-exists")
+    for number in range(3):
+        commit(tmp_path / "orders", 2, batch=number)
+    done = pipeline("compact", job, "--retention-hours", "0")
+    assert done.stdout.startswith("3 files replaced by 1: ")
+    assert len(ManifestTable(tmp_path / "orders").files()) == 1
+    job.write_text(job.read_text().replace('"lake"', '"latest"').replace("partition", "#"))
+    assert "compact is for lake" in pipeline("compact", job, code=2).stderr
 
 
 def test_rows_that_are_there_twice_are_a_problem(kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path) -> None:
