@@ -30,7 +30,7 @@ def query_id(checkpoint: str) -> str | None:
         raise JobError(f"checkpoint {checkpoint}: it is not a checkpoint of Spark; choose another directory") from None
 
 
-def check_owner(checkpoint: str, location: str, writer: str | None, *, resume: bool) -> None:
+def check_owner(checkpoint: str, location: str, writer: str | None, *, resume: bool, resumable: bool = True) -> None:
     """Verify that the query of a checkpoint is the one that writes a table.
 
     Arguments:
@@ -38,6 +38,7 @@ def check_owner(checkpoint: str, location: str, writer: str | None, *, resume: b
         location: of the table.
         writer: id of the query of the table's last commit; None = the table is empty.
         resume: a new checkpoint is to continue the table.
+        resumable: whether jobs of this type can do so.
 
     Raises:
         JobError: it is the checkpoint of another query, or it was deleted.
@@ -45,6 +46,12 @@ def check_owner(checkpoint: str, location: str, writer: str | None, *, resume: b
     found = query_id(checkpoint)
     if writer is None or found == writer or (found is None and resume):
         return
+    if not resumable:
+        raise JobError(
+            f"checkpoint {checkpoint}: it is {'empty' if found is None else f'that of query {found}'}, but query "
+            f"{writer} writes to table {location}; the state of this job is in the checkpoint of that query: restore "
+            "it, or choose another table"
+        )
     if found is None:
         raise JobError(
             f"checkpoint {checkpoint}: it is empty, but table {location} has commits of query {writer}; start with "

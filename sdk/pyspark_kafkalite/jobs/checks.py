@@ -184,7 +184,8 @@ def _checkpoint(job: JobFile, options: RunOptions) -> str:
     table = None if job.table is None else existing_table(job.table)
     last = None if table is None else table.last_commit()
     if table is not None and last is not None:
-        checkpoint.check_owner(job.checkpoint, table.location, last.query_id, resume=options.resume_from_table)
+        resume = {"resume": options.resume_from_table, "resumable": job.window is None}
+        checkpoint.check_owner(job.checkpoint, table.location, last.query_id, **resume)
     if job.source:
         checkpoint.check_topics(job.checkpoint, job.source_options())
     return f"{job.checkpoint}: {'it will be created' if found is None else f'query {found}'}"

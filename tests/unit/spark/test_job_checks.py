@@ -186,6 +186,13 @@ def test_deleted_checkpoint_needs_to_resume(tmp_path: Path) -> None:
     checkpoint.check_topics(missing, options())
 
 
+def test_deleted_checkpoint_of_windows_cannot_be_resumed(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    with pytest.raises(JobError, match=r"it is empty, but query c-d writes to table lake; .* or choose another table"):
+        checkpoint.check_owner(missing, "lake", "c-d", resume=False, resumable=False)
+    checkpoint.check_owner(missing, "lake", None, resume=False, resumable=False)
+
+
 def test_directory_that_is_no_checkpoint_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "photo.jpeg").write_text("")
     with pytest.raises(JobError, match="the directory has other files; choose an empty one"):
