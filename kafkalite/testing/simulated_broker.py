@@ -25,6 +25,7 @@ from kafkalite.clock import Outcome, Raised
 from kafkalite.config.keys import SettingValue
 from kafkalite.net.listener import SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
+from kafkalite.server.api import ROWS
 from kafkalite.server.broker import EMBEDDED, Broker
 from kafkalite.server.ports import Ports
 from kafkalite.server.running_broker import RunningBroker
@@ -381,6 +382,8 @@ class SimulatedBroker:
     async def start(self) -> None:
         """Recover the logs and accept connections. Does nothing where the broker runs."""
         if self._broker is None:
+            for row in ROWS:
+                row.load()  # the first use would load it in steps: a run would depend on the runs before it
             self._process = Process(self._network, SimulatedDisk(self._process.disk))
             broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random))
             await broker.start()

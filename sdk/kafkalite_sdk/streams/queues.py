@@ -218,7 +218,6 @@ class StreamQueues(Generic[K, V]):
     def _hold(self, stream: StreamQueue[K, V], *, held: bool) -> None:
         stream.held = held
         self._positions.hold([each.state for each in stream.partitions], held=held)
-        self._seen = self._positions.changes
 
     def bounds(self) -> dict[TopicPartition, Record[K, V]]:
         """The first record of each partition that is not complete."""

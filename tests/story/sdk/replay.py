@@ -16,16 +16,15 @@ from tests.story.sdk.world import run
 
 
 class WireLog:
-    """All writes of connections in memory, with their times and addresses, since the creation of the log.
+    """All writes of connections in memory, with their times and addresses, since the creation or the last `begin`.
 
     Arguments:
         show: print each write.
     """
 
     def __init__(self, *, show: bool) -> None:
-        self.writes = 0
-        self.digest = hashlib.sha256()
         self._show = show
+        self.begin()
         write = MemoryTransport.write
 
         def recorded(transport: MemoryTransport, data: Any) -> None:
@@ -33,6 +32,11 @@ class WireLog:
             write(transport, data)
 
         MemoryTransport.write = recorded  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        """Forget the former writes."""
+        self.writes = 0
+        self.digest = hashlib.sha256()
 
     def _add(self, transport: MemoryTransport, data: bytes) -> None:
         ends = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
@@ -54,10 +58,11 @@ def replay(simulation: str, seed: int) -> None:
 
 
 def main(runs: list[str], *, show: bool) -> None:
-    """Run simulations, each given as `name:seed`; print the number of writes so far and their digest after each."""
+    """Run simulations, each given as `name:seed`; print the number of writes and their digest after each."""
     log = WireLog(show=show)
     for each in runs:
         name, seed = each.split(":")
+        log.begin()
         replay(name, int(seed))
         print(each, log.writes, log.digest.hexdigest())
 
