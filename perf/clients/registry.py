@@ -4,9 +4,8 @@ from importlib import import_module
 
 from perf.clients.base import Client
 
-OURS = "kafkalite"
 MODULES = {
-    OURS: "sdk",
+    "kafkalite": "sdk",
     "confluent": "confluent",
     "confluent-aio": "confluent_aio",
     "aiokafka": "aio_kafka",

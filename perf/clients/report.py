@@ -1,13 +1,14 @@
 """The report of `python -m perf clients`: JSON with all samples, and Markdown with the limits first."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from perf import limits
 from perf.clients.compare import Plan, RowResult
-from perf.clients.rows import Limit
+from perf.clients.rows import Row
+from perf.limits import Limit, figures_json, head, line, section
 from perf.process import machine
 from perf.report import commit, number
 
@@ -30,7 +31,7 @@ def _row_json(result: RowResult) -> dict[str, Any]:
     brokers = result.samples
     return {
         "title": result.row.title,
-        "figures": {f.key: {"title": f.title, "unit": f.unit, "better": f.better} for f in result.row.figures},
+        "figures": figures_json(result.row.figures),
         "medians": {broker: {name: result.medians(broker, name) for name in of} for broker, of in brokers.items()},
         "best": {broker: {name: result.best(broker, name) for name in of} for broker, of in brokers.items()},
         "limits": {broker: [_limit_json(result, broker, limit) for limit in result.row.limits] for broker in brokers},
@@ -49,18 +50,11 @@ def _limit_json(result: RowResult, broker: str, limit: Limit) -> dict[str, Any]:
     if limit.figure == "records_per_s" and factor["median"] is not None:
         factor["cpu"] = result.medians(broker, limit.client)["cpu_us"] / result.medians(broker, limit.ours)["cpu_us"]
     named = {"ours": limit.ours, "figure": limit.figure, "client": limit.client, "must": limit.must, "aim": limit.aim}
-    return {**named, **factor, "verdict": _verdict(result, limit, factor["median"])}
+    return {**named, **factor, "verdict": _verdict(result.row, limit, factor["median"])}
 
 
-def _verdict(result: RowResult, limit: Limit, value: float | None) -> str:
-    if value is None:
-        return "not measured"
-    higher = next(f.better for f in result.row.figures if f.key == limit.figure) == "higher"
-
-    def reached(wanted: float | None) -> bool:
-        return wanted is not None and (value >= wanted if higher else value <= wanted)
-
-    return "aim" if reached(limit.aim) else "must" if reached(limit.must) else "missed"
+def _verdict(row: Row, limit: Limit, value: float | None) -> str:
+    return "not measured" if value is None else limit.verdict(row.figures, value)
 
 
 def as_markdown(report: Mapping[str, Any]) -> str:
@@ -82,26 +76,22 @@ def as_markdown(report: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
     for name, row in report["rows"].items():
-        for broker, limits in row["limits"].items():
-            lines += [_limit_line(name, broker, row["figures"], limit) for limit in limits]
+        for broker, found in row["limits"].items():
+            lines += [_limit_line(name, broker, row["figures"], limit) for limit in found]
     for name, row in report["rows"].items():
-        lines += ["", f"## {name}", "", f"{row['title'][0].upper()}{row['title'][1:]}.", "", *_table(report, row)]
+        lines += section(name, row, _table(report, row))
     return "\n".join([*lines, ""])
 
 
 def _limit_line(name: str, broker: str, figures: Mapping[str, Any], limit: Mapping[str, Any]) -> str:
-    title = figures[limit["figure"]]["title"]
     values = [limit.get(key) for key in ("must", "aim", "median", "best", "cpu")]
-    shown = ["-" if value is None else number(value) for value in values]
-    return f"| {' | '.join([name, broker, title, limit['ours'], limit['client'] or '-', *shown, limit['verdict']])} |"
+    title = figures[limit["figure"]]["title"]
+    client = limit["client"] or "-"
+    return line(name, broker, title, limit["ours"], client, values=values, verdict=limit["verdict"])
 
 
 def _table(report: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
-    heads = [
-        f"{broker}: {figure['title']}{figure['unit'] and ', '}{figure['unit']}"
-        for broker in report["brokers"]
-        for figure in row["figures"].values()
-    ]
+    heads = [f"{broker}: {head(figure)}" for broker in report["brokers"] for figure in row["figures"].values()]
     lines = ["| client, median (best) | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
     for name, client in report["clients"].items():
         if any(name in of for of in row["medians"].values()):
@@ -117,8 +107,4 @@ def _cell(row: Mapping[str, Any], broker: str, client: str, key: str) -> str:
 
 def write(out: Path, report: Mapping[str, Any]) -> list[Path]:
     """Write OUT.json and OUT.md; the paths."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    files = {out.with_suffix(".json"): json.dumps(report, indent=1) + "\n", out.with_suffix(".md"): as_markdown(report)}
-    for path, text in files.items():
-        path.write_text(text)
-    return list(files)
+    return limits.write(out, report, as_markdown(report))

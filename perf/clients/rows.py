@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from perf.brokers import Running
 from perf.checks import Topics
 from perf.clients.base import Job, Sample
-from perf.clients.registry import OURS
+from perf.limits import OURS, Limit
 from perf.loads.base import Figure
 from perf.loads.rdkafka import drive
 
@@ -19,20 +19,6 @@ ALL = (OURS, PROGRAMS, "confluent", "confluent-aio", "aiokafka", "kafka-python")
 FAST = ("kafkalite", "confluent", "aiokafka")
 WITH_COLUMNS = ("kafkalite", "kafkalite-records", "kafkarrow")
 SLOWNESS = {"kafka-python": 10, "confluent-aio": 4, "aiokafka": 4}  # these send so much less, to take a similar time
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What the figure of `ours` must reach, as a factor of another client's, or as a value where `client` is empty.
-
-    Where higher figures are better, the factor is a minimum, else a maximum.
-    """
-
-    figure: str
-    client: str
-    must: float
-    aim: float | None = None
-    ours: str = OURS
 
 
 @dataclass(frozen=True)

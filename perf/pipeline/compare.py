@@ -10,10 +10,11 @@ from statistics import median
 
 from perf.backing import back_free_memory
 from perf.brokers import Broker, Running
+from perf.limits import OURS
 from perf.pipeline import offsets, restart, topics
 from perf.pipeline.drivers import Driver
 from perf.pipeline.job import Job, Sample
-from perf.pipeline.rows import OURS, THEIRS, Row, scaled
+from perf.pipeline.rows import THEIRS, Row, scaled
 
 WRITING = "sink"
 FILLED, FILLED_BYTES = 1.3, 256 << 20  # memory that a job fills: a factor of its values, and more

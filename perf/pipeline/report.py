@@ -1,15 +1,14 @@
 """The report of `python -m perf pipeline`: JSON with all samples, and Markdown with the limits first."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from perf.clients.rows import Limit
+from perf import limits
+from perf.limits import OURS, Limit, figures_json, head, line, section
 from perf.pipeline.compare import Plan, Result
-from perf.pipeline.rows import OURS
 from perf.process import machine
 from perf.report import commit, number
 from tests.kit import jvm
@@ -38,7 +37,7 @@ def as_json(plan: Plan, results: Sequence[Result]) -> dict[str, Any]:
 def _row_json(result: Result) -> dict[str, Any]:
     return {
         "title": result.row.title,
-        "figures": {f.key: {"title": f.title, "unit": f.unit, "better": f.better} for f in result.row.figures},
+        "figures": figures_json(result.row.figures),
         "medians": {side: result.medians(side) for side in result.samples},
         "limits": [_limit_json(result, limit) for limit in result.row.limits],
         "samples": result.samples,
@@ -53,16 +52,7 @@ def _limit_json(result: Result, limit: Limit) -> dict[str, Any]:
         ours = [one / other for one, other in zip(ours, others, strict=True)]
     named = {"figure": limit.figure, "side": limit.client, "must": limit.must, "aim": limit.aim}
     found = {"median": median(ours), "least": min(ours), "greatest": max(ours)}
-    return {**named, **found, "verdict": _verdict(result, limit, found["median"])}
-
-
-def _verdict(result: Result, limit: Limit, value: float) -> str:
-    higher = next(figure.better for figure in result.row.figures if figure.key == limit.figure) == "higher"
-
-    def reached(wanted: float | None) -> bool:
-        return wanted is not None and (value >= wanted if higher else value <= wanted)
-
-    return "aim" if reached(limit.aim) else "must" if reached(limit.must) else "missed"
+    return {**named, **found, "verdict": limit.verdict(result.row.figures, found["median"])}
 
 
 def as_markdown(report: Mapping[str, Any]) -> str:
@@ -84,19 +74,18 @@ def as_markdown(report: Mapping[str, Any]) -> str:
     for name, row in report["rows"].items():
         lines += [_limit_line(name, row["figures"], limit) for limit in row["limits"]]
     for name, row in report["rows"].items():
-        lines += ["", f"## {name}", "", f"{row['title'][0].upper()}{row['title'][1:]}.", "", *_table(row)]
+        lines += section(name, row, _table(row))
     return "\n".join([*lines, ""])
 
 
 def _limit_line(name: str, figures: Mapping[str, Any], limit: Mapping[str, Any]) -> str:
     values = [limit[key] for key in ("must", "aim", "median", "least", "greatest")]
-    shown = ["-" if value is None else number(value) for value in values]
     title = figures[limit["figure"]]["title"]
-    return f"| {' | '.join([name, title, limit['side'] or '-', *shown, limit['verdict']])} |"
+    return line(name, title, limit["side"] or "-", values=values, verdict=limit["verdict"])
 
 
 def _table(row: Mapping[str, Any]) -> list[str]:
-    heads = [f"{figure['title']}{figure['unit'] and ', '}{figure['unit']}" for figure in row["figures"].values()]
+    heads = [head(figure) for figure in row["figures"].values()]
     lines = ["| side, median | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
     for side, medians in row["medians"].items():
         lines.append(f"| {side} | " + " | ".join(number(medians[key]) for key in row["figures"]) + " |")
@@ -105,8 +94,4 @@ def _table(row: Mapping[str, Any]) -> list[str]:
 
 def write(out: Path, report: Mapping[str, Any]) -> list[Path]:
     """Write OUT.json and OUT.md; the paths."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    files = {out.with_suffix(".json"): json.dumps(report, indent=1) + "\n", out.with_suffix(".md"): as_markdown(report)}
-    for path, text in files.items():
-        path.write_text(text)
-    return list(files)
+    return limits.write(out, report, as_markdown(report))

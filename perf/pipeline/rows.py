@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perf.clients.rows import Limit
+from perf.limits import OURS, Limit
 from perf.loads.base import Figure
 from perf.pipeline.job import Job
 
@@ -13,7 +13,7 @@ THROUGHPUT = (ROWS_PER_S, CPU_US)
 BATCHES = (Figure("p50", "p50", "ms"), Figure("p90", "p90", "ms"), Figure("cpu_ms", "CPU per micro-batch", "ms"))
 COMMITS = (Figure("p50", "p50", "ms"), Figure("p99", "p99", "ms"))
 
-OURS, THEIRS = "kafkalite", "kafka"
+THEIRS = "kafka"
 TUNED = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": "8388608",

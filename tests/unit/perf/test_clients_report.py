@@ -7,7 +7,8 @@ import pytest
 from perf.clients.base import Job
 from perf.clients.compare import Plan, RowResult
 from perf.clients.report import as_json, as_markdown
-from perf.clients.rows import ROWS, Limit, Row
+from perf.clients.rows import ROWS, Row
+from perf.limits import Limit
 from perf.loads.base import Figure
 from tests.unit.perf.fake_broker import FakeBroker, FakeClient
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from perf.clients.rows import Limit
+from perf.limits import Limit
 from perf.pipeline.compare import Plan, Result
 from perf.pipeline.report import as_json, as_markdown
 from perf.pipeline.rows import ROWS, THROUGHPUT, Row
