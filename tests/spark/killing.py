@@ -141,7 +141,7 @@ class WorkerDisk(Disk):
 
 def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     """As `worker.write_splits`, with kills."""
-    kills, table = Kills.of_this_process(), Path(job.directory).parent
+    kills, table = Kills.of_this_process(), Path(job.batch.directory).parent
     kills.reached(WORKER[0], table)
 
     def killed(*arguments: Any) -> Iterator[pyarrow.RecordBatch]:

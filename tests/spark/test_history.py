@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType
 from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.errors import DataLossError, OptionError
+from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.worker import Job, write_split
 from pyspark_kafkalite.offsets import offsets_json
 from pyspark_kafkalite.options import source_options
@@ -59,16 +60,9 @@ class Copy:
         if self.table.end_offsets():
             options["startingOffsets"] = json.dumps(offsets_json(self.table.end_offsets()))
         reader = BatchReader(source_options(options, streaming=False), self.read_schema())
-        job = Job(
-            {"bootstrap_servers": self.rig.broker.address, "client_id": "copy"},
-            "read_uncommitted",
-            30.0,
-            self.table.attempts,
-            self.batch_id,
-            ParquetOptions(),
-            Decoding(),
-            None,
-        )
+        client = {"bootstrap_servers": self.rig.broker.address, "client_id": "copy"}
+        batch = BatchJob(client, "read_uncommitted", 30.0, self.table.attempts, self.batch_id, ParquetOptions())
+        job = Job(batch, Decoding(), None)
         planned: list[Task] = [each.value for each in reader.partitions()]
         written = [write_split(job, task._replace(ranges=(each,))) for task in planned for each in task.ranges]
         if written:

@@ -11,6 +11,7 @@ from kafkalite.model import TopicPartition
 from pyspark_kafkalite.decoding.ddl import parse_ddl
 from pyspark_kafkalite.decoding.options import RAW, Decoding
 from pyspark_kafkalite.decoding.records import RecordDecoder
+from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.letters import send_dead_letters
 from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schema
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
@@ -192,9 +193,8 @@ class Committer:
 
     def __call__(self, plans: "DataFrame", batch_id: int) -> None:
         """Write and commit a batch. Raises: what a worker or the table raises."""
-        options, directory = self._options, self._table.attempts
-        how = (self._parquet, self._decoding, known_schema(self._table), self._partition)
-        job = Job(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, *how)
+        batch = BatchJob.of(self._options, self._table.attempts, batch_id, self._parquet)
+        job = Job(batch, self._decoding, known_schema(self._table), self._partition)
         context = plans.sparkSession.sparkContext
         context.setJobDescription(f"kafkalite: ingest to {self._table.location}, micro-batch {batch_id}")
         rows = plans.mapInArrow(partial(write_splits, job), WRITTEN_DDL).collect()

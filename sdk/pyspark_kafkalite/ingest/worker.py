@@ -17,9 +17,8 @@ from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
 from pyspark_kafkalite.decoding.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.decoding.records import RecordDecoder
+from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
-from pyspark_kafkalite.planner import OffsetRange
-from pyspark_kafkalite.tables.attempt import ParquetOptions
 from pyspark_kafkalite.tables.model import CommittedRange, DataFile, Span, merged
 from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.task import Task, batches
@@ -38,23 +37,13 @@ class Job(NamedTuple):
     """What every worker of a batch needs.
 
     Attributes:
-        client: `SourceOptions.client`.
-        isolation: "read_uncommitted" or "read_committed".
-        timeout_s: longest time without records.
-        directory: where attempts are written.
-        batch_id: of the batch, for the names of its files.
-        parquet: how files are written.
+        batch: how the topic is read, and where files are written.
         decoding: of keys and values; its schemas are loaded.
         schema: of the table, as text of DDL; None = the table is empty.
         partition: one of `PARTITIONS`, how rows are divided into directories.
     """
 
-    client: Mapping[str, Any]
-    isolation: str
-    timeout_s: float
-    directory: str
-    batch_id: int
-    parquet: ParquetOptions
+    batch: BatchJob
     decoding: Decoding
     schema: str | None
     partition: str = NO_PARTITION
@@ -111,9 +100,7 @@ def write_splits(job: Job, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pya
     """
     for batch in plans:
         for text in batch.column(0).to_pylist():
-            plan = json.loads(text)
-            ranges = tuple(OffsetRange(*each) for each in plan["ranges"])
-            written = write_split(job, Task(ranges, plan["topic_ids"], job.client, job.isolation, True, job.timeout_s))
+            written = write_split(job, job.batch.task(text))
             yield pyarrow.RecordBatch.from_pydict({WRITTEN: [written.to_text()]})
     freeze_modules()
 
@@ -124,9 +111,10 @@ def write_split(job: Job, task: Task) -> Written:
     fetching, decoding = Watch(), Watch()
     began_s = time.monotonic()
     decoder = RecordDecoder(job.decoding, None if job.schema is None else parse_ddl(job.schema))
-    with DeadLetterFile(job.directory, job.batch_id, job.parquet) as dead:
+    directory, batch_id, parquet = job.batch.directory, job.batch.batch_id, job.batch.parquet
+    with DeadLetterFile(directory, batch_id, parquet) as dead:
         rows = decoding.over(_decoded(fetching.over(_batches(task, done)), decoder, dead))
-        files = write_files(job.directory, job.batch_id, rows, job.parquet, job.partition)
+        files = write_files(directory, batch_id, rows, parquet, job.partition)
     spans = tuple(Span(*each.offsets) for each in merged(done))
     encode_s = time.monotonic() - began_s - decoding.seconds
     seconds = {"fetch": fetching.seconds, "decode": decoding.seconds - fetching.seconds, "encode": encode_s}

@@ -17,9 +17,10 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
+from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.worker import SCHEMA, SOURCE_COLUMNS, SOURCE_SCHEMA
 from pyspark_kafkalite.planner import OffsetRange
-from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
+from pyspark_kafkalite.tables.attempt import write_attempt
 from pyspark_kafkalite.tables.errors import TableError
 from pyspark_kafkalite.tables.model import CommittedRange
 from pyspark_kafkalite.task import Task, batches
@@ -41,23 +42,13 @@ class BucketJob(NamedTuple):
     """What every worker of a batch needs.
 
     Attributes:
-        client: `SourceOptions.client`.
-        isolation: "read_uncommitted" or "read_committed".
-        timeout_s: longest time without records.
-        directory: where attempts are written.
-        batch_id: of the batch, for the names of its files.
-        parquet: how files are written.
+        batch: how the topic is read, and where files are written.
         buckets: their number.
         null_keys: `ERROR` or `SKIP`, for records without a key.
         current: paths of the files of each bucket.
     """
 
-    client: Mapping[str, Any]
-    isolation: str
-    timeout_s: float
-    directory: str
-    batch_id: int
-    parquet: ParquetOptions
+    batch: BatchJob
     buckets: int
     null_keys: str
     current: Mapping[int, Sequence[str]]
@@ -96,9 +87,7 @@ def reduce_splits(job: BucketJob, plans: Iterator[pyarrow.RecordBatch]) -> Itera
     """
     for batch in plans:
         for text in batch.column(0).to_pylist():
-            plan = json.loads(text)
-            ranges = tuple(OffsetRange(*each) for each in plan["ranges"])
-            task = Task(ranges, plan["topic_ids"], job.client, job.isolation, True, job.timeout_s)
+            task = job.batch.task(text)
             for each in task.ranges:
                 yield from _reduced(job, task, each)
 
@@ -169,8 +158,8 @@ def merge_bucket(job: BucketJob, key: tuple[Any, ...], rows: pyarrow.Table) -> p
         return pyarrow.table({"written": [text.decode() for text in rows["value"].to_pylist()]})
     tables = [pyarrow.parquet.read_table(path, partitioning=None).cast(SCHEMA) for path in job.current.get(number, ())]
     merged = merge([*tables, rows.select(SCHEMA.names).cast(SCHEMA)])
-    name = f"part-{job.batch_id:010}-b{number:04}of{job.buckets:04}-{uuid.uuid4().hex}.parquet"
-    file = write_attempt(job.directory, name, SCHEMA, merged.to_batches(), job.parquet)
+    name = f"part-{job.batch.batch_id:010}-b{number:04}of{job.buckets:04}-{uuid.uuid4().hex}.parquet"
+    file = write_attempt(job.batch.directory, name, SCHEMA, merged.to_batches(), job.batch.parquet)
     fields = None if file is None else {"name": file.name, "bytes": file.bytes, "rows": file.rows}
     return pyarrow.table({"written": [json.dumps({"bucket": number, "file": fields})]})
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafkalite.decoding.options import RAW
+from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.plans import ingest_options
 from pyspark_kafkalite.ingest.query import Committer, query_id, start_query
 from pyspark_kafkalite.jobs.job_file import JobFile
@@ -63,12 +64,10 @@ class LatestCommitter(Committer):
         """Write and commit a batch. Raises: what a worker or the table raises."""
         from pyspark_kafkalite.jobs import buckets
 
-        options, settings = self._options, self._settings
+        settings = self._settings
         current = buckets.current_files(self._state.files(), settings.buckets)
-        how = (settings.parquet, settings.buckets, settings.null_keys, current)
-        job = buckets.BucketJob(
-            options.client, options.isolation, options.poll_timeout_s, self._state.attempts, batch_id, *how
-        )
+        batch_job = BatchJob.of(self._options, self._state.attempts, batch_id, settings.parquet)
+        job = buckets.BucketJob(batch_job, settings.buckets, settings.null_keys, current)
         rows = plans.mapInArrow(partial(buckets.reduce_splits, job), buckets.REDUCED_DDL)
 
         def merge(key: Any, rows: Any) -> Any:  # Spark reads the names of arguments, so no `partial`

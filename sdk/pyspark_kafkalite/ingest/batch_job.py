@@ -1,0 +1,41 @@
+"""What every worker of a micro-batch needs, whatever it makes of the records."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.planner import OffsetRange
+from pyspark_kafkalite.tables.attempt import ParquetOptions
+from pyspark_kafkalite.task import Task
+
+
+class BatchJob(NamedTuple):
+    """How a micro-batch reads the topic, and where it writes.
+
+    Attributes:
+        client: `SourceOptions.client`.
+        isolation: "read_uncommitted" or "read_committed".
+        timeout_s: longest time without records.
+        directory: where attempts are written.
+        batch_id: of the batch, for the names of its files.
+        parquet: how files are written.
+    """
+
+    client: Mapping[str, Any]
+    isolation: str
+    timeout_s: float
+    directory: str
+    batch_id: int
+    parquet: ParquetOptions
+
+    @classmethod
+    def of(cls, options: SourceOptions, directory: str, batch_id: int, parquet: ParquetOptions) -> "BatchJob":
+        """The job of a batch with these options of the source."""
+        return cls(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, parquet)
+
+    def task(self, plan: str) -> Task:
+        """The task of a plan row; a lost range is an error."""
+        found = json.loads(plan)
+        ranges = tuple(OffsetRange(*each) for each in found["ranges"])
+        return Task(ranges, found["topic_ids"], self.client, self.isolation, True, self.timeout_s)
