@@ -13,7 +13,10 @@ from pyspark_kafkalite.planner import OffsetRange
 
 log = logging.getLogger("pyspark_kafkalite")
 
-HINT = "set failOnDataLoss to false to continue with what is left"
+HINT = (
+    "to continue with what is left, set failOnDataLoss to false, or start an ingest with a new checkpoint, "
+    "resume_from_table=True and allow_gaps=True"
+)
 
 
 def available(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> tuple[list[OffsetRange], list[str]]:

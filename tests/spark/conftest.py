@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from kafkalite.testing.thread import BrokerThread
 from tests.kit import jvm
+from tests.spark.ingest_job import PARTITIONS, IngestJob
 from tests.spark.rig import Collected, Rig
 
 os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark would start `python3` of the path, which has no PySpark
@@ -58,3 +59,18 @@ def rig(
 def collected(tmp_path: Path) -> Collected:
     """Rows of a stream with a checkpoint of this test."""
     return Collected(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def job(
+    spark: SparkSession,
+    tmp_path: Path,
+    kafkalite_broker: Any,
+    kafkalite_topic_factory: Callable[..., str],
+    kafkalite_producer: Producer[Any, Any],
+) -> IngestJob:
+    """A topic with 100 records."""
+    topic = kafkalite_topic_factory(partitions=PARTITIONS)
+    created = IngestJob(spark, tmp_path, kafkalite_broker.address, topic, kafkalite_producer)
+    created.send(100)
+    return created

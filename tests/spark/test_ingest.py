@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ import pyarrow
 import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
-from kafkalite_sdk.blocking import Admin, Producer
+from kafkalite_sdk.blocking import Admin
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 from pyspark_kafkalite.errors import OptionError
-from pyspark_kafkalite.ingest import ingest, query
+from pyspark_kafkalite.ingest import query
 from pyspark_kafkalite.ingest.worker import SCHEMA
 from pyspark_kafkalite.tables import Gap, ManifestTable, TableError
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
@@ -24,78 +22,13 @@ from pyspark_kafkalite.tables.reading import read
 from kafkalite.model import TopicPartition
 from tests.kit.flights import flights
 from tests.spark.crashing_workers import PHASES, crashing
+from tests.spark.ingest_job import IngestJob
 from tests.spark.retrying_ingest import RETRIED
 
 COUNT = 30_000
-PARTITIONS = 3
-Send = Callable[..., None]
 
 
-class Job:
-    """One topic, one table and one checkpoint.
-
-    Arguments:
-        spark: the session.
-        directory: of table and checkpoint.
-        address: of the broker.
-        topic: to copy.
-        producer: for the topic.
-    """
-
-    def __init__(self, spark: SparkSession, directory: Path, address: str, topic: str, producer: Any) -> None:
-        self.spark, self.topic, self._producer = spark, topic, producer
-        self.root, self.checkpoint = directory / "table", directory / "checkpoint"
-        self.options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
-        self.options |= {"minPartitions": "2"}
-        self.sent = 0
-
-    def send(self, count: int) -> None:
-        """Append records with their numbers as values."""
-        values = [b"%d" % number for number in range(self.sent, self.sent + count)]
-        self.send_table(pyarrow.table({"value": values}))
-        self.sent += count
-
-    def send_table(self, table: pyarrow.Table) -> None:
-        """Append rows; without keys a table is spread over all partitions."""
-        partitions = pyarrow.array([row % PARTITIONS for row in range(len(table))], pyarrow.int32())
-        self._producer.send_columns(self.topic, table.append_column("partition", partitions)).result()
-
-    def run(self, **arguments: Any) -> None:
-        """Copy what is in the log."""
-        arguments = {"checkpoint": str(self.checkpoint), **arguments}
-        table = arguments.pop("table", self.root)
-        started = ingest(self.spark, table, {**self.options, **arguments.pop("options", {})}, **arguments)
-        try:
-            started.awaitTermination()
-        finally:
-            started.stop()
-
-    def verify(self) -> None:
-        """Each record is in the table once, for three readers."""
-        expected = Counter(b"%d" % number for number in range(self.sent))
-        plain = pyarrow.dataset.dataset(self.root, format="parquet", schema=SCHEMA)
-        assert Counter(plain.to_table(columns=["value"])["value"].to_pylist()) == expected
-        assert Counter(read(self.root).to_table(columns=["value"])["value"].to_pylist()) == expected
-        rows = self.spark.read.parquet(str(self.root)).select("value").collect()
-        assert Counter(bytes(row[0]) for row in rows) == expected
-
-
-@pytest.fixture
-def job(
-    spark: SparkSession,
-    tmp_path: Path,
-    kafkalite_broker: Any,
-    kafkalite_topic_factory: Callable[..., str],
-    kafkalite_producer: Producer[Any, Any],
-) -> Job:
-    """A topic with 100 records."""
-    topic = kafkalite_topic_factory(partitions=PARTITIONS)
-    created = Job(spark, tmp_path, kafkalite_broker.address, topic, kafkalite_producer)
-    created.send(100)
-    return created
-
-
-def test_options_that_a_table_cannot_have_are_rejected_by_name(job: Job) -> None:
+def test_options_that_a_table_cannot_have_are_rejected_by_name(job: IngestJob) -> None:
     for name, value in (("columns", "value"), ("failOnDataLoss", "false"), ("subscribePattern", "x")):
         with pytest.raises(OptionError, match=name):
             job.run(options={name: value})
@@ -107,7 +40,7 @@ def test_options_that_a_table_cannot_have_are_rejected_by_name(job: Job) -> None
     assert not job.checkpoint.exists()
 
 
-def test_offsets_that_retention_has_removed_are_named_and_recorded(job: Job, tmp_path: Path) -> None:
+def test_offsets_that_retention_has_removed_are_named_and_recorded(job: IngestJob, tmp_path: Path) -> None:
     job.run()
     ends = ManifestTable(job.root).end_offsets()
     lost = TopicPartition(job.topic, 0)
@@ -123,11 +56,11 @@ def test_offsets_that_retention_has_removed_are_named_and_recorded(job: Job, tmp
     assert read(job.root).count_rows() == job.sent - 7
 
 
-def orphans(job: Job) -> list[Path]:
+def orphans(job: IngestJob) -> list[Path]:
     return list((job.root / "_attempts").iterdir())
 
 
-def test_flights_are_copied_with_keys_values_times_and_headers(job: Job) -> None:
+def test_flights_are_copied_with_keys_values_times_and_headers(job: IngestJob) -> None:
     job.sent = 0
     sent = flights(COUNT)
     table = pyarrow.table(
@@ -155,7 +88,7 @@ def test_flights_are_copied_with_keys_values_times_and_headers(job: Job) -> None
     )
 
 
-def test_flights_are_partitioned_by_date_with_one_file_per_task_and_date(job: Job) -> None:
+def test_flights_are_partitioned_by_date_with_one_file_per_task_and_date(job: IngestJob) -> None:
     sent = flights(COUNT)
     job.sent = 0
     table = {"value": [each.value for each in sent], "timestamp": [each.timestamp_ms for each in sent]}
@@ -181,7 +114,7 @@ def test_flights_are_partitioned_by_date_with_one_file_per_task_and_date(job: Jo
     assert read(job.root).count_rows() == COUNT + 103
 
 
-def test_query_continues_where_it_has_stopped(job: Job) -> None:
+def test_query_continues_where_it_has_stopped(job: IngestJob) -> None:
     for _ in range(2):
         job.run()
         job.verify()
@@ -192,7 +125,7 @@ def test_query_continues_where_it_has_stopped(job: Job) -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_crash_of_a_worker_loses_and_duplicates_nothing(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+    job: IngestJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
     marker = tmp_path / "marker"
     monkeypatch.setattr(query, "write_splits", crashing(marker, phase))
@@ -208,7 +141,7 @@ def test_crash_of_a_worker_loses_and_duplicates_nothing(
 
 @pytest.mark.parametrize("after", [False, True])
 def test_crash_beside_the_commit_loses_and_duplicates_nothing(
-    job: Job, monkeypatch: pytest.MonkeyPatch, after: bool
+    job: IngestJob, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     commit = query.Committer.commit
 
@@ -229,7 +162,7 @@ def test_crash_beside_the_commit_loses_and_duplicates_nothing(
     assert orphans(job) == []
 
 
-def test_task_that_spark_repeats_loses_and_duplicates_nothing(job: Job, tmp_path: Path) -> None:
+def test_task_that_spark_repeats_loses_and_duplicates_nothing(job: IngestJob, tmp_path: Path) -> None:
     """Trap 14: only `local[2,4]` repeats a task. The query does not notice; the killed attempt has left a file."""
     command = [sys.executable, "-m", "tests.spark.retrying_ingest", job.options["kafka.bootstrap.servers"], job.topic]
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
@@ -243,7 +176,7 @@ def test_task_that_spark_repeats_loses_and_duplicates_nothing(job: Job, tmp_path
         assert len(list(job.root.glob("*.parquet"))) == len(commit.files) == 2
 
 
-def test_topic_is_copied_to_delta_exactly_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_is_copied_to_delta_exactly_once(job: IngestJob, monkeypatch: pytest.MonkeyPatch) -> None:
     table = DeltaOffsetTable(job.root, SCHEMA)
     commit = query.Committer.commit
 
@@ -263,7 +196,7 @@ def test_topic_is_copied_to_delta_exactly_once(job: Job, monkeypatch: pytest.Mon
     assert sum(table.end_offsets().values()) == job.sent
 
 
-def test_second_job_and_lost_checkpoint_are_refused_until_it_resumes(job: Job, tmp_path: Path) -> None:
+def test_second_job_and_lost_checkpoint_are_refused_until_it_resumes(job: IngestJob, tmp_path: Path) -> None:
     job.run()
     job.send(20)
     other = str(tmp_path / "other")
