@@ -20,10 +20,9 @@ from deltalake.transaction import AddAction
 
 from pyspark_kafkalite.decoding.ddl import parse_ddl
 from pyspark_kafkalite.tables import rules
-from pyspark_kafkalite.tables.disk import Disk
+from pyspark_kafkalite.tables.attempt_files import AttemptFiles
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
 from pyspark_kafkalite.tables.model import (
-    DEAD_LETTERS,
     NO_COMMIT,
     Batch,
     Commit,
@@ -59,7 +58,7 @@ class DeltaOffsetTable:
             raise UnsupportedFileSystemError(f"table {location}: expected a directory; URLs are not supported")
         self._root = Path(location).absolute()
         self._schema = schema
-        self._disk = Disk()
+        self._files = AttemptFiles(self._root, self.location)
         if not DeltaTable.is_deltatable(self.location):
             DeltaTable.create(self.location, parse_ddl(COLUMNS) if schema is None else schema)
         if schema is not None:
@@ -78,7 +77,7 @@ class DeltaOffsetTable:
     def recover(self) -> Recovery:
         """Publish the dead letters of the last commit. Delta's VACUUM removes files of failed attempts."""
         last = self.last_commit()
-        return Recovery(0 if last is None else self._publish(last), 0)
+        return Recovery(0 if last is None else self._files.publish_dead_letters(last), 0)
 
     def commit(self, batch: Batch) -> CommitResult:
         """Add a batch to the table. A batch that is in the table is skipped.
@@ -95,10 +94,10 @@ class DeltaOffsetTable:
             table = DeltaTable(self.location)
             last = self._last(table)
             if last is not None:
-                self._publish(last)
+                self._files.publish_dead_letters(last)
             earlier = self._find(table, last, batch)
             if rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
-                self._discard(batch, earlier)
+                self._files.discard(batch, earlier)
                 return CommitResult(earlier.sequence, repeated=True)
             rules.check_owner(last, batch, self.location)
             gaps = rules.check_continuity({} if last is None else last.ends, batch, ranges, self.location)
@@ -110,7 +109,7 @@ class DeltaOffsetTable:
                 if DeltaTable(self.location).version() == version:
                     raise
             else:
-                self._publish(commit)
+                self._files.publish_dead_letters(commit)
                 return CommitResult(commit.sequence, repeated=False)
 
     def compact(self, target_bytes: int) -> int:
@@ -144,30 +143,7 @@ class DeltaOffsetTable:
 
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""
-        directory = self._root / DEAD_LETTERS
-        found = set(directory.glob("*.parquet"))
-        last = self.last_commit()
-        found |= set() if last is None else {self._dead_letter_path(each) for each in last.dead_letters}
-        return [str(each) for each in sorted(found)]
-
-    def _publish(self, commit: Commit) -> int:
-        """Rename the dead letters of a commit, unless that was done; returns how many it has renamed."""
-        renamed = 0
-        for each in commit.dead_letters:
-            path, target = self._dead_letter_path(each), self._root / each.name
-            if path != target:
-                self._disk.make_directory(target.parent)
-                path.rename(target)
-                renamed += 1
-        if renamed:
-            self._disk.flush_directory(self._root / DEAD_LETTERS)
-            self._disk.flush_directory(self._root)
-        return renamed
-
-    def _dead_letter_path(self, file: DataFile) -> Path:
-        """Where committed dead letters are: in the table's directory until they are published."""
-        attempt = self._root / Path(file.name).name
-        return attempt if attempt.exists() else self._root / file.name
+        return self._files.dead_letters(self.last_commit())
 
     def _create(self, table: DeltaTable, commit: Commit) -> None:
         """Commit with Delta. Raises CommitFailedError: another commit of kafkalite was first."""
@@ -178,10 +154,10 @@ class DeltaOffsetTable:
                 Transaction(commit.query_id, commit.batch_id),
             ],
         )
+        for each in commit.attempts:
+            self._files.check(each)
         schema = self._grown(table, commit)
-        actions = [self._action(each) for each in commit.files]
-        for each in commit.dead_letters:
-            self._check_size(each)
+        actions = [_action(each) for each in commit.files]
         table.create_write_transaction(actions, "append", schema, commit_properties=properties)
 
     def _grown(self, table: DeltaTable, commit: Commit) -> "pyarrow.Schema":
@@ -202,21 +178,6 @@ class DeltaOffsetTable:
         if added:
             table.alter.add_columns(added)
         return schema
-
-    def _action(self, file: DataFile) -> AddAction:
-        self._check_size(file)
-        statistics = json.dumps({"numRecords": file.rows})
-        return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), True, statistics)
-
-    def _check_size(self, file: DataFile) -> None:
-        path = self._root / Path(file.name).name
-        size = path.stat().st_size if path.exists() else None
-        if size != file.bytes:
-            found = "no file" if size is None else f"{size} bytes"
-            raise DamagedTableError(
-                f"table {self.location}: attempt {file.name} has {found}, expected {file.bytes} bytes; "
-                "nothing was committed"
-            )
 
     def _last(self, table: DeltaTable) -> Commit | None:
         sequence = table.transaction_version(APPLICATION)
@@ -249,13 +210,6 @@ class DeltaOffsetTable:
         except ValueError as error:
             raise DamagedTableError(f"{origin}: the commit cannot be read: {error}") from error
 
-    def _discard(self, batch: Batch, earlier: Commit) -> None:
-        """Remove the attempts of a repeated batch."""
-        needed = {each.name for each in earlier.attempts}
-        for each in batch.attempts:
-            if each.name not in needed:
-                (self._root / Path(each.name).name).unlink(missing_ok=True)
-
     def _check_schema(self, names: list[str]) -> None:
         found = [each.name for each in DeltaTable(self.location).schema().fields]
         if found != names:
@@ -263,3 +217,8 @@ class DeltaOffsetTable:
                 f"table {self.location}: its columns are {', '.join(found)}, expected {', '.join(names)}; "
                 "use another directory"
             )
+
+
+def _action(file: DataFile) -> AddAction:
+    statistics = json.dumps({"numRecords": file.rows})
+    return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), True, statistics)
