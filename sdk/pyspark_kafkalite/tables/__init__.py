@@ -1,4 +1,4 @@
-"""Tables that contain each offset of their topics exactly once: plain Parquet (`ManifestTable`) and Delta.
+"""Tables that contain each offset of their topics once: plain Parquet (`ManifestTable`), Delta, Iceberg.
 
 Plain Python: no Spark, no JVM. Offsets are part of each commit, so Spark's checkpoint may be lost.
 """

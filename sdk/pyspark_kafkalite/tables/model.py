@@ -244,7 +244,7 @@ class Recovery(NamedTuple):
 
 
 class Table(Protocol):
-    """A table that contains each offset of its topics once. Formats: plain Parquet, Delta."""
+    """A table that contains each offset of its topics once. Formats: plain Parquet, Delta, Iceberg."""
 
     @property
     def location(self) -> str:

@@ -1,0 +1,194 @@
+"""An Iceberg table whose snapshots contain offsets, through `pyiceberg` and any of its catalogs: no jar.
+
+Invariants:
+1. The commit of the catalog decides: files are written into the table's directory and are invisible before.
+2. A commit is based on the snapshot that was checked, so of two writers at one snapshot one commits. pyiceberg would
+   repeat an append on top of the other one, so its retries are switched off by a property of the table.
+3. Ranges and ends are properties of the snapshot. Snapshots of others, such as appends or compactions, may be between
+   ours, and a table that was rolled back has the offsets of that snapshot.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, ValidationError
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
+
+from pyspark_kafkalite.decoding.ddl import parse_ddl
+from pyspark_kafkalite.tables import rules
+from pyspark_kafkalite.tables.attempt_files import AttemptFiles
+from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
+from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, EndOffsets, Recovery
+
+COMMIT, SEQUENCE = "kafkalite", "kafkalite.sequence"
+RETRIES = "commit.retry.num-retries"
+COLUMNS = "_topic string, _partition int, _offset bigint, _timestamp timestamp"
+"""Columns of every table."""
+
+FILE_URL = "file://"
+
+
+class IcebergOffsetTable:
+    """An Iceberg table on a mounted file system.
+
+        catalog = load_catalog("shop", type="sql", uri="sqlite:////data/catalog.db", warehouse="file:///data")
+        ingest(spark, IcebergOffsetTable(catalog, "shop.orders"), options, checkpoint="/data/orders-checkpoint")
+
+    Arguments:
+        catalog: of pyiceberg.
+        name: of the table with its namespace, both are created; columns are added with the first batch that has them.
+
+    Raises:
+        UnsupportedFileSystemError: the location of the table is no directory. NoSuchTableError and other errors of
+            pyiceberg: the catalog cannot be used.
+    """
+
+    def __init__(self, catalog: Catalog, name: str) -> None:
+        self._catalog = catalog
+        self._name = name
+        namespace = name.rpartition(".")[0]
+        if not namespace:
+            raise TableError(f"table {name}: expected NAMESPACE.TABLE")
+        catalog.create_namespace_if_not_exists(namespace)
+        table = catalog.create_table_if_not_exists(name, parse_ddl(COLUMNS), properties={RETRIES: "0"})
+        if "://" in table.location().removeprefix(FILE_URL):
+            raise UnsupportedFileSystemError(
+                f"table {name}: its location is {table.location()}, expected a directory; URLs are not supported"
+            )
+        self._root = Path(table.location().removeprefix(FILE_URL), "data")
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._files = AttemptFiles(self._root, name)
+
+    @property
+    def location(self) -> str:
+        """Directory of the data files."""
+        return str(self._root)
+
+    @property
+    def attempts(self) -> str:
+        """Directory where workers write files; they are in the table when a snapshot names them."""
+        return str(self._root)
+
+    def recover(self) -> Recovery:
+        """Publish the dead letters of the last commit. Iceberg's `remove_orphan_files` removes failed attempts."""
+        last = self.last_commit()
+        return Recovery(0 if last is None else self._files.publish_dead_letters(last), 0)
+
+    def commit(self, batch: Batch) -> CommitResult:
+        """Add a batch to the table. A batch that is in the table is skipped.
+
+        Raises:
+            CommitRefusedError: the batch does not continue the table, which is unchanged. DamagedTableError: an attempt
+                is missing or has another size.
+        """
+        ranges = rules.ranges_of(batch, self._name)
+        rules.check_rows(batch)
+        if not ranges:
+            return CommitResult(NO_COMMIT, repeated=False)
+        while True:
+            table = self._opened()
+            last = self._last(table)
+            if last is not None:
+                self._files.publish_dead_letters(last)
+            earlier = self._find(table, last, batch)
+            if rules.is_repeated(earlier, batch, ranges, self._name) and earlier is not None:
+                self._files.discard(batch, earlier)
+                return CommitResult(earlier.sequence, repeated=True)
+            rules.check_owner(last, batch, self._name)
+            gaps = rules.check_continuity({} if last is None else last.ends, batch, ranges, self._name)
+            commit = rules.next_commit(last, batch, ranges, gaps)
+            try:
+                self._create(table, commit)
+            except CommitFailedException:
+                if self._opened().current_snapshot() == table.current_snapshot():
+                    raise
+            else:
+                self._files.publish_dead_letters(commit)
+                return CommitResult(commit.sequence, repeated=False)
+
+    def last_commit(self) -> Commit | None:
+        """The last commit of kafkalite; None = there is none."""
+        return self._last(self._catalog.load_table(self._name))
+
+    def end_offsets(self) -> EndOffsets:
+        """The end of each partition: where a query with a new checkpoint continues (`resume_from_table`)."""
+        last = self.last_commit()
+        return {} if last is None else dict(last.ends)
+
+    def files(self) -> list[str]:
+        """Paths of the files of the current snapshot."""
+        tasks = self._catalog.load_table(self._name).scan().plan_files()
+        return [task.file.file_path.removeprefix(FILE_URL) for task in tasks]
+
+    def commits(self) -> list[Commit]:
+        """All commits whose snapshots have not expired, in order."""
+        return list(self._commits(self._catalog.load_table(self._name)))[::-1]
+
+    def schema_text(self) -> str | None:
+        """The schema of the last commit that has one, as text of Spark's DDL."""
+        commits = self._commits(self._catalog.load_table(self._name))
+        return next((each.schema for each in commits if each.schema is not None), None)
+
+    def dead_letter_files(self) -> list[str]:
+        """Paths of the committed files with records that could not be decoded."""
+        return self._files.dead_letters(self.last_commit())
+
+    def _opened(self) -> IcebergTable:
+        """The table as it is now, without retries of pyiceberg (invariant 2)."""
+        table = self._catalog.load_table(self._name)
+        while table.properties.get(RETRIES) != "0":
+            table.transaction().set_properties({RETRIES: "0"}).commit_transaction()
+            table = self._catalog.load_table(self._name)
+        return table
+
+    def _create(self, table: IcebergTable, commit: Commit) -> None:
+        """Commit with the catalog. Raises CommitFailedException: another commit was first."""
+        for each in commit.attempts:
+            self._files.check(each)
+        paths = [f"{FILE_URL}{self._files.path(each)}" for each in commit.files]
+        properties = {COMMIT: json.dumps(commit.to_json(), separators=(",", ":"))}
+        with table.transaction() as transaction:
+            try:
+                with transaction.update_schema() as update:
+                    update.union_by_name(parse_ddl(commit.schema or COLUMNS))
+            except (ValidationError, UnsupportedPyArrowTypeException, ValueError) as error:
+                raise TableError(f"table {self._name}: the columns of the batch do not fit: {error}") from error
+            transaction.set_properties({SEQUENCE: str(commit.sequence)})
+            transaction.add_files(paths, snapshot_properties=properties, check_duplicate_files=False)
+
+    def _last(self, table: IcebergTable) -> Commit | None:
+        last = next(self._commits(table), None)
+        if last is None and SEQUENCE in table.properties:
+            raise DamagedTableError(
+                f"table {self._name}: commit {table.properties[SEQUENCE]} of kafkalite is in no snapshot any more: it "
+                "has expired, or the table was rolled back further; roll forward to it, or create the table again"
+            )
+        return last
+
+    def _find(self, table: IcebergTable, last: Commit | None, batch: Batch) -> Commit | None:
+        """The commit of a batch; a repeated batch is nearly always the last one."""
+        if last is None or (last.query_id == batch.query_id and last.batch_id < batch.batch_id):
+            return None
+        name = batch.query_id, batch.batch_id
+        return next((each for each in self._commits(table) if (each.query_id, each.batch_id) == name), None)
+
+    def _commits(self, table: IcebergTable) -> Iterator[Commit]:
+        """The commits of kafkalite, the last one first."""
+        snapshot: Snapshot | None = table.current_snapshot()
+        while snapshot is not None:
+            summary = snapshot.summary
+            if summary is not None and (text := summary.additional_properties.get(COMMIT)) is not None:
+                yield self._parsed(snapshot.snapshot_id, text)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else table.snapshot_by_id(parent)
+
+    def _parsed(self, snapshot: int, text: str) -> Commit:
+        origin = f"table {self._name}, snapshot {snapshot}"
+        try:
+            return Commit.from_json(json.loads(text), origin)
+        except ValueError as error:
+            raise DamagedTableError(f"{origin}: the commit cannot be read: {error}") from error
