@@ -1,6 +1,7 @@
 """Runs the rows: every client once per repetition, in rotating order, beside one broker at a time."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from perf.clients.rows import SLOWNESS, Row
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 600.0
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.replication.factor": "1"}
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+"""Of all clients: pyarrow imports numpy, whose threads wait actively for tens of ms, on the core of the broker."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,8 @@ def _on_new_topic(broker: Running, name: str, job: Job) -> Sample:
 
 def _in_process(name: str, job: Job) -> Sample:
     command = [sys.executable, "-m", "perf.clients.worker", name, job.to_json()]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=SECONDS_MAX)
+    environment = {**os.environ, **ENVIRONMENT}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=SECONDS_MAX)
     if done.returncode:
         raise VerificationError(f"{name}, {job.work}: {done.stderr[-2000:]}")
     sample: Sample = json.loads(done.stdout)

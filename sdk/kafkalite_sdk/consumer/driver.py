@@ -258,6 +258,8 @@ class Driver(Generic[K, V]):
     def _send(self, machine: Machine, node: int, call: Call) -> None:
         def answered(response: Response) -> None:
             machine.answered(call, response, self.now())
+            if machine is self.fetcher and self._waiters:
+                self.work(fetch=True)  # the broker reads the next records while the poll that waits decodes these
             self.changed()
 
         def lost(error: KafkaError) -> None:

@@ -317,6 +317,7 @@ class Fetcher(Generic[K, V]):
         if buffer.error is failure:
             buffer.error = None  # the partition is fetched again
             self._plan.change((buffer,))
+            self._changed = True
         else:
             self._enqueue(buffer)
         self._raised = buffer

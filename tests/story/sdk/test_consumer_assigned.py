@@ -15,6 +15,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kafkalite.testing.memory_network import MemoryTransport
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.server import NOW_MS
 from tests.story.sdk.client_rig import Story, outcome, story
@@ -38,6 +39,25 @@ async def test_records_arrive_in_order_with_their_fields(world: Story) -> None:
         assert {each.timestamp_ms for each in records} == {NOW_MS}
         append(world, A, b"a2")
         assert await values(consumer, 1) == [b"a2"]
+
+
+@story()
+async def test_next_fetch_leaves_before_a_poll_that_waited_returns(world: Story) -> None:
+    """The broker reads the next records while those of the response are decoded."""
+    world.broker.cluster.create_topic("orders")
+    keys: list[int] = []
+    write = MemoryTransport.write
+
+    def recorded(transport: MemoryTransport, data: bytes) -> None:
+        keys.append(int.from_bytes(bytes(data[4:6])))
+        write(transport, data)
+
+    async with consuming(world, A) as consumer:
+        append(world, A, b"a")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemoryTransport, "write", recorded)
+            assert [each.value for each in await consumer.poll(10.0)] == [b"a"]
+            assert keys.count(FetchRequest.api_key) == 2
 
 
 @story()
