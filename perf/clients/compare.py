@@ -101,7 +101,7 @@ def _run_row(plan: Plan, result: RowResult, broker: Running, progress: Callable[
 def _run_client(plan: Plan, row: Row, broker: Running, name: str, number: int) -> Sample:
     found: Sample = {}
     for label, job in row.sized(plan.quick).items():
-        sized = job if plan.quick or job.work != "produce" else _slower(job, SLOWNESS.get(name, 1))
+        sized = job if plan.quick or job.work not in ("produce", "columns") else _slower(job, SLOWNESS.get(name, 1))
         topic = f"{row.topic(label)}-{name}-{number}" if row.creates else row.topic(label)
         address = broker.tls_address if job.tls else broker.address
         wanted = replace(sized, address=address, topic=topic, broker_pid=broker.pid, cafile=broker.cafile)

@@ -33,9 +33,9 @@ class Kafkarrow(Client):
                 found = manager.poll(timeout_ms=POLL_MS)
                 records += found.num_rows
                 size += pyarrow.compute.sum(pyarrow.compute.binary_length(found["value"])).as_py() or 0
-        if size != left * job.value_bytes:
-            raise RuntimeError(f"{size} bytes, expected {left} records of {job.value_bytes}")
-        return meter.per_record(left)
+        if size != records * job.value_bytes:
+            raise RuntimeError(f"{size} bytes, expected {records} records of {job.value_bytes}")
+        return meter.per_record(records)
 
 
 CLIENT = Kafkarrow()
