@@ -52,11 +52,22 @@ cdef extern from *:
         return -1;
     #endif
     }
+    /* Whether files are in memory always: tmpfs, which does not know RWF_NOWAIT. */
+    static int kl_in_memory(int fd) {
+    #ifdef __linux__
+        struct statfs found;
+        return fstatfs(fd, &found) == 0 && found.f_type == 0x01021994;
+    #else
+        (void) fd;
+        return 0;
+    #endif
+    }
     /* A read of what is in the page cache; EAGAIN where the disk would be asked. */
     static ssize_t kl_read_now(int fd, void *target, size_t size, off_t offset) {
     #ifdef RWF_NOWAIT
         struct iovec part = {target, size};
-        return preadv2(fd, &part, 1, offset, RWF_NOWAIT);
+        ssize_t got = preadv2(fd, &part, 1, offset, RWF_NOWAIT);
+        return got < 0 && errno == EOPNOTSUPP && kl_in_memory(fd) ? pread(fd, target, size, offset) : got;
     #else
         (void) fd; (void) target; (void) size; (void) offset;
         errno = EOPNOTSUPP;

@@ -3,12 +3,15 @@
 import errno
 import os
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from kafkalite._speedups.storage.file import Disk, File, FileRegion
 from kafkalite.testing.faulty_disk import FaultyDisk
+
+MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(params=[Disk, FaultyDisk])
@@ -181,3 +184,12 @@ def test_crash_loses_only_unsynced_data(tmp_path: Path) -> None:
         states.append(b"sync")
         lost = disk.crash(random.Random(seed), torn=False)
         assert file.pread(100, 0) == states[3 - lost], f"seed {seed}"
+
+
+def test_files_of_tmpfs_are_resident(tmp_path: Path, disk: Disk) -> None:
+    """tmpfs does not know RWF_NOWAIT: without an answer a job would read all data once more for each fetch."""
+    directory = MEMORY if MEMORY.is_mount() else tmp_path
+    with tempfile.NamedTemporaryFile(dir=directory) as created:
+        created.write(bytes(300_000))
+        created.flush()
+        assert disk.open(created.name, read_only=True).resident(0, 300_000) == 1
