@@ -18,7 +18,10 @@ from perf.pipeline.rows import THEIRS, Row, scaled
 
 WRITING = "sink"
 FILLED, FILLED_BYTES = 1.3, 256 << 20  # memory that a job fills: a factor of its values, and more
-SETTINGS = {"log.segment.bytes": str(256 << 20)}
+SETTINGS = {
+    "log.segment.bytes": str(256 << 20),
+    "log.segment.delete.delay.ms": "0",  # deleted topics of the sink would fill the memory file system
+}
 
 
 @dataclass(frozen=True)
