@@ -24,24 +24,26 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <fcntl.h>
-    #include <string.h>
     #include <sys/uio.h>
     #include <unistd.h>
     #ifdef __linux__
     #include <sys/vfs.h>
     #endif
-    /* Whether syncfs reports every failed write of the file system of `fd`: file systems of which it is known. FUSE
-       ignores it, overlayfs knows no errors of the layer below. */
-    static int kl_sync_all_reports(int fd) {
+    /* The type of the file system of `fd`; 0 if it is not known. */
+    static long kl_file_system(int fd) {
     #ifdef __linux__
         struct statfs found;
-        if (fstatfs(fd, &found) != 0)
-            return 0;
-        return found.f_type == 0xEF53 || found.f_type == 0x58465342 || found.f_type == 0x9123683E;  /* ext4 xfs btrfs */
+        return fstatfs(fd, &found) == 0 ? found.f_type : 0;
     #else
         (void) fd;
         return 0;
     #endif
+    }
+    /* Whether syncfs reports every failed write of the file system of `fd`: file systems of which it is known. FUSE
+       ignores it, overlayfs knows no errors of the layer below. */
+    static int kl_sync_all_reports(int fd) {
+        long type = kl_file_system(fd);
+        return type == 0xEF53 || type == 0x58465342 || type == 0x9123683E;  /* ext4 xfs btrfs */
     }
     static int kl_sync_all(int fd) {
     #ifdef __linux__
@@ -52,22 +54,13 @@ cdef extern from *:
         return -1;
     #endif
     }
-    /* Whether files are in memory always: tmpfs, which does not know RWF_NOWAIT. */
-    static int kl_in_memory(int fd) {
-    #ifdef __linux__
-        struct statfs found;
-        return fstatfs(fd, &found) == 0 && found.f_type == 0x01021994;
-    #else
-        (void) fd;
-        return 0;
-    #endif
-    }
-    /* A read of what is in the page cache; EAGAIN where the disk would be asked. */
+    /* A read of what is in the page cache; EAGAIN where the disk would be asked. tmpfs does not know RWF_NOWAIT. */
     static ssize_t kl_read_now(int fd, void *target, size_t size, off_t offset) {
     #ifdef RWF_NOWAIT
         struct iovec part = {target, size};
         ssize_t got = preadv2(fd, &part, 1, offset, RWF_NOWAIT);
-        return got < 0 && errno == EOPNOTSUPP && kl_in_memory(fd) ? pread(fd, target, size, offset) : got;
+        int in_memory = got < 0 && errno == EOPNOTSUPP && kl_file_system(fd) == 0x01021994;  /* tmpfs */
+        return in_memory ? pread(fd, target, size, offset) : got;
     #else
         (void) fd; (void) target; (void) size; (void) offset;
         errno = EOPNOTSUPP;
@@ -83,10 +76,7 @@ cdef extern from *:
     }
     /* An open-file-description lock: refused to other processes and to other descriptors of this one alike. */
     static int kl_lock(int fd) {
-        struct flock lock;
-        memset(&lock, 0, sizeof lock);
-        lock.l_type = F_WRLCK;
-        lock.l_whence = SEEK_SET;
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     #ifdef F_OFD_SETLK
         return fcntl(fd, F_OFD_SETLK, &lock);
     #else
