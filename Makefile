@@ -31,7 +31,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test spark pipeline build loadgen debug asan bench compare torture lint dist clean
+.PHONY: help run test test-broker test-spark spark pipeline build loadgen debug asan bench compare torture lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -41,10 +41,19 @@ run: build
 	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
 
 #: make test      run all tests (ENGINE=c|debug|asan, PYTEST_ARGS=...; with CI=true a skip is an error)
-test: build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE)) $(if $(SPARK),.venv-spark/stamp)
+test: test-broker $(if $(SPARK),test-spark)
+	$(if $(SPARK),,@echo "without tests/spark: it needs Java, ENGINE=c and no PYTEST_ARGS")
+
+TEST_NEEDS = build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE)) $(if $(SPARK),.venv-spark/stamp)
+
+test-broker: $(TEST_NEEDS)
 	KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
 		$(if $(filter true,$(CI)),--strict-run) $(PYTEST_ARGS)
-	$(if $(SPARK),$(SPARK_TESTS),@echo "without tests/spark: it needs Java, ENGINE=c and no PYTEST_ARGS")
+
+# They wait for Spark half of their time, so they run beside the others. Their output follows in one piece.
+test-spark: $(TEST_NEEDS)
+	@echo "tests/spark run beside the others, into build/test-spark.log"
+	@$(SPARK_TESTS) >build/test-spark.log 2>&1; status=$$?; cat build/test-spark.log; exit $$status
 
 #: make spark     run the tests of the Spark pipeline, which need Java 17 (PYTEST_ARGS=...; part of `make test`)
 spark: build .venv-spark/stamp
