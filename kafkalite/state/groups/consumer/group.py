@@ -77,6 +77,9 @@ class ConsumerGroup(Group):
     Arguments:
         group_id: its name.
         context: its shard.
+
+    Attributes:
+        subscriptions: number of members by topic names and pattern; members of a group rarely have different ones.
     """
 
     protocol_type = CONSUMER_PROTOCOL
@@ -95,6 +98,7 @@ class ConsumerGroup(Group):
         self.patterns: dict[str, ConsumerGroupRegularExpression] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
         self.static_members: dict[str, str] = {}
+        self.subscriptions: dict[tuple[tuple[str, ...], str], int] = {}
 
     def copy(self) -> "ConsumerGroup":
         """Return an independent copy; it shares the records, which are immutable."""
@@ -155,13 +159,13 @@ class ConsumerGroup(Group):
 
     def subscribed_topics(self) -> set[str]:
         """Return all topics to which members subscribe."""
-        names = {member.subscribed_topic_names for member in self.members.values()}
         patterns = [self.patterns[each] for each in self.subscribed_patterns() if each in self.patterns]
+        names = [names for names, _ in self.subscriptions]
         return set().union(*names, *(pattern.topics for pattern in patterns))
 
     def subscribed_patterns(self) -> set[str]:
         """Return all patterns to which members subscribe."""
-        return {member.subscribed_topic_regex for member in self.members.values()} - {""}
+        return {pattern for _, pattern in self.subscriptions if pattern}
 
     def apply(self, record: object) -> None:
         """Apply a record of this group."""
@@ -303,9 +307,13 @@ def _partition_metadata(group: ConsumerGroup, record: ConsumerGroupPartitionMeta
 
 def _member(group: ConsumerGroup, record: ConsumerGroupMemberMetadata) -> None:
     before = group.members.get(record.member_id)
-    if before is not None and before.instance_id != record.instance_id:
-        _forget_instance(group, before)  # it has another instance id now
+    if before is not None:
+        _forget_subscription(group, before)
+        if before.instance_id != record.instance_id:
+            _forget_instance(group, before)  # it has another instance id now
     group.members[record.member_id] = record
+    subscription = record.subscribed_topic_names, record.subscribed_topic_regex
+    group.subscriptions[subscription] = group.subscriptions.get(subscription, 0) + 1
     if record.instance_id is not None:
         group.static_members[record.instance_id] = record.member_id
 
@@ -348,7 +356,15 @@ def _release(group: ConsumerGroup, member_id: str) -> None:
 def _delete_member(group: ConsumerGroup, member_id: str) -> None:
     member = group.members.pop(member_id, None)
     if member is not None:
+        _forget_subscription(group, member)
         _forget_instance(group, member)
+
+
+def _forget_subscription(group: ConsumerGroup, member: ConsumerGroupMemberMetadata) -> None:
+    subscription = member.subscribed_topic_names, member.subscribed_topic_regex
+    group.subscriptions[subscription] -= 1
+    if not group.subscriptions[subscription]:
+        del group.subscriptions[subscription]
 
 
 def _forget_instance(group: ConsumerGroup, member: ConsumerGroupMemberMetadata) -> None:

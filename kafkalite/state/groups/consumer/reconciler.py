@@ -102,7 +102,8 @@ class Reconciler:
         """Bump the group epoch and compute a target if due, then move this member one step towards its target."""
         group_id, member_id = draft.group.group_id, report.member_id
         watch = self.watches.get(group_id) or RegexWatch()
-        unresolved = draft.group.members[member_id].subscribed_topic_regex not in {"", *draft.group.patterns}
+        pattern = draft.group.members[member_id].subscribed_topic_regex
+        unresolved = pattern and pattern not in draft.group.patterns
         # a pattern that is still to be resolved starts an epoch when it is: one assignment instead of two
         bump = draft.group.epoch == INITIAL_EPOCH or report.new_names or (report.new_pattern and not unresolved)
         topics = SubscribedTopics(draft.group, self.topics)
