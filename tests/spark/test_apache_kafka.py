@@ -11,6 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.ingest import ingest
+from pyspark_kafkalite.jobs.checks import check_before_run
+from pyspark_kafkalite.jobs.errors import JobError
+from pyspark_kafkalite.jobs.job_file import parse_job
+from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.tables import ManifestTable
 from pyspark_kafkalite.tables.reading import read
 
@@ -79,6 +83,15 @@ def test_wrong_password_is_one_clear_line(spark: SparkSession, kafka: SecureKafk
     with pytest.raises(PySparkException, match=r"(?i)authentication.*") as caught:
         spark.read.format("kafkalite").options(**given, subscribe="orders").load().collect()
     assert 'password="wrong"' not in str(caught.value)
+
+
+def test_job_with_a_wrong_password_does_not_start_and_says_so_in_one_line(kafka: SecureKafka, tmp_path: Path) -> None:
+    source = addressed(kafka, "sasl_ssl", "wrong") | {"subscribe": "orders"}
+    job = {"job": {"type": "lake"}, "source": source, "table": {"path": "orders"}}
+    expected = r"\ASASL_AUTHENTICATION_FAILED .* rejected the credentials .*; check the sasl_\* settings\Z"
+    with pytest.raises(JobError, match=expected) as caught:
+        check_before_run(parse_job(job, str(tmp_path / "lake.toml")), RunOptions())
+    assert "wrong" not in str(caught.value)
 
 
 def test_control_batches_and_aborted_records_are_left_out(

@@ -1,7 +1,8 @@
 """Jobs from their files, in the session of the tests."""
 
-import errno
 import json
+import random
+import re
 import shutil
 import sys
 from collections import Counter
@@ -14,7 +15,6 @@ import pytest
 from kafkalite_sdk.blocking import Admin, Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark_kafkalite.ingest import query
 from pyspark_kafkalite.jobs import JobError, JobFile, checkpoint, read_job
 from pyspark_kafkalite.jobs.checks import check_before_run, executor_findings_in
 from pyspark_kafkalite.jobs.errors import explained
@@ -26,6 +26,7 @@ from pyspark_kafkalite.tables import ManifestTable
 from pyspark_kafkalite.tables.reading import read
 
 from kafkalite.model import TopicPartition
+from tests.kit.loop_disk import LoopDisk
 
 HOUR_MS = 3_600_000
 NO_OPTIONS = RunOptions()
@@ -146,23 +147,29 @@ def test_unknown_topics_and_executors_are_checked(jobs: Jobs) -> None:
     assert executor.problem is None and sys.executable in executor.detail
 
 
-def test_full_disk_is_one_line_and_nothing_is_committed(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_job: Any, plans: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        yield from plans
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    jobs.send(b"1")
-    job = jobs.job("lake", '[table]\npath = "orders"')
-    with monkeypatch.context() as patch, pytest.raises(StreamingQueryException) as raised:
-        patch.setattr(query, "write_splits", full)
-        jobs.run(job)
-    assert explained(raised.value) == (
-        "[Errno 28] No space left on device; free space on the disk of the table, the checkpoint or spark.local.dir, "
-        "and run the job again"
-    )
-    assert ManifestTable(job.required_table.path).commits() == []
-    jobs.run(job)
-    assert read(job.required_table.path).count_rows() == 1
+def test_full_disk_is_one_line_and_nothing_is_committed(jobs: Jobs, tmp_path: Path) -> None:
+    """A file system of 32 MiB, of which 24 are in use, and 12 MiB of records."""
+    values = [random.Random(number).randbytes(768 << 10) for number in range(16)]
+    jobs.send(*values)
+    with LoopDisk(tmp_path, "ext4", 32) as disk:
+        table = f'[table]\npath = "{disk.path}/orders"\n'
+        job = jobs.job("lake", table, options=f'checkpoint = "{tmp_path}/checkpoint"')
+        other = disk.path / "other"
+        other.write_bytes(bytes(disk.free_bytes() - (8 << 20)))
+        with pytest.raises(JobError, match=r"orders: \d+ MiB are free, expected at least 64; free space, or choose"):
+            check_before_run(job, NO_OPTIONS)
+        with pytest.raises(StreamingQueryException) as raised:
+            run_in(jobs.spark, job, NO_OPTIONS, jobs.lines.append)
+        line = explained(raised.value)
+        assert line is not None and re.fullmatch(
+            r"\S.*No space left on device.*; free space on the disk of the table, the checkpoint or spark.local.dir, "
+            r"and run the job again",
+            line,
+        )
+        assert ManifestTable(job.required_table.path).commits() == []
+        other.unlink()
+        run_in(jobs.spark, job, NO_OPTIONS, jobs.lines.append)
+        assert sorted(read(job.required_table.path).to_table()["value"].to_pylist()) == sorted(values)
 
 
 # latest
