@@ -16,7 +16,7 @@ KAFKA_4_3 = json.loads(
 
 
 def test_version_ranges_match_kafka() -> None:
-    """ListOffsets v0 is that of Apache Kafka 3.9, for clients only."""
+    """ListOffsets v0 is that of Apache Kafka 3.9, for clients only; AlterPartition has its versions 0 and 1, too."""
     expected = {int(key): tuple(versions) for key, versions in KAFKA_4_3.items()}
     assert {key: REQUESTS[key].versions for key in expected} == expected
 

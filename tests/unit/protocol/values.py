@@ -28,11 +28,16 @@ def ids(cases: list[tuple[type[Message], int]]) -> list[str]:
 
 
 CASES = in_all_versions([*REQUESTS.values(), *RESPONSES.values()])
-OF_KAFKA_3_9 = {(2, 0)}  # ListOffsets v0, which Kafka 4 has removed
+# ListOffsets v0, AlterPartition v0 and v1, and all versions of LeaderAndIsr, StopReplica, UpdateMetadata and
+# ControlledShutdown: Kafka 4 has removed them.
+OF_KAFKA_3_9 = {(2, 0), (56, 0), (56, 1)}
+KEYS_OF_KAFKA_3_9 = {4, 5, 6, 7}
 KAFKAS_CASES = [
     (cls, version)
     for cls, version in CASES
-    if cls.api_key < EXTENSIONS_FROM and (cls.api_key, version) not in OF_KAFKA_3_9  # type: ignore[attr-defined]
+    if cls.api_key < EXTENSIONS_FROM  # type: ignore[attr-defined]
+    and cls.api_key not in KEYS_OF_KAFKA_3_9  # type: ignore[attr-defined]
+    and (cls.api_key, version) not in OF_KAFKA_3_9  # type: ignore[attr-defined]
 ]
 STORED_KEYS = [*group_records.RECORDS.keys.values(), *transaction_records.RECORDS.keys.values()]
 STORED_CASES = in_all_versions(
