@@ -41,6 +41,13 @@ class NoNodeError(CoordinationError):
     words = "no such node"
 
 
+class NoAuthError(CoordinationError):
+    """The session's identities lack the permission."""
+
+    code = -102
+    words = "no permission"
+
+
 class BadVersionError(CoordinationError):
     """The znode has another version than expected, because it was changed."""
 
@@ -74,3 +81,10 @@ class SessionExpiredError(CoordinationError):
 
     code = -112
     words = "the session is over"
+
+
+class AuthenticationError(CoordinationError):
+    """The service rejects the credentials of the session."""
+
+    code = -115
+    words = "the credentials are rejected"
