@@ -19,7 +19,7 @@ from kafkalite.config.dynamic import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode, reason_of, shortened
 from kafkalite.slicing import Slicer, Steps, finish
-from kafkalite.state.replica_assignment import assign_replicas
+from kafkalite.state.placement import PlacementError, assign_replicas
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
@@ -294,16 +294,14 @@ class TopicManager:
         return self._assign_replicas(count, factor, 0)
 
     def _assign_replicas(self, count: int, factor: int, first_partition: int) -> list[tuple[int, ...]]:
-        brokers = self._live()
-        if not 1 <= factor <= len(brokers):
-            raise RefusedError(
-                KafkaErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Replication factor was {factor}, but {len(brokers)} broker(s) are alive.",
+        racks = {broker.broker_id: broker.rack for broker in self._host.tables.brokers}
+        first_index, shift = self._host.random.below(len(racks)), self._host.random.below(len(racks))
+        try:
+            return assign_replicas(
+                racks, count, factor, first_index=first_index, shift=shift, first_partition=first_partition
             )
-        first_index, shift = self._host.random.below(len(brokers)), self._host.random.below(len(brokers))
-        return assign_replicas(
-            brokers, count, factor, first_index=first_index, shift=shift, first_partition=first_partition
-        )
+        except PlacementError as error:
+            raise RefusedError(error.code, str(error)) from error
 
     def _assigned(self, new: NewTopic) -> list[tuple[int, ...]]:
         if new.partitions is not None or new.replication_factor is not None:
