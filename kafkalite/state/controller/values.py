@@ -1,0 +1,143 @@
+"""The values that the controller exchanges with its runtime: brokers, and what the znodes of topics contain.
+
+They are equal to the contents of the znodes, without their JSON: `coordination/znodes` converts them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkalite.model import Endpoint, TopicPartition
+
+Token = object  # the pending request of a client; the machine only keeps it and returns it
+TimerName = tuple[str, object]
+Replicas = tuple[int, ...]  # broker ids, the preferred leader first
+
+NO_LEADER = -1
+NO_EPOCH = -1  # the leader epoch of a partition without a state
+LEADER_DURING_DELETE = -2  # in UpdateMetadata: the partition does not exist any more (LeaderAndIsr.scala)
+EPOCH_DURING_DELETE = -2  # in StopReplica: the topic is being deleted
+FIRST_LEADER_EPOCH = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """What an elected controller is given once.
+
+    Arguments:
+        broker_id: of the broker that is the controller.
+        epoch: the controller epoch that its election wrote. The runtime keeps the version of that node for fencing.
+        delete_topic_enable: `delete.topic.enable`; if false, requests to delete topics are removed from the tree.
+        retry_backoff_ms: until a failed request to a broker is repeated; doubled up to `retry_backoff_max_ms`.
+        path_prefix_bytes: length of the chroot, which every path in a transaction has.
+    """
+
+    broker_id: int
+    epoch: int
+    delete_topic_enable: bool = True
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    path_prefix_bytes: int = 0
+
+
+class Broker(NamedTuple):
+    """A registered broker.
+
+    Arguments:
+        epoch: the czxid of the registration; a broker that registers again has a higher one.
+        endpoints: the advertised listeners.
+        rack: None = no rack.
+        features: lowest and highest supported version by feature.
+    """
+
+    broker_id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = {}
+
+
+class LeaderAndIsr(NamedTuple):
+    """The content of a partition's state node; the fields of `znodes.PartitionState` in their order.
+
+    Arguments:
+        leader: broker id, -1 = none.
+        isr: the in-sync replicas; kept when the last of them fails.
+        controller_epoch: of the controller that wrote the state.
+        recovering: whether the leader was elected from outside the ISR and has not recovered yet.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: Replicas
+    controller_epoch: int
+    recovering: bool = False
+
+
+class StoredState(NamedTuple):
+    """A state as it was read; `version` is that of its node, which is the partition epoch."""
+
+    state: LeaderAndIsr
+    version: int
+
+
+class InvalidNode(NamedTuple):
+    """A node exists, but its content is invalid. The controller does not change it; the runtime has logged it."""
+
+    reason: str
+
+
+class TopicNodes(NamedTuple):
+    """A topic as it was read from the tree.
+
+    Arguments:
+        topic_id: 16 bytes; None in nodes of Kafka before 2.8 and of tools that write topics themselves.
+        version: of the topic's node.
+        replicas: the assigned brokers by partition.
+        adding, removing: of a reassignment that an Apache Kafka controller began.
+        states: by partition; a partition without a state node is missing.
+        partition_nodes: the partitions whose node exists; None = the node `partitions` above them does not exist.
+        has_config: whether the node of the topic's configs exists; None = it was not read.
+    """
+
+    topic_id: bytes | None
+    version: int
+    replicas: Mapping[int, Replicas]
+    adding: Mapping[int, Replicas] = {}
+    removing: Mapping[int, Replicas] = {}
+    states: Mapping[int, StoredState | InvalidNode] = {}
+    partition_nodes: frozenset[int] | None = None
+    has_config: bool | None = None
+
+
+class FeaturesNode(NamedTuple):
+    """`/feature`: the finalized features, which apply only if `enabled`; `version` is that of the node."""
+
+    enabled: bool
+    levels: Mapping[str, int]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tree as an elected controller reads it, in the session that was elected: it shows every write of earlier
+    controllers, and no later one, because those are fenced.
+
+    Arguments:
+        brokers: the valid registrations.
+        topics: all topics by name.
+        deletions: the names below `/admin/delete_topics`; they need not exist as topics.
+        features: None = there is no such node.
+        reassignment: of `/admin/reassign_partitions`, None = no node. Read at start only, as the next one.
+        preferred_election: of `/admin/preferred_replica_election`, None = no node.
+        log_dir_events, isr_changes: names of the notifications that exist; they are obsolete and deleted.
+    """
+
+    brokers: tuple[Broker, ...]
+    topics: Mapping[str, TopicNodes | InvalidNode]
+    deletions: frozenset[str] = frozenset()
+    features: FeaturesNode | None = None
+    reassignment: Mapping[TopicPartition, Replicas] | None = None
+    preferred_election: tuple[TopicPartition, ...] | None = None
+    log_dir_events: tuple[str, ...] = ()
+    isr_changes: tuple[str, ...] = ()
