@@ -43,16 +43,18 @@ class SetState(NamedTuple):
     version: int
 
 
-class AddTopicId(NamedTuple):
-    """Write the node of a topic with a topic id, if it has this version. The runtime draws the id.
+class SetTopicId(NamedTuple):
+    """Write the node of a topic with a topic id, if it has this version.
 
     Arguments:
         topic: its name.
+        topic_id: 16 bytes; None = a random one, which the runtime draws.
         replicas, adding, removing: the content of the node, unchanged.
         version: that the node must have.
     """
 
     topic: str
+    topic_id: bytes | None
     replicas: Mapping[int, Replicas]
     adding: Mapping[int, Replicas]
     removing: Mapping[int, Replicas]
@@ -116,7 +118,7 @@ Operation: TypeAlias = (
     CreatePartitionsNode
     | CreateState
     | SetState
-    | AddTopicId
+    | SetTopicId
     | CheckDeletion
     | DeleteState
     | DeletePartitionNode
@@ -160,15 +162,9 @@ class DeleteNotifications(NamedTuple):
 
 
 class ReadTopic(NamedTuple):
-    """Read the node of a topic with a watch, then its partitions and states; ends with `TopicRead`.
-
-    Arguments:
-        topic: its name.
-        with_config: whether `TopicNodes.has_config` is read, also if the topic does not exist.
-    """
+    """Read the node of a topic with a watch, then its partitions and states; ends with `TopicRead`."""
 
     topic: str
-    with_config: bool = False
 
 
 class ReadStates(NamedTuple):

@@ -97,7 +97,6 @@ class TopicNodes(NamedTuple):
         adding, removing: of a reassignment that an Apache Kafka controller began.
         states: by partition; a partition without a state node is missing.
         partition_nodes: the partitions whose node exists; None = the node `partitions` above them does not exist.
-        has_config: whether the node of the topic's configs exists; None = it was not read.
     """
 
     topic_id: bytes | None
@@ -107,7 +106,6 @@ class TopicNodes(NamedTuple):
     removing: Mapping[int, Replicas] = {}
     states: Mapping[int, StoredState | InvalidNode] = {}
     partition_nodes: frozenset[int] | None = None
-    has_config: bool | None = None
 
 
 class FeaturesNode(NamedTuple):
