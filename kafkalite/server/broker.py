@@ -16,8 +16,8 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.model import Endpoint
 from kafkalite.server.ports import Ports
+from kafkalite.server.resources import StartError as StartError
 from kafkalite.server.running_broker import RunningBroker
-from kafkalite.server.startup import StartError as StartError
 from kafkalite.server.startup import start_broker
 
 LOGGER = logging.getLogger("kafkalite.server")

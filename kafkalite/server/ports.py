@@ -8,9 +8,10 @@ So tests replace any of them, and one thread simulates whole brokers in virtual 
 
 import asyncio
 import socket
+import ssl as ssl_module
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import Disk
@@ -30,6 +31,9 @@ from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
 from kafkalite.storage.flush.fsync_threads import syncer_for
 from kafkalite.storage.log.flush_job import ClosableSyncer
+
+if TYPE_CHECKING:  # a broker that is alone connects to nothing
+    from kafkalite.net.client.connection import Dial
 
 
 class OffloadFactory(Protocol):
@@ -89,6 +93,15 @@ def open_embedded(
     return EmbeddedCoordination.open(disk, journal, clock, offload, check)
 
 
+async def dial(
+    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
+) -> None:
+    """Connect over TCP; `net.client.connection.dial` describes arguments and errors."""
+    from kafkalite.net.client import connection
+
+    await connection.dial(protocol, host, port, ssl)
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The interfaces of a broker to its environment.
@@ -101,6 +114,7 @@ class Ports:
         syncer: creates what flushes batches to the disk, from the disk, the log directories, the loop, an executor and
             a handler of failed callbacks.
         listen: creates the listener.
+        dial: connects to other brokers and to the coordination service.
         coordination: opens the coordination service; `open_embedded` describes the arguments.
     """
 
@@ -110,6 +124,7 @@ class Ports:
     disk: Disk | None = None
     syncer: Callable[[Disk, Sequence[str], asyncio.AbstractEventLoop, Executor, Raised], ClosableSyncer] = syncer_for
     listen: ListenerFactory = Listener
+    dial: "Dial" = dial
     coordination: Callable[[Disk, str | None, Clock, Offload, Callable[[Tree], object]], EmbeddedCoordination] = (
         open_embedded
     )

@@ -35,6 +35,10 @@ LOGGER = logging.getLogger("kafkalite.server")
 JOURNAL = "kafkalite.journal"
 
 
+class StartError(Exception):
+    """The broker cannot start; the text has the reason and the next step."""
+
+
 class BrokerResources:
     """The clock, executors, logs and coordination service of one broker.
 

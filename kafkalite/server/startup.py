@@ -4,46 +4,20 @@ Order: log directories are locked, the coordination service is opened, the ident
 partitions are hosted, listeners are opened. A failure of any step closes what the steps before it opened.
 """
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
 
-from kafkalite.cluster.image import ClusterTables
-from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.coordination.embedded import EmbeddedSession
 from kafkalite.coordination.journal import JournalError
-from kafkalite.coordination.tree import Tree
-from kafkalite.coordination.znodes import CLUSTER_ID, ZnodeError, decode_cluster_id
+from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.gc_pause import PAUSE
-from kafkalite.model import Node, uuid_text
-from kafkalite.server.epoch_bump import raise_leader_epochs
-from kafkalite.server.hosted_partitions import HostedPartitions
-from kafkalite.server.journal_check import older_journal
 from kafkalite.server.ports import Ports
-from kafkalite.server.resources import JOURNAL, BrokerResources
+from kafkalite.server.resources import BrokerResources, StartError
 from kafkalite.server.running_broker import RunningBroker
-from kafkalite.storage.dirs.log_directory import FORMAT, DirectoryError, Identity
-
-LOGGER = logging.getLogger("kafkalite.server")
-FIRST_BROKER = 1  # the default of broker.id on the embedded tree, which has one broker
-
-
-class StartError(Exception):
-    """The broker cannot start; the text has the reason and the next step."""
-
-
-class Metadata(NamedTuple):
-    """The cluster metadata as a start opens it; `config` has the dynamic configs."""
-
-    session: EmbeddedSession
-    store: MetadataStore
-    identity: Identity
-    config: BrokerConfig
-    group_configs: dict[str, dict[str, str]]
+from kafkalite.server.start_alone import open_metadata, recover
+from kafkalite.storage.dirs.log_directory import DirectoryError
 
 
 async def start_broker(
@@ -84,71 +58,6 @@ async def start_broker(
             raise StartError(str(error)) from error
         broker.closing = opened.pop_all()
         return broker
-
-
-async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Metadata:
-    """Open the cluster metadata, and agree on one cluster id and one broker id for it, configuration and directories.
-
-    Raises DirectoryError, JournalError, OSError, StartError, ZnodeError.
-    """
-    logs, known = resources.logs, resources.logs.identity()
-    first = logs.directories()[0]
-    if not logs.is_online(first):
-        raise StartError(f"{first}: cannot be used, but contains the journal of the cluster metadata")
-    if known is not None and not resources.in_memory and not resources.disk.exists(resources.journal):
-        raise StartError(without_journal(resources, config.log_dirs[0], known))
-    broker_id = config.broker_id
-    if broker_id < 0:
-        broker_id = FIRST_BROKER if known is None else known.broker_id
-    if known is not None:
-        logs.check(Identity(known.cluster_id, broker_id))
-    service = resources.open_coordination(lambda tree: check_tree(resources, tree, broker_id))
-    session = service.connect(on_lost=resources.coordination_lost)
-    store = MetadataStore(session, resources.clock)
-    await store.prepare()
-    identity = Identity(await store.cluster_id(uuid_text(resources.random.uuid())), broker_id)
-    logs.claim(identity)
-    store.register(broker_id)
-    dynamic_default, dynamic = await store.broker_configs()
-    merged = BrokerConfig(config.static, dynamic_default, dynamic)
-    return Metadata(session, store, identity, merged, await store.group_configs())
-
-
-def without_journal(resources: BrokerResources, directory: str, owner: Identity) -> str:
-    """Return the error text of a log directory that has an owner and no journal."""
-    if resources.disk.exists(os.path.join(directory, FORMAT)):
-        cure = "choose another directory, or restore the journal"
-    else:  # kafkalite was never here
-        cure = f"choose another one; `kafkalite log adopt {directory} --data DIR` takes topics of Apache Kafka over"
-    return f"{directory}: belongs to cluster {owner.cluster_id} and has no {JOURNAL}; {cure}"
-
-
-def check_tree(resources: BrokerResources, tree: Tree, broker_id: int) -> None:
-    """Check that journal and log directories belong to the same cluster. Raises DirectoryError, ZnodeError."""
-    named = tree.find(CLUSTER_ID)
-    if named is not None:
-        resources.logs.check(Identity(decode_cluster_id(named.data), broker_id))
-    for line in older_journal(resources.disk, resources.journal, tree.zxid):
-        LOGGER.warning("%s", line)
-
-
-async def recover(resources: BrokerResources, metadata: Metadata) -> RunningBroker:
-    """Recover the logs and host the partitions. Raises DirectoryError, CoordinationError."""
-    config, store, logs = metadata.config, metadata.store, resources.logs
-    topics = await store.topics()
-    configs = {topic.name: config.topic_config(topic.configs) for topic in topics}
-    loaded = logs.load(
-        lambda topic: configs.get(topic, config.topic_defaults), config.num_recovery_threads_per_data_dir
-    )
-    topics = await raise_leader_epochs(store, topics, logs, loaded, metadata.session.multi_later)
-    identity = metadata.identity
-    own_node = Node(identity.broker_id, "", 0, config.broker_rack)
-    tables = ClusterTables(identity.cluster_id, identity.broker_id, (own_node,), topics)
-    hosting = HostedPartitions(
-        config, resources.clock, resources.offload, resources.slicer, resources.replicas, logs, store
-    )
-    hosting.load(topics, store.noted_directory, await store.load_notices())
-    return RunningBroker(resources, identity, config, metadata.group_configs, store, tables, hosting, loaded)
 
 
 def remove_directory(path: str) -> None:

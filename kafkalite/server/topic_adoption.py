@@ -27,7 +27,7 @@ from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Delete, Operation
 from kafkalite.model import TopicPartition, uuid_text
 from kafkalite.server.resources import JOURNAL
-from kafkalite.server.startup import FIRST_BROKER
+from kafkalite.server.start_alone import FIRST_BROKER
 from kafkalite.storage import checkpoints, partition_adoption
 from kafkalite.storage.dirs.log_directory import Identity, LogDirectory
 from kafkalite.storage.partition_adoption import AdoptionError, Candidate, Ready

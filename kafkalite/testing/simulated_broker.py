@@ -295,6 +295,7 @@ class Process:
             disk=self.disk,
             syncer=lambda disk, _paths, _loop, jobs, _raised: JobSyncer(disk, jobs, jobs.close),
             listen=self._listen,
+            dial=self._network.dial,
         )
 
     def kill(self) -> None:
