@@ -149,8 +149,16 @@ class EmbeddedCoordination:
         """The last transaction that is in the file and flushed."""
         return self._durable
 
-    def connect(self, on_lost: Callable[[], object] | None = None) -> "EmbeddedSession":
-        """A new session; `on_lost` is called when it ends other than by its own `close`."""
+    def connect(
+        self,
+        on_lost: Callable[[], object] | None = None,
+        on_suspended: Callable[[], object] | None = None,
+        on_resumed: Callable[[], object] | None = None,
+    ) -> "EmbeddedSession":
+        """A new session; `on_lost` is called when it ends other than by its own `close`.
+
+        The other two are never called: a session within the process has no connection that could break.
+        """
         if self.failure is not None:
             raise ConnectionLossError(detail=str(self.failure))
         session_id = self.tree.open_session()
@@ -331,6 +339,11 @@ class EmbeddedSession:
     def lost(self) -> bool:
         """Whether the session is over."""
         return self._lost
+
+    @property
+    def suspended(self) -> bool:
+        """False: there is no connection."""
+        return False
 
     def get(self, path: str, then: Then, watch: Watcher | None = None) -> None:
         """(data, Stat) of a node."""

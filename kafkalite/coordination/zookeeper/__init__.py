@@ -1,5 +1,14 @@
-"""A session with ZooKeeper, or with a server of its protocol, as an implementation of `coordination.backend`.
+"""Sessions with Apache ZooKeeper, or any server of its protocol.
 
-The wire format is in `codec`, `records` and `protocol`; a server of the protocol uses them, too. The client is
-`connection` and `session`. Of the library aiozk, only the declarations of the protocol's records are used.
+    session = connect_zookeeper(
+        "zk1:2181,zk2:2181/kafka", timeout_ms=18_000, then=connected,       # connected(Outcome(session))
+        dial=dial, clock=clock, random=random,
+        on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed,
+        ssl=None, digest=None, acl=OPEN_ACL, key=None,                      # key: SessionKey(session_id, password)
+    )
+
+`session` has the interface of `backend.Coordination`, and `key`, the id and password with which a later process
+continues the session, to close it. aiozk declares the protocol's records; `codec` compiles them to encoders and
+decoders, `protocol` has the frames and `records` our NamedTuples. `core` is the client half of a session without I/O,
+`session` its driver on asyncio.
 """
