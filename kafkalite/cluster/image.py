@@ -1,19 +1,21 @@
 """Immutable images of the cluster metadata: brokers, topics, partitions and leaders.
 
 A handler uses one image for a whole request, so that a response never mixes two states of the cluster. `ClusterTables`
-collects changes and creates the images.
+collects changes and creates the images. In a cluster, UpdateMetadata requests of the controller change the tables
+(`metadata_update`); a broker that is alone changes them itself.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from kafkalite.model import Node
+from kafkalite.cluster.live_brokers import LiveBrokers
 from kafkalite.state.topic_names import folded
 
 NO_LEADER = -1
+NO_CONTROLLER = -1
 FIRST_EPOCH = 0
 UNASSIGNED_ID = bytes(16)
 
@@ -23,14 +25,34 @@ def nothing() -> Mapping[Any, Any]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
-    """The replicas of one partition. `replicas`, `isr`: broker ids, the preferred leader first."""
+class PartitionImage(NamedTuple):
+    """The state of one partition, as UpdateMetadata and LeaderAndIsr carry it.
+
+    Equal states are one object where possible: a topic may have thousands of partitions.
+
+    Arguments:
+        replicas, isr: broker ids, the preferred leader first.
+        leader: broker id, -1 = none.
+        leader_epoch: of the leader.
+        partition_epoch: the version of the state znode.
+        controller_epoch: of the controller that wrote the state.
+        offline_replicas: replicas on dead brokers or in failed log directories.
+        adding_replicas, removing_replicas: of a reassignment; only LeaderAndIsr has them.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
+    partition_epoch: int = 0
+    controller_epoch: int = 0
+    offline_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+NO_PARTITION = PartitionImage((), (), NO_LEADER, leader_epoch=-1, partition_epoch=-1)
+"""Fills the gaps of a topic of which the controller has sent only some partitions. Compared with `is`."""
 
 
 @lru_cache(maxsize=1024)
@@ -44,26 +66,50 @@ def new_partition(replicas: tuple[int, ...]) -> PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic: its name, 16-byte id, partitions by index, and the configs set on it."""
+    """One topic.
+
+    Arguments:
+        name: of the topic.
+        topic_id: 16 bytes; zeros if the controller does not know one.
+        partitions: by index; `NO_PARTITION` = not known.
+        configs: set on the topic. Only a broker that is alone has them here: in a cluster they are read from the tree.
+    """
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionImage, ...]
-    configs: Mapping[str, str]
+    configs: Mapping[str, str] = field(default_factory=nothing)
+
+    def partition(self, index: int) -> PartitionImage | None:
+        """The state of a partition, None if it is not known."""
+        found = self.partitions[index] if 0 <= index < len(self.partitions) else NO_PARTITION
+        return None if found is NO_PARTITION else found
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """The cluster at one moment. `controller_id` is the broker for admin requests."""
+    """The cluster at one moment.
+
+    Arguments:
+        cluster_id: of the cluster.
+        controller_id: the broker for admin requests, -1 = not known.
+        brokers: the live brokers.
+        topics, topics_by_id: by name, and by id where they have one.
+        topics_by_folded_name: by names as in metrics, where `.` equals `_`: finds collisions.
+        controller_epoch: of the controller that sent the metadata.
+    """
 
     cluster_id: str
     controller_id: int
-    brokers: tuple[Node, ...] = ()
+    brokers: LiveBrokers = field(default_factory=LiveBrokers)
     topics: Mapping[str, TopicImage] = field(default_factory=nothing)
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=nothing)
-    topics_by_folded_name: Mapping[str, TopicImage] = field(
-        default_factory=nothing
-    )  # by names as in metrics, where `.` equals `_`: finds collisions
+    topics_by_folded_name: Mapping[str, TopicImage] = field(default_factory=nothing)
+    controller_epoch: int = 0
+
+    def topic(self, name: str, topic_id: bytes, *, by_id: bool) -> TopicImage | None:
+        """A topic by its id or its name, None if it is not known."""
+        return self.topics_by_id.get(topic_id) if by_id else self.topics.get(name)
 
 
 class ClusterTables:
@@ -75,9 +121,8 @@ class ClusterTables:
     """
 
     def __init__(
-        self, cluster_id: str, controller_id: int, brokers: tuple[Node, ...], topics: Iterable[TopicImage] = ()
+        self, cluster_id: str, controller_id: int, brokers: LiveBrokers, topics: Iterable[TopicImage] = ()
     ) -> None:
-        self.brokers = brokers
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_folded_name: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
@@ -85,6 +130,11 @@ class ClusterTables:
         self._image: ClusterImage | None = None
         for topic in topics:
             self.put(topic)
+
+    @property
+    def brokers(self) -> LiveBrokers:
+        """The live brokers."""
+        return self._bare.brokers
 
     @property
     def image(self) -> ClusterImage:
@@ -105,14 +155,24 @@ class ClusterTables:
         self._image = None
         old = self.topics.get(topic.name)
         if old is not None:
-            del self.topics_by_id[old.topic_id]
-        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+            self.topics_by_id.pop(old.topic_id, None)
+        self.topics[topic.name] = topic
+        if topic.topic_id != UNASSIGNED_ID:
+            self.topics_by_id[topic.topic_id] = topic
         self.topics_by_folded_name[folded(topic.name)] = topic
 
     def remove(self, name: str) -> None:
         """Remove a topic. Raises KeyError if it does not exist."""
         self._image = None
         gone = self.topics.pop(name)
-        del self.topics_by_id[gone.topic_id]
+        self.topics_by_id.pop(gone.topic_id, None)
         if self.topics_by_folded_name[folded(name)] is gone:
             del self.topics_by_folded_name[folded(name)]
+
+    def swap(self, image: ClusterImage) -> None:
+        """Replace everything by another image."""
+        self._bare = image
+        self._image = image
+        self.topics = dict(image.topics)
+        self.topics_by_id = dict(image.topics_by_id)
+        self.topics_by_folded_name = dict(image.topics_by_folded_name)

@@ -64,8 +64,7 @@ class Call(Generic[Context]):
     @property
     def own_node(self) -> Node:
         """This broker with the address at which the client reaches it."""
-        context = self.context
-        return next(node for node in context.nodes(self.connection) if node.broker_id == context.broker_id)
+        return self.context.own_node(self.connection)
 
     def answer(self, response: Any) -> None:
         """Send the response, once per call. A closed connection is no error.

@@ -4,7 +4,7 @@
 the imports have no cycle: broker -> table of API keys -> handlers -> call -> context.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite._speedups.net.framing import Connection
@@ -48,8 +48,8 @@ class CallContext(Protocol):
     @property
     def dispatcher(self) -> RequestDispatcher: ...
 
-    def nodes(self, connection: Connection) -> list[Node]:
-        """Return the brokers with the addresses at which the client of this connection reaches them."""
+    def own_node(self, connection: Connection) -> Node:
+        """Return this broker with the address at which the client of this connection reaches it."""
 
 
 class ClusterContext(CallContext, Protocol):
@@ -61,6 +61,14 @@ class ClusterContext(CallContext, Protocol):
 
     @property
     def image(self) -> ClusterImage: ...
+
+    def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
+        """Return the brokers of an image with the addresses at which the client of this connection reaches them."""
+
+    def offline(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that this broker, which is alone, cannot serve. In a cluster, the image has
+        the offline replicas.
+        """
 
 
 class TopicContext(ClusterContext, Protocol):

@@ -65,5 +65,5 @@ def _raised(
             continue
         latest = partition.leader_epoch if log is None else log.epochs.latest
         if key in unclean or latest > partition.leader_epoch:
-            raised[key] = partitions[index] = replace(partition, leader_epoch=max(latest, partition.leader_epoch) + 1)
+            raised[key] = partitions[index] = partition._replace(leader_epoch=max(latest, partition.leader_epoch) + 1)
     return replace(topic, partitions=tuple(partitions))

@@ -62,9 +62,12 @@ class Listeners:
         for endpoint in self._config.listeners[len(inherited) :]:
             self._bind(endpoint)
 
-    def nodes(self, brokers: tuple[Node, ...], own_id: int, connection: Connection) -> list[Node]:
-        """Return the brokers with the addresses at which the client of a connection reaches them."""
-        return [self._as_seen(node, connection) if node.broker_id == own_id else node for node in brokers]
+    def own_node(self, broker_id: int, rack: str | None, connection: Connection) -> Node:
+        """Return this broker with the address at which the client of a connection reaches it."""
+        advertised = self._advertised.get(connection.listener)
+        if advertised is not None:
+            return Node(broker_id, advertised.host, advertised.port, rack)
+        return Node(broker_id, connection.local_host, connection.local_port, rack)
 
     def configure(self, config: BrokerConfig) -> None:
         """Apply changed connection limits; connections above them stay open."""
@@ -77,12 +80,6 @@ class Listeners:
     async def close(self, grace_s: float) -> None:
         """Stop accepting; open responses have `grace_s` seconds to leave."""
         await self._listener.close(grace_s)
-
-    def _as_seen(self, node: Node, connection: Connection) -> Node:
-        advertised_nodes = self._advertised.get(connection.listener)
-        if advertised_nodes is not None:
-            return Node(node.broker_id, advertised_nodes.host, advertised_nodes.port, node.rack)
-        return Node(node.broker_id, connection.local_host, connection.local_port, node.rack)
 
     def _bind(self, endpoint: Endpoint) -> None:
         if endpoint.host != LOCAL_ONLY:

@@ -6,7 +6,7 @@ coordination service closed, logs closed with a clean-shutdown mark, executors e
 
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -170,9 +170,17 @@ class RunningBroker:
 
     # The cluster.
 
-    def nodes(self, connection: Connection) -> list[Node]:
+    def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
         """Return the brokers with the addresses at which the client of this connection reaches them."""
-        return self.listening.nodes(self.image.brokers, self.broker_id, connection)
+        return (self.own_node(connection),)
+
+    def own_node(self, connection: Connection) -> Node:
+        """Return this broker with the address at which the client of this connection reaches it."""
+        return self.listening.own_node(self.broker_id, self.config.broker_rack, connection)
+
+    def offline(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that cannot be served here."""
+        return self.replicas.offline(topic_id)
 
     @property
     def image(self) -> ClusterImage:

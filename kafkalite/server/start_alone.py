@@ -8,12 +8,13 @@ import os
 from typing import NamedTuple
 
 from kafkalite.cluster.image import ClusterTables
+from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.embedded import EmbeddedSession
 from kafkalite.coordination.tree import Tree
 from kafkalite.coordination.znodes import CLUSTER_ID, decode_cluster_id
-from kafkalite.model import Node, uuid_text
+from kafkalite.model import uuid_text
 from kafkalite.server.epoch_bump import raise_leader_epochs
 from kafkalite.server.hosted_partitions import HostedPartitions
 from kafkalite.server.journal_check import older_journal
@@ -91,8 +92,8 @@ async def recover(resources: BrokerResources, metadata: Metadata) -> RunningBrok
     )
     topics = await raise_leader_epochs(store, topics, logs, loaded, metadata.session.multi_later)
     identity = metadata.identity
-    own_node = Node(identity.broker_id, "", 0, config.broker_rack)
-    tables = ClusterTables(identity.cluster_id, identity.broker_id, (own_node,), topics)
+    brokers = LiveBrokers((BrokerImage(identity.broker_id, rack=config.broker_rack),))
+    tables = ClusterTables(identity.cluster_id, identity.broker_id, brokers, topics)
     hosting = HostedPartitions(
         config, resources.clock, resources.offload, resources.slicer, resources.replicas, logs, store
     )

@@ -25,10 +25,11 @@ def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> Desc
             controller_id=-1,
             brokers=[],
         )
-    nodes = call.context.nodes(call.connection)
+    image = call.context.image
+    nodes = call.context.nodes(image, call.connection)
     return DescribeClusterResponse(
-        cluster_id=call.context.image.cluster_id,
-        controller_id=call.context.image.controller_id,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
         cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
         brokers=[Broker(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
     )

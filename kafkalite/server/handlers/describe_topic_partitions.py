@@ -14,7 +14,7 @@ from kafkalite.protocol.messages.describe_topic_partitions import (
 )
 from kafkalite.server.authorized_operations import TOPIC_OPERATIONS
 from kafkalite.server.call import ClusterCall
-from kafkalite.server.partition_description import describe_partitions
+from kafkalite.server.partition_description import PartitionDescriber
 from kafkalite.state.topic_names import complaint, is_internal
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -47,10 +47,10 @@ def steps_of(
         if topic is None:
             answered.add(unknown(name))
             continue
-        described = yield from describe(call, topic, first, limit)
+        described = yield from describe(call, image, topic, first, limit)
         answered.add(described, 1 + len(described.partitions))
         limit -= len(described.partitions)
-        reached = first + len(described.partitions)
+        reached = 1 + described.partitions[-1].partition_index if described.partitions else len(topic.partitions)
         if reached < len(topic.partitions):
             next_cursor = Cursor(topic_name=name, partition_index=reached)
             break
@@ -85,10 +85,13 @@ def unknown(name: str) -> Topic:
     )
 
 
-def describe(call: ClusterCall, topic: TopicImage, first: int, limit: int) -> Generator[None, None, Topic]:
-    indexes = range(len(topic.partitions))[first : first + limit]
+def describe(
+    call: ClusterCall, image: ClusterImage, topic: TopicImage, first: int, limit: int
+) -> Generator[None, None, Topic]:
+    reachable, offline = image.brokers.reachable(call.connection.listener), call.context.offline(topic.topic_id)
+    describer = PartitionDescriber(Partition, call.version, image.brokers, reachable, offline)
     partitions = []
-    for partition in describe_partitions(topic, Partition, indexes, call.context.replicas.offline(topic.topic_id)):
+    for partition in islice(describer.describe(topic, range(first, len(topic.partitions))), limit):
         # null is valid, but Java's admin client fails on it
         partition.eligible_leader_replicas = partition.last_known_elr = []
         partitions.append(partition)

@@ -2,8 +2,9 @@
 
 Version notes: in v0 an empty list means all topics, from v1 on null does; v4 allow_auto_topic_creation; v10 topic ids;
 v12 topics by id, before that INVALID_REQUEST (MetadataRequest.java); the name beside an id is ignored, as Java sends an
-empty one; v13 top-level error. A broker has the address that this connection used, unless `advertised.listeners` is
-set. Deviation: an auto-created topic is returned with its partitions at once, not first with LEADER_NOT_AVAILABLE.
+empty one; v13 top-level error. In a cluster, brokers without the listener of the client are left out. A broker that is
+alone has the address that this connection used, unless `advertised.listeners` is set. Deviation: if a broker that is
+alone creates a topic, its partitions are returned at once, not first with LEADER_NOT_AVAILABLE.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -94,7 +95,7 @@ def answer(call: TopicCall, request: MetadataRequest, errors: Mapping[str, int])
     image, asked = call.context.image, request.topics
     if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
         topics = list(image.topics.values())
-        described_topics = map(partial(describe, call), topics)
+        described_topics = map(partial(describe, call, image), topics)
         call.answer_from(described(call, request, image, described_topics), objects_of(topics))
         return
     named = [] if len(asked) > OBJECTS_MAX else [image_of(image, wanted.name, wanted.topic_id) for wanted in asked]
@@ -131,7 +132,7 @@ def described(
                 found.topic_authorized_operations = TOPIC_OPERATIONS
             answered.add(found)
         yield
-    nodes = call.context.nodes(call.connection)
+    nodes = call.context.nodes(image, call.connection)
     return MetadataResponse(
         brokers=[Broker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
         cluster_id=image.cluster_id,
@@ -153,7 +154,7 @@ def answered(
 ) -> TopicSteps:
     topic = image_of(image, name, topic_id)
     if topic is not None:
-        return (yield from describe(call, topic))
+        return (yield from describe(call, image, topic))
     if name is None or topic_id != UNASSIGNED_ID:
         return Topic(error_code=KafkaErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
     unknown = KafkaErrorCode.INVALID_TOPIC_EXCEPTION if complaint(name) else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -161,8 +162,8 @@ def answered(
     return Topic(error_code=error, name=name, topic_id=UNASSIGNED_ID, is_internal=is_internal(name), partitions=[])
 
 
-def describe(call: TopicCall, topic: TopicImage) -> TopicSteps:
-    partitions = yield from describe_all(call, topic, Partition)
+def describe(call: TopicCall, image: ClusterImage, topic: TopicImage) -> TopicSteps:
+    partitions = yield from describe_all(call, image, topic, Partition)
     return Topic(
         error_code=0,
         name=topic.name,

@@ -52,7 +52,7 @@ class Rig:
 
     def fill(self, topic: TopicImage) -> TopicImage:
         """Give each partition a state and a directory."""
-        raised = {(NAME, at): replace(one, leader_epoch=1) for at, one in enumerate(topic.partitions)}
+        raised = {(NAME, at): one._replace(leader_epoch=1) for at, one in enumerate(topic.partitions)}
         assert asyncio.run(self.store.change_leader_epochs(raised, lambda operations: None))
         all_partitions = [(topic.topic_id, at) for at in range(len(topic.partitions))]
         self.store.note_directories(all_partitions, "here", self.outcomes.append)
@@ -97,7 +97,7 @@ def test_the_state_of_a_partition_is_kept_when_it_differs_from_a_new_one(tmp_pat
     topic = TopicImage(NAME, ID, (new_partition((1,)), odd, new_partition((1,))), {})
     rig.store.create_topic(topic, rig.outcomes.append)
     for epoch in (8, 9):
-        changed = {(NAME, at): replace(odd, leader_epoch=epoch) for at in (1, 2)}
+        changed = {(NAME, at): odd._replace(leader_epoch=epoch) for at in (1, 2)}
         rig = Rig(tmp_path / "j")
         assert asyncio.run(rig.store.change_leader_epochs(changed, lambda operations: None))
         rig.service.close()

@@ -6,10 +6,10 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
+from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.topics import NewPartitions, NewTopic, Refusal, TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import Node
 from kafkalite.testing.virtual_clock import SeededRandom
 
 Then = Callable[[int], None]
@@ -44,8 +44,7 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str] | None = None, brokers: int = 2) -> None:
         self.config = BrokerConfig(static=dict(settings or {}))
-        nodes = tuple(Node(node, "localhost", 9092, None) for node in range(1, brokers + 1))
-        self.tables = ClusterTables("cluster", 1, nodes)
+        self.tables = ClusterTables("cluster", 1, LiveBrokers(BrokerImage(node) for node in range(1, brokers + 1)))
         self.random = SeededRandom(1)
         self.store = HeldStore()
         self.topics = TopicManager(self, self.store)
