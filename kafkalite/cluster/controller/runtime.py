@@ -1,0 +1,337 @@
+"""Runs the controller on the elected broker: reads the tree, gives events to the machine, executes its effects.
+
+1. Events are handled one after another; effects of an event are executed before the next one. A callback that runs
+   inside an effect only queues its event.
+2. The machine lives for one term. Whatever ends the term (another controller, a lost session, a failed read) drops it
+   with its timers, reads and connections. Then this broker joins the next election.
+3. Requests to this broker go through its handlers, without a connection.
+
+`state/controller` decides; this module only executes.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from kafkalite.callbacks import call_each
+from kafkalite.clock import Clock, Outcome, Timer
+from kafkalite.cluster.controller.election import Election, Term
+from kafkalite.cluster.controller.requests import Send, answered, message
+from kafkalite.cluster.controller.transactions import (
+    fence,
+    moved,
+    notification_paths,
+    outcome_event,
+    transaction,
+)
+from kafkalite.cluster.controller.tree_reader import TreeReader
+from kafkalite.cluster.peer import Answer, Fail
+from kafkalite.coordination.backend import Coordination
+from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.tree import Delete
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Endpoint
+from kafkalite.state.controller import effects
+from kafkalite.state.controller.events import (
+    AwaitDeletion,
+    AwaitTopic,
+    ControllerMoved,
+    Event,
+    RequestFailed,
+    TimerExpired,
+)
+from kafkalite.state.controller.values import Broker, ControllerSettings, TimerName
+
+LOGGER = logging.getLogger("kafkalite.controller")
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Machine(Protocol):
+    """The controller of `state/controller` for one term."""
+
+    def handle(self, event: Event, now_ms: int) -> Iterable[effects.Effect]:
+        """Handle an event; returns what is to be done, in its order."""
+
+
+class ControllerPeer(Protocol):
+    """A broker that receives the controller's requests; `cluster.peer.Peer`, or this broker."""
+
+    def call(self, request: Any, answer: Answer, fail: Fail) -> None: ...
+    def close(self) -> None: ...
+
+
+class ControllerHost(Protocol):
+    """The broker, as the controller uses it."""
+
+    def controller_settings(self, term: Term) -> ControllerSettings:
+        """The settings of a new term."""
+
+    def new_topic_id(self) -> bytes:
+        """A random topic id."""
+
+    def peer(self, broker: Broker) -> ControllerPeer:
+        """A connection to a live broker, or to this one."""
+
+    def endpoint_of(self, broker: Broker) -> Endpoint | None:
+        """The address of a broker for other brokers, None if it has none."""
+
+
+class ControllerRuntime:
+    """The controller of one session with the coordination service.
+
+    Arguments:
+        host: this broker.
+        session: with the coordination service.
+        clock: for timers and elections.
+        broker_id: of this broker.
+        new_machine: creates the machine of a term.
+    """
+
+    def __init__(
+        self,
+        host: ControllerHost,
+        session: Coordination,
+        clock: Clock,
+        broker_id: int,
+        new_machine: Callable[[ControllerSettings], Machine],
+    ) -> None:
+        self._host = host
+        self._session = session
+        self._clock = clock
+        self._broker_id = broker_id
+        self._new_machine = new_machine
+        self._running: RunningTerm | None = None
+        self._election = Election(session, clock, broker_id, self._elected, self._moved)
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._running is not None
+
+    @property
+    def epoch(self) -> int | None:
+        """The controller epoch of this broker, None if it is not the controller."""
+        return None if self._running is None else self._running.term.epoch
+
+    def start(self) -> None:
+        """Join the election."""
+        self._election.start()
+
+    def close(self) -> None:
+        """Leave: drop the machine. The node of an election goes with the session."""
+        self._election.close()
+        self._end()
+
+    def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
+        """Report what a request of a client waits for.
+
+        Arguments:
+            event: its token is replaced.
+            done: called once with the error code: NOT_CONTROLLER if this broker is not the controller, or resigns.
+        """
+        if self._running is None:
+            done(KafkaErrorCode.NOT_CONTROLLER)
+        else:
+            self._running.wait(event, done)
+
+    def _elected(self, term: Term) -> None:
+        self._running = RunningTerm(
+            self._host, self._session, self._clock, self._broker_id, term,
+            self._new_machine(self._host.controller_settings(term)), self._resigned,
+        )  # fmt: skip
+        self._running.start()
+
+    def _moved(self) -> None:
+        if self._running is not None:
+            self._running.report(ControllerMoved("/controller belongs to another session"))
+
+    def _resigned(self, reason: str) -> None:
+        LOGGER.warning("broker %d is not the controller any more: %s", self._broker_id, reason)
+        self._end()
+        self._election.rejoin()
+
+    def _end(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+
+
+class Waiting:
+    """A client's request that waits: the token of the machine. Equal to itself only."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, done: Callable[[int], object]) -> None:
+        self.done = done
+
+
+class RunningTerm:
+    """One term: the machine, and what it has begun.
+
+    Arguments:
+        host, session, clock, broker_id: as of `ControllerRuntime`.
+        term: of the election.
+        machine: decides.
+        resigned: called with the reason when the term is over.
+    """
+
+    def __init__(
+        self,
+        host: ControllerHost,
+        session: Coordination,
+        clock: Clock,
+        broker_id: int,
+        term: Term,
+        machine: Machine,
+        resigned: Callable[[str], object],
+    ) -> None:
+        self.term = term
+        self._host = host
+        self._session = session
+        self._clock = clock
+        self._broker_id = broker_id
+        self._machine = machine
+        self._resigned = resigned
+        self._reader = TreeReader(session, self.report)
+        self._events: deque[Event] = deque()
+        self._handling = self._closed = False
+        self._peers: dict[int, ControllerPeer] = {}
+        self._timers: dict[TimerName, Timer] = {}
+        self._waiting: dict[Waiting, None] = {}
+        self._execute: dict[type, Callable[[Any], object]] = {
+            effects.Write: self._write,
+            effects.DeleteNotifications: self._delete_notifications,
+            effects.ReadTopic: lambda effect: self._reader.read_topic(effect.topic),
+            effects.ReadStates: lambda effect: self._reader.read_states(effect.read_id, effect.partitions),
+            effects.SendUpdateMetadata: self._send,
+            effects.SendLeaderAndIsr: self._send,
+            effects.SendStopReplica: self._send,
+            effects.Connect: self._connect,
+            effects.Disconnect: lambda effect: self._disconnect(effect.broker_id),
+            effects.Completion: self._complete,
+            effects.SetTimer: self._set_timer,
+            effects.CancelTimer: lambda effect: self._cancel_timer(effect.name),
+            effects.Log: lambda effect: LOGGER.log(LEVELS[effect.level], "%s", effect.text),
+            effects.Resign: lambda effect: self._end(effect.reason),
+        }
+
+    def start(self) -> None:
+        """Read the tree."""
+        self._reader.read_snapshot()
+
+    def close(self) -> None:
+        """Drop everything; what clients wait for ends with NOT_CONTROLLER."""
+        self._closed = True
+        self._reader.close()
+        self._events.clear()
+        for peer in self._peers.values():
+            peer.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        waiting, self._waiting = self._waiting, {}
+        call_each(lambda each: each.done(KafkaErrorCode.NOT_CONTROLLER), waiting)
+
+    def wait(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
+        """Report what a client waits for; see `ControllerRuntime.submit`."""
+        waiting = Waiting(done)
+        self._waiting[waiting] = None
+        self.report(event._replace(token=waiting))
+
+    def report(self, event: Event) -> None:
+        """Give an event to the machine, after those that came before."""
+        if self._closed:
+            return
+        self._events.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events:
+                self._handle(self._events.popleft())
+        finally:
+            self._handling = False
+
+    def _handle(self, event: Event) -> None:
+        for effect in self._machine.handle(event, self._now_ms()):
+            if self._closed:
+                return
+            self._execute[type(effect)](effect)
+        if isinstance(event, ControllerMoved):
+            self._end(event.reason)
+
+    def _end(self, reason: str) -> None:
+        if not self._closed:
+            self._closed = True  # `close` follows; nothing more of this event is executed
+            self._resigned(reason)
+
+    def _now_ms(self) -> int:
+        return round(self._clock.monotonic() * 1000)
+
+    # The tree.
+
+    def _write(self, write: effects.Write) -> None:
+        operations = transaction(write, self.term.epoch_version, self._host.new_topic_id)
+        self._session.multi(operations, lambda outcome: self.report(outcome_event(write, outcome)))
+
+    def _delete_notifications(self, effect: effects.DeleteNotifications) -> None:
+        for path in notification_paths(effect):
+            self._session.multi((fence(self.term.epoch_version), Delete(path)), partial(self._deleted, path))
+
+    def _deleted(self, path: str, outcome: Outcome) -> None:
+        error = outcome.error
+        if error is None:
+            return
+        if not isinstance(error, CoordinationError):
+            raise error
+        if (reason := moved(error)) is not None:
+            self.report(ControllerMoved(reason))
+        elif error.at == 0:  # not even the check: a connection was lost, so the next controller deletes it
+            LOGGER.info("%s was not deleted: %s", path, error)
+
+    # Brokers.
+
+    def _connect(self, effect: effects.Connect) -> None:
+        self._disconnect(effect.broker.broker_id)
+        self._peers[effect.broker.broker_id] = self._host.peer(effect.broker)
+
+    def _disconnect(self, broker_id: int) -> None:
+        peer = self._peers.pop(broker_id, None)
+        if peer is not None:
+            peer.close()
+
+    def _send(self, send: Send) -> None:
+        peer = self._peers[send.broker_id]
+        request = message(send, self._broker_id, self.term.epoch, self._host.endpoint_of)
+
+        def answer(response: Any) -> None:
+            if self._peers.get(send.broker_id) is peer:
+                self.report(answered(send, response))
+
+        def fail(reason: str) -> None:
+            if self._peers.get(send.broker_id) is peer:
+                self.report(RequestFailed(send.request_id, reason))
+
+        peer.call(request, answer, fail)
+
+    # Clients and timers.
+
+    def _complete(self, completion: effects.Completion) -> None:
+        waiting = completion.token
+        assert isinstance(waiting, Waiting), "the machine returns the token of `wait`"
+        del self._waiting[waiting]
+        waiting.done(completion.error)
+
+    def _set_timer(self, effect: effects.SetTimer) -> None:
+        self._cancel_timer(effect.name)
+        self._timers[effect.name] = self._clock.call_at(effect.at_ms / 1000, self._fire, effect.name)
+
+    def _cancel_timer(self, name: TimerName) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _fire(self, name: TimerName) -> None:
+        del self._timers[name]
+        self.report(TimerExpired(name))

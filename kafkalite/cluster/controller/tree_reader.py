@@ -1,0 +1,342 @@
+"""Reads the tree for the controller's machine: everything after the election, then what watches report.
+
+1. Each read sets its watch again, and each event has the value that was read, so changes may coalesce.
+2. What watches find while the snapshot is being read is reported after it.
+3. Nodes with invalid contents and foreign names are logged once per read and left out, or passed on as `InvalidNode`.
+4. Any failed read ends the controller (`ControllerMoved`): the session is over, or the service refuses reads.
+
+Sources: KafkaController.scala (its handlers of znode changes), KafkaZkClient.scala of Apache Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kafkalite.callbacks import gather
+from kafkalite.clock import Outcome
+from kafkalite.coordination import znodes
+from kafkalite.coordination.backend import Coordination
+from kafkalite.coordination.errors import CoordinationError, NoNodeError
+from kafkalite.coordination.tree import Stat, Watcher, WatchEvent
+from kafkalite.coordination.znodes import brokers, controller
+from kafkalite.coordination.znodes.fields import ZnodeError
+from kafkalite.model import TopicPartition
+from kafkalite.state.controller.events import (
+    BrokersChanged,
+    ControllerMoved,
+    DeletionsChanged,
+    Event,
+    LogDirsFailed,
+    SnapshotRead,
+    StatesRead,
+    TopicRead,
+    TopicsChanged,
+)
+from kafkalite.state.controller.values import (
+    Broker,
+    FeaturesNode,
+    InvalidNode,
+    LeaderAndIsr,
+    Snapshot,
+    StoredState,
+    TopicNodes,
+)
+
+LOGGER = logging.getLogger("kafkalite.controller")
+
+T = TypeVar("T")
+Found = tuple[bytes, Stat] | None
+Taken = Callable[[Any], object]
+Read = Callable[[Taken], object]
+TopicValue = TopicNodes | InvalidNode | None
+StateValue = StoredState | InvalidNode | None
+
+
+class TreeReader:
+    """The reads of one elected controller.
+
+    Arguments:
+        session: the one that was elected.
+        report: receives the events.
+    """
+
+    def __init__(self, session: Coordination, report: Callable[[Event], object]) -> None:
+        self._session = session
+        self._report = report
+        self._later: list[Event] | None = []  # found while the snapshot is read
+        self._closed = False
+
+    def close(self) -> None:
+        """Report nothing any more."""
+        self._closed = True
+
+    # What the machine asks for.
+
+    def read_snapshot(self) -> None:
+        """Read everything and set the watches; ends with `SnapshotRead`."""
+        reads: list[Read] = [
+            self._brokers,
+            self._all_topics,
+            self._deletions,
+            partial(self._node, brokers.FEATURE, features_of),
+            partial(
+                self._node, controller.REASSIGN_PARTITIONS, lambda data, _stat: controller.decode_reassignment(data)
+            ),
+            partial(self._node, controller.PREFERRED_ELECTION, preferred_of),
+            partial(self._names, controller.LOG_DIR_EVENTS, self._log_dirs_changed),
+            partial(self._names, controller.ISR_CHANGES, None),
+        ]
+        gather(reads, self._snapshot_read)
+
+    def read_topic(self, topic: str) -> None:
+        """Read a topic and watch its node; ends with `TopicRead`."""
+        self._topic(topic, lambda found: self._deliver(TopicRead(topic, found)))
+
+    def read_states(self, read_id: int, partitions: Sequence[TopicPartition]) -> None:
+        """Read the states of partitions; ends with `StatesRead`."""
+
+        def read(states: list[StateValue]) -> None:
+            self._deliver(StatesRead(read_id, dict(zip(partitions, states, strict=True))))
+
+        gather([partial(self._state, each) for each in partitions], read)
+
+    # Watches.
+
+    def _brokers_changed(self, _event: WatchEvent) -> None:
+        self._brokers(lambda found: self._deliver(BrokersChanged(found)))
+
+    def _topics_changed(self, _event: WatchEvent) -> None:
+        self._names(znodes.TOPICS, self._topics_changed, lambda found: self._deliver(TopicsChanged(frozenset(found))))
+
+    def _topic_changed(self, event: WatchEvent) -> None:
+        self.read_topic(event.path.removeprefix(f"{znodes.TOPICS}/"))
+
+    def _deletions_changed(self, _event: WatchEvent) -> None:
+        self._deletions(lambda found: self._deliver(DeletionsChanged(found)))
+
+    def _log_dirs_changed(self, _event: WatchEvent) -> None:
+        self._names(controller.LOG_DIR_EVENTS, self._log_dirs_changed, self._log_dirs_listed)
+
+    def _log_dirs_listed(self, names: list[str]) -> None:
+        def read(owners: list[int | None]) -> None:
+            self._deliver(LogDirsFailed(dict(zip(names, owners, strict=True))))
+
+        paths = [f"{controller.LOG_DIR_EVENTS}/{name}" for name in names]
+        gather([partial(self._node, path, log_dir_of(path)) for path in paths], read)
+
+    # Reads; each calls `taken` with its value, or ends the controller.
+
+    def _snapshot_read(self, found: list[Any]) -> None:
+        live, topics, deletions, features, reassignment, preferred, log_dirs, isr_changes = found
+        snapshot = Snapshot(
+            live, topics, deletions, features, reassignment, preferred, tuple(log_dirs), tuple(isr_changes)
+        )
+        later, self._later = self._later, None
+        self._deliver(SnapshotRead(snapshot))
+        for event in later or ():
+            self._deliver(event)
+
+    def _brokers(self, taken: Taken) -> None:
+        def listed(names: list[str]) -> None:
+            ids = [int(name) for name in names if is_number(name)]
+            log_foreign(znodes.BROKER_IDS, names)
+
+            def read(found: list[Broker | None]) -> None:
+                taken(tuple(broker for broker in found if broker is not None))
+
+            gather(
+                [
+                    partial(self._node, brokers.registration_path(each), broker_of(each), watch=self._brokers_changed)
+                    for each in ids
+                ],
+                read,
+            )
+
+        self._names(znodes.BROKER_IDS, self._brokers_changed, listed)
+
+    def _all_topics(self, taken: Taken) -> None:
+        def listed(names: list[str]) -> None:
+            def read(found: list[TopicValue]) -> None:
+                taken({name: topic for name, topic in zip(names, found, strict=True) if topic is not None})
+
+            gather([partial(self._topic, name) for name in names], read)
+
+        self._names(znodes.TOPICS, self._topics_changed, listed)
+
+    def _deletions(self, taken: Taken) -> None:
+        self._names(znodes.DELETE_TOPICS, self._deletions_changed, lambda names: taken(frozenset(names)))
+
+    def _topic(self, topic: str, taken: Callable[[TopicValue], object]) -> None:
+        path = znodes.topic_path(topic)
+
+        def read(found: Found) -> None:
+            if found is None:
+                taken(None)
+                return
+            try:
+                node = znodes.decode_topic(path, found[0])
+            except ZnodeError as error:
+                taken(invalid(error))
+                return
+            self._partitions(topic, node, found[1].version, taken)
+
+        self._get(path, self._topic_changed, read)
+
+    def _partitions(
+        self, topic: str, node: znodes.TopicNode, version: int, taken: Callable[[TopicValue], object]
+    ) -> None:
+        path = f"{znodes.topic_path(topic)}/partitions"
+
+        def listed(names: list[str] | None) -> None:
+            made = sorted(int(name) for name in names or () if is_number(name))
+            log_foreign(path, names or ())
+            keys = [TopicPartition(topic, index) for index in made]
+
+            def read(found: list[StateValue]) -> None:
+                states = {index: state for index, state in zip(made, found, strict=True) if state is not None}
+                nodes = None if names is None else frozenset(made)
+                taken(TopicNodes(node.topic_id, version, node.replicas, node.adding, node.removing, states, nodes))
+
+            gather([partial(self._state, key) for key in keys], read)
+
+        self._list(path, None, listed)
+
+    def _state(self, partition: TopicPartition, taken: Callable[[StateValue], object]) -> None:
+        path = znodes.state_path(*partition)
+
+        def read(found: Found) -> None:
+            if found is None:
+                taken(None)
+                return
+            try:
+                taken(StoredState(LeaderAndIsr(*znodes.decode_state(path, found[0])), found[1].version))
+            except ZnodeError as error:
+                taken(invalid(error))
+
+        self._get(path, None, read)
+
+    def _node(
+        self, path: str, decode: Callable[[bytes, Stat], T], taken: Callable[[T | None], object],
+        watch: Watcher | None = None,
+    ) -> None:  # fmt: skip
+        """Read a node; None = it does not exist or is invalid."""
+
+        def read(found: Found) -> None:
+            value = None
+            if found is not None:
+                try:
+                    value = decode(*found)
+                except ZnodeError as error:
+                    LOGGER.warning("%s: the node is ignored", error)
+            taken(value)
+
+        self._get(path, watch, read)
+
+    def _names(self, path: str, watch: Watcher | None, taken: Callable[[list[str]], object]) -> None:
+        """The children of a node; none if it does not exist."""
+        self._list(path, watch, lambda names: taken(names or []))
+
+    def _list(self, path: str, watch: Watcher | None, taken: Callable[[list[str] | None], object]) -> None:
+        self._session.children(path, self._checked(lambda found: taken(found and found[0])), self._open(watch))
+
+    def _get(self, path: str, watch: Watcher | None, taken: Callable[[Found], object]) -> None:
+        self._session.get(path, self._checked(taken), self._open(watch))
+
+    def _checked(self, taken: Callable[[Any], object]) -> Callable[[Outcome], object]:
+        """Pass on the value of a read, None for a missing node."""
+
+        def ended(outcome: Outcome) -> None:
+            if self._closed:
+                return
+            if outcome.error is None or isinstance(outcome.error, NoNodeError):
+                taken(outcome.value)
+            elif isinstance(outcome.error, CoordinationError):
+                self._later = None
+                self._deliver(ControllerMoved(f"the tree cannot be read: {outcome.error}"))
+            else:
+                raise outcome.error
+
+        return ended
+
+    def _open(self, watch: Watcher | None) -> Watcher | None:
+        """A watch that does nothing once the reader is closed. One object for each method: it counts once per path."""
+        return None if watch is None else OpenWatch(self, watch)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def _deliver(self, event: Event) -> None:
+        if self._closed:
+            return
+        if self._later is not None:
+            self._later.append(event)
+        else:
+            self._report(event)
+
+
+class OpenWatch:
+    """A watch of a reader; equal ones on one path count once, so that repeated reads do not add up."""
+
+    __slots__ = ("_reader", "_watch")
+
+    def __init__(self, reader: TreeReader, watch: Watcher) -> None:
+        self._reader = reader
+        self._watch = watch
+
+    def __call__(self, event: WatchEvent) -> None:
+        if not self._reader.closed:
+            self._watch(event)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpenWatch) and (self._reader, self._watch) == (other._reader, other._watch)
+
+    def __hash__(self) -> int:
+        return hash((id(self._reader), self._watch))
+
+
+def is_number(name: str) -> bool:
+    """Whether the name of a node is a broker id or the index of a partition."""
+    return name.isascii() and name.isdecimal() and len(name) <= 10 and str(int(name)) == name
+
+
+def log_foreign(path: str, names: Iterable[str]) -> None:
+    """Log the children of a node that are no numbers."""
+    for name in names:
+        if not is_number(name):
+            LOGGER.warning("%s/%s: the node is ignored: its name is not a number", path, name)
+
+
+def invalid(error: ZnodeError) -> InvalidNode:
+    """Log that a node is invalid, and return what the machine gets."""
+    LOGGER.error("%s", error)
+    return InvalidNode(str(error))
+
+
+def broker_of(broker_id: int) -> Callable[[bytes, Stat], Broker]:
+    """Decodes a registration."""
+
+    def decode(data: bytes, stat: Stat) -> Broker:
+        found = brokers.decode_registration(broker_id, data)
+        features = {name: (each.first, each.last) for name, each in found.features.items()}
+        return Broker(broker_id, stat.czxid, found.endpoints, found.rack, features)
+
+    return decode
+
+
+def features_of(data: bytes, stat: Stat) -> FeaturesNode:
+    """Decodes the feature node."""
+    node = brokers.decode_features(data)
+    return FeaturesNode(node.enabled, node.levels, stat.version)
+
+
+def preferred_of(data: bytes, _stat: Stat) -> tuple[TopicPartition, ...]:
+    """Decodes the node of a preferred leader election."""
+    return controller.decode_partitions(controller.PREFERRED_ELECTION, data)
+
+
+def log_dir_of(path: str) -> Callable[[bytes, Stat], int]:
+    """Decodes the notification of a failed log directory."""
+    return lambda data, _stat: controller.decode_log_dir_event(path, data)
