@@ -221,8 +221,8 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         return self._next_ready() or self._next()
 
     def _next(self) -> Record[K, V]:
-        self._thread().check()
         try:
+            self._thread().check()  # the other thread may also have closed it between two records
             while not (records := self._filled(inf, 1)):
                 pass
             return records[0]

@@ -213,10 +213,23 @@ def test_close_in_another_thread_ends_an_iteration(kafkalite_broker: BrokerThrea
                 closing[0].start()
         closing[0].join()
         assert found == [0, 1, 2]
+        assert next(consumer, None) is None
         with pytest.raises(ClientUseError, match="was closed"):
-            next(consumer)
+            iter(consumer)
         with pytest.raises(ClientUseError, match="was closed"):
             consumer.poll()
+
+
+def test_close_in_another_thread_between_two_records_ends_an_iteration(kafkalite_broker: BrokerThread) -> None:
+    topic = new_topic(kafkalite_broker, records=1)
+    with assigned(kafkalite_broker, topic) as consumer:
+        found = []
+        for record in consumer:
+            found.append(record.offset)
+            closing = threading.Thread(target=consumer.close)
+            closing.start()
+            closing.join()
+        assert found == [0]
 
 
 def test_second_poller_is_rejected(kafkalite_broker: BrokerThread) -> None:
