@@ -1,0 +1,193 @@
+"""Keeps this broker in its cluster: registered while it has a session, and registered again after a lost one.
+
+1. The order of a session: the tree belongs to this cluster, this broker is registered, then it serves.
+2. A lost session ends everything that was built on it, before a new one is opened: the broker accepts no requests
+   until it is registered again, with another broker epoch.
+3. While the service is out of reach the broker serves from its image.
+4. An empty tree, another cluster's tree and another broker with this id stop the broker. Nothing is deleted.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from kafkalite.clock import Clock, Outcome, Timer
+from kafkalite.cluster.membership.registration import RETRY_S, Registration
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError
+from kafkalite.coordination.znodes import CLUSTER_ID, ZnodeError, decode_cluster_id
+from kafkalite.coordination.znodes.brokers import BrokerRegistration
+
+LOGGER = logging.getLogger("kafkalite.cluster")
+Notify = Callable[[], object]
+
+
+class Connect(Protocol):
+    """Opens a session: calls `then` once with the session when it is established, or with the error that prevents it.
+    The other callbacks are those of `coordination.backend`; none is called before `then`.
+    """
+
+    def __call__(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> object: ...
+
+
+class Member(Protocol):
+    """The broker, as the membership uses it."""
+
+    broker_id: int
+    cluster_id: str
+
+    def registration(self) -> BrokerRegistration:
+        """What the node of this broker contains; called for each registration."""
+
+    def joined(self, session: Coordination, broker_epoch: int) -> None:
+        """The broker is registered: it takes part in elections, watches the tree, and serves."""
+
+    def left(self) -> None:
+        """The session is over: nothing of it is used any more, and no request is accepted."""
+
+    def refused(self, reason: str) -> None:
+        """The broker cannot be a member of this cluster: it stops."""
+
+
+class Membership:
+    """The sessions of one broker, from its start to its stop.
+
+    Arguments:
+        member: this broker.
+        connect: opens a session.
+        clock: for waits.
+        wait_ms: how long the registration of another session is waited for; above the session timeout.
+
+    Attributes:
+        broker_epoch: of the current registration; None = not registered.
+    """
+
+    def __init__(self, member: Member, connect: Connect, clock: Clock, wait_ms: int) -> None:
+        self.broker_epoch: int | None = None
+        self._member = member
+        self._connect = connect
+        self._clock = clock
+        self._wait_ms = wait_ms
+        self._session: Coordination | None = None
+        self._registration: Registration | None = None
+        self._retry: Timer | None = None
+        self._started = self._closed = False
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the service is out of reach."""
+        return self._session is None or self._session.suspended
+
+    @property
+    def session(self) -> Coordination | None:
+        """The current session; None while there is none."""
+        return self._session
+
+    def open(self, then: Then) -> None:
+        """Open the first session, for the start of the broker; `then` is called with it, or with an error."""
+
+        def opened(outcome: Outcome) -> None:
+            self._session = outcome.value
+            then(outcome)
+
+        self._connect(opened, self._lost, self._suspended, self._resumed)
+
+    def start(self) -> None:
+        """Register, and serve; in another session if the first one was lost meanwhile."""
+        self._started = True
+        if self._session is None:
+            self._reconnect()
+        else:
+            self._check_tree()
+
+    def close(self) -> None:
+        """Register no more. The owner closes the session; a session that is being opened is not used."""
+        self._closed = True
+        self._end()
+
+    def _reconnect(self) -> None:
+        LOGGER.info("a new session is opened")
+        self._connect(self._reconnected, self._lost, self._suspended, self._resumed)
+
+    def _reconnected(self, outcome: Outcome) -> None:
+        if self._closed:
+            return
+        if isinstance(outcome.error, CoordinationError):
+            self._refuse(f"the coordination service refuses this broker: {outcome.error}")
+            return
+        self._session = outcome.result()
+        self._check_tree()
+
+    def _lost(self) -> None:
+        if self._closed:
+            return
+        LOGGER.warning("the session with the coordination service is lost")
+        self._end()
+        self._session = None
+        if self._started:
+            self._member.left()
+            self._reconnect()
+
+    def _end(self) -> None:
+        self.broker_epoch = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._registration is not None:
+            self._registration.close()
+            self._registration = None
+
+    def _suspended(self) -> None:
+        LOGGER.warning("the coordination service is out of reach: changes of topics and configs wait or fail")
+
+    def _resumed(self) -> None:
+        LOGGER.info("the coordination service is reached")
+
+    # One session.
+
+    def _check_tree(self) -> None:
+        """Register if the tree is that of this cluster."""
+        session = self._session
+        assert session is not None
+        session.get(CLUSTER_ID, lambda outcome: self._tree_read(session, outcome))
+
+    def _tree_read(self, session: Coordination, outcome: Outcome) -> None:
+        if session is not self._session or self._closed:
+            return
+        error = outcome.error
+        if isinstance(error, NoNodeError):
+            self._refuse(f"the tree of the coordination service has no {CLUSTER_ID}, so it is empty or another one")
+        elif isinstance(error, CoordinationError):
+            self._repeat(error)
+        elif error is not None:
+            raise error
+        else:
+            self._compare(session, outcome.value[0])
+
+    def _compare(self, session: Coordination, data: bytes) -> None:
+        try:
+            found = decode_cluster_id(data)
+        except ZnodeError as error:
+            self._refuse(str(error))
+            return
+        if found != self._member.cluster_id:
+            self._refuse(f"the tree belongs to cluster {found}, this broker to {self._member.cluster_id}")
+            return
+        self._registration = Registration(
+            session, self._clock, self._member.broker_id, self._member.registration(), self._wait_ms,
+            lambda epoch: self._registered(session, epoch), self._refuse,
+        )  # fmt: skip
+        self._registration.begin()
+
+    def _repeat(self, error: CoordinationError) -> None:
+        if not isinstance(error, SessionExpiredError):
+            LOGGER.warning("the tree cannot be read, next attempt in %.0f s: %s", RETRY_S, error)
+            self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, self._check_tree)
+
+    def _registered(self, session: Coordination, broker_epoch: int) -> None:
+        self.broker_epoch = broker_epoch
+        self._member.joined(session, broker_epoch)
+
+    def _refuse(self, reason: str) -> None:
+        self.close()
+        self._member.refused(f"{reason}. Nothing was changed: restore the tree, or correct the configuration")

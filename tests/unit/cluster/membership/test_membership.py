@@ -1,0 +1,127 @@
+"""A broker's membership over several sessions."""
+
+from typing import Any
+
+from kafkalite.clock import Outcome
+from kafkalite.cluster.membership.membership import Membership
+from kafkalite.coordination.errors import AuthenticationError
+from kafkalite.coordination.znodes import CLUSTER_ID, encode_cluster_id
+from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
+from kafkalite.model import Endpoint
+from tests.unit.cluster.controller.kit import Service
+
+WAIT_MS = 3_000
+
+
+class Node:
+    """A broker with its membership; `log` has what the membership has called."""
+
+    broker_id, cluster_id = 1, "ours"
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.log: list[str] = []
+        self.epochs: list[int] = []
+        self.refusal: Exception | None = None
+        self.membership = Membership(self, self._connect, service.clock, WAIT_MS)
+
+    def _connect(self, then: Any, on_lost: Any, _on_suspended: Any, _on_resumed: Any) -> None:
+        if self.refusal is None:
+            then(Outcome(self.service.embedded.connect(on_lost)))
+        else:
+            then(Outcome(error=self.refusal))
+
+    def begin(self) -> None:
+        self.membership.open(Outcome.result)
+        self.membership.start()
+
+    def registration(self) -> BrokerRegistration:
+        return BrokerRegistration((Endpoint("PLAINTEXT", "own", 9092),), timestamp_ms=len(self.epochs))
+
+    def joined(self, _session: Any, broker_epoch: int) -> None:
+        self.log.append("joined")
+        self.epochs.append(broker_epoch)
+
+    def left(self) -> None:
+        self.log.append("left")
+
+    def refused(self, reason: str) -> None:
+        self.log.append(reason)
+
+
+def service_of(cluster_id: str = "ours") -> Service:
+    service = Service()
+    service.write(CLUSTER_ID, encode_cluster_id(cluster_id))
+    return service
+
+
+def test_a_broker_joins_and_joins_again_after_each_lost_session() -> None:
+    service = service_of()
+    node = Node(service)
+    node.begin()
+    assert node.log == ["joined"] and node.membership.broker_epoch == node.epochs[0]
+    for _ in range(3):
+        assert node.membership.session is not None
+        service.embedded.expire(node.membership.session.session_id)
+    assert node.log == ["joined", *["left", "joined"] * 3]
+    assert node.epochs == sorted(set(node.epochs)) and node.membership.broker_epoch == node.epochs[-1]
+
+
+def test_a_session_that_is_lost_before_the_broker_serves_is_replaced_at_its_start() -> None:
+    service = service_of()
+    node = Node(service)
+    node.membership.open(Outcome.result)
+    assert node.membership.session is not None
+    service.embedded.expire(node.membership.session.session_id)
+    assert node.log == [] and node.membership.suspended
+    node.membership.start()
+    assert node.log == ["joined"] and not node.membership.suspended
+
+
+def test_an_empty_tree_stops_the_broker_and_nothing_is_changed() -> None:
+    service = service_of()
+    node = Node(service)
+    node.begin()
+    session = node.membership.session
+    assert session is not None
+    service.delete(CLUSTER_ID)
+    before = [path for path, _ in service.embedded.tree.walk() if path != registration_path(1)]
+    service.embedded.expire(session.session_id)
+    assert node.log[:2] == ["joined", "left"] and "has no /cluster/id" in node.log[2] and len(node.log) == 3
+    assert [path for path, _ in service.embedded.tree.walk()] == before
+
+
+def test_the_tree_of_another_cluster_stops_the_broker() -> None:
+    node = Node(service_of("theirs"))
+    node.begin()
+    (reason,) = node.log
+    assert "belongs to cluster theirs, this broker to ours" in reason and node.membership.broker_epoch is None
+    assert not node.service.exists(registration_path(1))
+
+
+def test_invalid_contents_of_the_cluster_id_stop_the_broker() -> None:
+    service = service_of()
+    service.write(CLUSTER_ID, b"garbage")
+    node = Node(service)
+    node.begin()
+    assert "not JSON" in node.log[0]
+
+
+def test_a_service_that_refuses_a_new_session_stops_the_broker() -> None:
+    service = service_of()
+    node = Node(service)
+    node.begin()
+    node.refusal = AuthenticationError()
+    assert node.membership.session is not None
+    service.embedded.expire(node.membership.session.session_id)
+    assert node.log[:2] == ["joined", "left"] and "refuses this broker" in node.log[2]
+
+
+def test_a_closed_membership_does_not_join_again() -> None:
+    service = service_of()
+    node = Node(service)
+    node.begin()
+    node.membership.close()
+    assert node.membership.session is not None
+    service.embedded.expire(node.membership.session.session_id)
+    assert node.log == ["joined"] and not service.exists(registration_path(1))
