@@ -23,13 +23,14 @@ class OwnedByStreams(Owned):
         release_s: longest time that a rebalance waits.
 
     Attributes:
-        begun: when the running handler began, by partition.
+        begun: the ownership that the running handler belongs to, and when it began, by partition. A handler of a lost
+            partition may still run when the partition is assigned again and another handler begins.
         closing: the consumer is being closed; the timeout of `close` limits the wait, too.
     """
 
     def __init__(self, world: Any, release_s: float) -> None:
         super().__init__(world)
-        self.begun: dict[TopicPartition, float] = {}
+        self.begun: dict[TopicPartition, tuple[int, float]] = {}
         self.closing = False
         self._release_s = release_s
 
@@ -37,7 +38,10 @@ class OwnedByStreams(Owned):
         if not self.closing:
             now = self._world.loop.time()
             for each in self.begun.keys() & partitions:
-                seconds = now - self.begun[each]
+                ownership, began = self.begun[each]
+                if ownership != self.ownerships[each]:
+                    continue
+                seconds = now - began
                 assert seconds >= self._release_s, f"{each} is revoked {seconds:.3f} s after its handler began"
         await super().on_partitions_revoked(partitions)
 
@@ -110,11 +114,12 @@ class StreamsApplication(ConsumerApplication):
             self._check_order(listener, record)
             ownership = listener.ownerships[partition]
             wild = self.world.loop.time() < until
-            self.listener.begun[partition] = self.world.loop.time()
+            handler = self.listener.begun[partition] = ownership, self.world.loop.time()
             try:
                 await pass_time(2.0 if wild and self.random.random() < 0.01 else self.random.choice((0.0, 0.001, 0.01)))
             finally:
-                del self.listener.begun[partition]
+                if self.listener.begun.get(partition) is handler:
+                    del self.listener.begun[partition]
             self.ledger.handle(record.topic, record.partition, record.offset)
             self.world.count("handled by streams")
             if listener.ownerships.get(partition) == ownership and partition in listener.owned:
