@@ -15,7 +15,7 @@ class CoordinationError(Exception):
     words: ClassVar[str] = "the operation failed"
 
     def __init__(self, path: str = "", at: int = 0, detail: str = "") -> None:
-        super().__init__(f"{self.words}: {path}" + (f" ({detail})" if detail else ""))
+        super().__init__(self.words + (f": {path}" if path else "") + (f" ({detail})" if detail else ""))
         self.path = path
         self.at = at
 

@@ -1,0 +1,283 @@
+"""A server of ZooKeeper's protocol over the pure tree, in the loop of a test: one process, no disk, sessions on demand.
+
+It behaves as one ZooKeeper server (its ZooKeeperServer.java and DataTree.java), and records what clients send. Faults
+come from `tests.kit.zookeeper_proxy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from kafkalite.clock import Clock, Timer
+from kafkalite.coordination.errors import AuthenticationError, CoordinationError, NoNodeError
+from kafkalite.coordination.tree import (
+    CHANGED,
+    CHILDREN,
+    CREATED,
+    DELETED,
+    Check,
+    Create,
+    CreatedNode,
+    Delete,
+    Operation,
+    Set,
+    Stat,
+    Tree,
+    TreeNode,
+    WatchEvent,
+)
+from kafkalite.coordination.zookeeper import protocol, records
+
+TIMEOUT_MIN_MS, TIMEOUT_MAX_MS = 400, 60_000
+AUTH_FAILED, NOT_TRIED = -115, -2
+
+
+class FakeSession:
+    """A session: its password, timeout and connection, and when it expires."""
+
+    def __init__(self, session_id: int, password: bytes, timeout_ms: int) -> None:
+        self.session_id = session_id
+        self.password = password
+        self.timeout_ms = timeout_ms
+        self.connection: FakeConnection | None = None
+        self.timer: Timer | None = None
+
+
+class FakeZooKeeper:
+    """The server.
+
+    Arguments:
+        clock: times of nodes, and timers of sessions.
+
+    Attributes:
+        connects: the first frames of all connections.
+        requests: all later ones.
+        passwords: those of digest that are accepted; None = all.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.tree = Tree()
+        self.sessions: dict[int, FakeSession] = {}
+        self.connects: list[records.ConnectRequest] = []
+        self.requests: list[Any] = []
+        self.passwords: set[bytes] | None = None
+
+    def accept(self) -> FakeConnection:
+        """Return the protocol of a new connection."""
+        return FakeConnection(self)
+
+    def open_session(self, asked_ms: int) -> FakeSession:
+        session_id = self.tree.open_session()
+        password = session_id.to_bytes(16, "big")
+        session = FakeSession(session_id, password, max(TIMEOUT_MIN_MS, min(TIMEOUT_MAX_MS, asked_ms)))
+        self.sessions[session_id] = session
+        return session
+
+    def touch(self, session: FakeSession) -> None:
+        """The session's client has sent something."""
+        if session.timer is not None:
+            session.timer.cancel()
+        at = self.clock.monotonic() + session.timeout_ms / 1000
+        session.timer = self.clock.call_at(at, self.expire, session.session_id)
+
+    def expire(self, session_id: int) -> None:
+        """End a session and its connection."""
+        session = self.sessions.pop(session_id)
+        if session.timer is not None:
+            session.timer.cancel()
+        self.tree.close_session(session_id)
+        self.fire()
+        if session.connection is not None:
+            session.connection.transport.close()
+
+    def fire(self) -> None:
+        """Send the events of the last change."""
+        for watcher, event in self.tree.take_fired():
+            watcher(event)
+
+
+class FakeConnection(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, server: FakeZooKeeper) -> None:
+        self.server = server
+        self.session: FakeSession | None = None
+        self.transport: asyncio.Transport
+        self._frames = protocol.FrameReader(protocol.REQUEST_BYTES_MAX)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.session is not None and self.session.connection is self:
+            self.session.connection = None
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            if self.transport.is_closing():
+                return
+            if self.session is None:
+                self._connect(protocol.decode_connect(frame))
+            else:
+                self._request(self.session, frame)
+
+    # Sessions.
+
+    def _connect(self, request: records.ConnectRequest) -> None:
+        server = self.server
+        server.connects.append(request)
+        if request.last_zxid > server.tree.zxid:
+            self.transport.close()  # the client has seen more than this server has
+            return
+        if request.session_id == 0:
+            self.session = server.open_session(request.timeout_ms)
+        else:
+            session = server.sessions.get(request.session_id)
+            if session is None or session.password != request.password:
+                self.transport.write(protocol.encode_connected(records.ConnectResponse(0, 0, 0, bytes(16), False)))
+                self.transport.close()
+                return
+            if session.connection is not None:
+                session.connection.transport.close()
+            self.session = session
+        self.session.connection = self
+        server.touch(self.session)
+        session = self.session
+        response = records.ConnectResponse(0, session.timeout_ms, session.session_id, session.password, False)
+        self.transport.write(protocol.encode_connected(response))
+
+    # Requests.
+
+    def _request(self, session: FakeSession, frame: bytes) -> None:
+        if session.session_id not in self.server.sessions:
+            return
+        self.server.touch(session)
+        header, request = protocol.decode_request(frame)
+        self.server.requests.append(request)
+        try:
+            response, error = HANDLERS[type(request)](self, request), 0
+        except CoordinationError as failure:
+            response, error = None, failure.code
+        self.server.fire()
+        reply = records.ReplyHeader(header.xid, self.server.tree.zxid, error)
+        self.transport.write(protocol.encode_response(reply, header.opcode, response))
+        if error == AUTH_FAILED or isinstance(request, records.CloseRequest):
+            self.transport.close()
+
+    def _auth(self, request: records.AuthRequest) -> Any:
+        if self.server.passwords is not None and request.auth not in self.server.passwords:
+            raise AuthenticationError
+        return records.EmptyResponse()
+
+    def _close(self, request: records.CloseRequest) -> Any:
+        assert self.session is not None
+        self.session.connection = None
+        self.server.expire(self.session.session_id)
+        return records.EmptyResponse()
+
+    def _get(self, request: records.GetDataRequest) -> Any:
+        return records.GetDataResponse(*self.server.tree.get(request.path, self._watch(request)))
+
+    def _exists(self, request: records.ExistsRequest) -> Any:
+        stat = self.server.tree.exists(request.path, self._watch(request))
+        if stat is None:
+            raise NoNodeError(request.path)
+        return records.StatResponse(stat)
+
+    def _children(self, request: records.GetChildren2Request) -> Any:
+        names, stat = self.server.tree.children(request.path, self._watch(request))
+        return records.GetChildren2Response(tuple(reversed(names)), stat)  # ZooKeeper's order is that of a hash set
+
+    def _change(self, request: records.OperationRequest) -> Any:
+        return response_of(self._multi_results((request,))[0])
+
+    def _multi(self, request: records.MultiRequest) -> Any:
+        try:
+            results = self._multi_results(request.operations)
+        except CoordinationError as failure:
+            codes = [0] * failure.at + [failure.code] + [NOT_TRIED] * (len(request.operations) - failure.at - 1)
+            failed = (records.OperationResult(protocol.ERROR_OPCODE, records.OperationError(each)) for each in codes)
+            return records.MultiResponse(tuple(failed))
+        opcodes = (protocol.OPCODES[type(each)] for each in request.operations)
+        responses = map(response_of, results)
+        return records.MultiResponse(tuple(map(records.OperationResult, opcodes, responses)))
+
+    def _multi_results(self, requests: tuple[records.OperationRequest, ...]) -> list[Any]:
+        assert self.session is not None
+        operations = [operation_of(each) for each in requests]
+        return self.server.tree.multi(operations, self.session.session_id, self.server.clock.wall_ms())
+
+    def _sync(self, request: records.SyncRequest) -> Any:
+        return records.SyncResponse(request.path)
+
+    def _set_watches(self, request: records.SetWatchesRequest) -> Any:
+        tree = self.server.tree
+        for path in request.data:
+            node = tree.find(path)
+            if not self._missed(path, node, node and node.mzxid, request.zxid, CHANGED):
+                tree.get(path, self.send_event)
+        for path in request.exist:
+            if tree.exists(path, None) is not None:
+                self.send_event(WatchEvent(CREATED, path))
+            else:
+                tree.exists(path, self.send_event)
+        for path in request.child:
+            node = tree.find(path)
+            if not self._missed(path, node, node and node.pzxid, request.zxid, CHILDREN):
+                tree.children(path, self.send_event)
+        return records.EmptyResponse()
+
+    def _missed(self, path: str, node: TreeNode | None, changed: int | None, zxid: int, kind: str) -> bool:
+        """Send the event that a connection missed, if there is one."""
+        if changed is None:
+            self.send_event(WatchEvent(DELETED, path))
+        elif changed > zxid:
+            self.send_event(WatchEvent(kind, path))
+        return changed is None or changed > zxid
+
+    # Watches.
+
+    def _watch(self, request: Any) -> Callable[[WatchEvent], object] | None:
+        return self.send_event if request.watch else None
+
+    def send_event(self, event: WatchEvent) -> None:
+        """Send an event; the watches of an ended connection are ignored."""
+        self.transport.write(protocol.encode_event(event.kind, event.path))
+
+
+def operation_of(request: records.OperationRequest) -> Operation:
+    """Return the operation of the tree."""
+    if isinstance(request, records.Create2Request):
+        ephemeral, sequence = bool(request.flags & records.EPHEMERAL), bool(request.flags & records.SEQUENCE)
+        return Create(request.path, request.data or b"", ephemeral, sequence)
+    if isinstance(request, records.SetDataRequest):
+        return Set(request.path, request.data or b"", request.version)
+    assert isinstance(request, records.DeleteRequest | records.CheckVersionRequest), request
+    operation = Delete if isinstance(request, records.DeleteRequest) else Check
+    return operation(request.path, request.version)
+
+
+def response_of(result: Any) -> Any:
+    """Return the response with a result of the tree."""
+    if isinstance(result, CreatedNode):
+        return records.Create2Response(*result)
+    return records.EmptyResponse() if result is None else records.StatResponse(cast(Stat, result))
+
+
+HANDLERS: dict[Any, Callable[[FakeConnection, Any], Any]] = {
+    records.PingRequest: lambda connection, request: records.EmptyResponse(),
+    records.AuthRequest: FakeConnection._auth,
+    records.CloseRequest: FakeConnection._close,
+    records.GetDataRequest: FakeConnection._get,
+    records.ExistsRequest: FakeConnection._exists,
+    records.GetChildren2Request: FakeConnection._children,
+    records.Create2Request: FakeConnection._change,
+    records.SetDataRequest: FakeConnection._change,
+    records.DeleteRequest: FakeConnection._change,
+    records.MultiRequest: FakeConnection._multi,
+    records.SyncRequest: FakeConnection._sync,
+    records.SetWatchesRequest: FakeConnection._set_watches,
+}

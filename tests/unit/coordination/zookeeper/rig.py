@@ -1,0 +1,72 @@
+"""A session, a fake server and a proxy between them, in virtual time."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.clock import Outcome, Timer
+from kafkalite.coordination.tree import WatchEvent
+from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.testing.memory_network import MemoryNetwork
+from kafkalite.testing.virtual_clock import SeededRandom
+from kafkalite.testing.virtual_loop import pass_time, virtual_wall_ms
+from tests.kit.fake_zookeeper import FakeZooKeeper
+
+HOST, PORT = "zk", 2181
+TIMEOUT_MS = 6000
+
+
+class LoopTime:
+    """The clock of a virtual loop."""
+
+    wall_ms = staticmethod(virtual_wall_ms)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
+        return asyncio.get_running_loop().call_at(when, callback, *args)
+
+
+class Rig:
+    """Everything of a test, and the log of what the session reports, in order."""
+
+    def __init__(self, seed: int = 0, fragment_bytes: int = 0) -> None:
+        self.clock = LoopTime()
+        self.network = MemoryNetwork(random.Random(seed), fragment_bytes=fragment_bytes)
+        self.random = SeededRandom(seed)
+        self.server = FakeZooKeeper(self.clock)
+        self.network.listen(self.server.accept, HOST, PORT)
+        self.log: list[Any] = []
+
+    def connect(self, servers: str = f"{HOST}:{PORT}", **named: Any) -> ZooKeeperSession:
+        return connect_zookeeper(
+            servers, named.pop("timeout_ms", TIMEOUT_MS), self.note("connected"),
+            dial=named.pop("dial", self.network.dial), clock=self.clock, random=self.random,
+            on_lost=lambda: self.log.append("lost"), on_suspended=lambda: self.log.append("suspended"),
+            on_resumed=lambda: self.log.append("resumed"), **named,
+        )  # fmt: skip
+
+    async def connected(self, servers: str = f"{HOST}:{PORT}", **named: Any) -> ZooKeeperSession:
+        session = self.connect(servers, **named)
+        await pass_time(0.1)
+        assert self.take() == [("connected", "session")]
+        return session
+
+    def note(self, name: str) -> Callable[[Outcome], None]:
+        """A `then` that logs (name, value or type of the error)."""
+
+        def then(outcome: Outcome) -> None:
+            value = "session" if isinstance(outcome.value, ZooKeeperSession) else outcome.value
+            self.log.append((name, type(outcome.error) if outcome.error else value))
+
+        return then
+
+    def watch(self, event: WatchEvent) -> None:
+        self.log.append((event.kind, event.path))
+
+    def take(self) -> list[Any]:
+        """The log since the last call."""
+        log, self.log = self.log, []
+        return log
