@@ -208,6 +208,21 @@ def encode_config_change(entity_path: str) -> bytes:
     return dump({"version": 2, "entity_path": entity_path})
 
 
+def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
+    """The type and the name of an entity, as ("topics", "foo"); the name as in the path of its node.
+
+    Versions 1 and 2; raises ZnodeError.
+    """
+    fields = ZnodeReader(path, parse(path, data))
+    version = fields.whole("version")
+    if version == 1:
+        return fields.text("entity_type"), fields.text("entity_name")
+    kind, slash, name = fields.text("entity_path").partition("/")
+    if version != 2 or not slash or not name:
+        raise fields.wrong("entity_path" if version == 2 else "version")
+    return kind, name
+
+
 class ProducerIdBlock(NamedTuple):
     """`/latest_producer_id_block`: the ids that a broker allocated, both ends included."""
 
