@@ -280,7 +280,7 @@ def say_ready(broker: RunningBroker) -> None:
 
 def start_line(broker: RunningBroker) -> str:
     """Return the log line about the loaded partitions: `loaded 51 partitions (clean shutdown), 1 offline`."""
-    offline = sum(bool(partition.error) for topic in broker.replicas for partition in topic.partitions)
+    offline = sum(bool(partition.error) for topic in broker.replicas for partition in topic.partitions.values())
     count = broker.partitions_count - offline
     partitions = f"{count} partition{'' if count == 1 else 's'}"
     if all(loaded.clean or not loaded.progress for loaded in broker.loaded):

@@ -100,7 +100,7 @@ class ClusterImage:
     """
 
     cluster_id: str
-    controller_id: int
+    controller_id: int = NO_CONTROLLER
     brokers: LiveBrokers = field(default_factory=LiveBrokers)
     topics: Mapping[str, TopicImage] = field(default_factory=nothing)
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=nothing)
@@ -121,12 +121,16 @@ class ClusterTables:
     """
 
     def __init__(
-        self, cluster_id: str, controller_id: int, brokers: LiveBrokers, topics: Iterable[TopicImage] = ()
+        self,
+        cluster_id: str,
+        controller_id: int = NO_CONTROLLER,
+        brokers: LiveBrokers | None = None,
+        topics: Iterable[TopicImage] = (),
     ) -> None:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_folded_name: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
-        self._bare = ClusterImage(cluster_id, controller_id, brokers)
+        self._bare = ClusterImage(cluster_id, controller_id, brokers or LiveBrokers())
         self._image: ClusterImage | None = None
         for topic in topics:
             self.put(topic)

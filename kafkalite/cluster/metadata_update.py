@@ -51,12 +51,14 @@ class MetadataChange:
     Arguments:
         image: the next image.
         changed: topics that are new, or whose id or number of partitions has changed.
-        deleted: topics of the earlier image whose last partition was deleted.
+        removed: topics that are not in the image any more.
+        deleted: those of them whose last partition was deleted.
         deletions: the ids of all topics with a partition that is being deleted, by name; zeros = not known.
     """
 
     image: ClusterImage
     changed: tuple[str, ...]
+    removed: tuple[str, ...]
     deleted: tuple[str, ...]
     deletions: Mapping[str, bytes]
 
@@ -169,21 +171,21 @@ class MetadataUpdate:
         kept = ClusterImage(image.cluster_id, image.controller_id) if self._full else image
         tables = ClusterTables(image.cluster_id, self._request.controller_id, brokers)
         tables.swap(replace(kept, brokers=brokers, controller_id=self._request.controller_id))
-        changed, deleted = [], []
+        changed = []
         for name in self._partitions:
             old, topic = image.topics.get(name), self._topic(name)
             if topic is not None:
                 tables.put(topic)
                 if old is None or (old.topic_id, len(old.partitions)) != (topic.topic_id, len(topic.partitions)):
                     changed.append(name)
-            elif old is not None:
-                if name in tables.topics:
-                    tables.remove(name)
-                if name in self._deletions:
-                    deleted.append(name)
+            elif name in tables.topics:
+                tables.remove(name)
             yield
         following = replace(tables.image, controller_epoch=self._request.controller_epoch)
-        return MetadataChange(following, tuple(changed), tuple(deleted), self._deletions)
+        named = image.topics if self._full else self._partitions
+        removed = tuple([name for name in named if name in image.topics and name not in following.topics])
+        deleted = tuple([name for name in removed if name in self._deletions])
+        return MetadataChange(following, tuple(changed), removed, deleted, self._deletions)
 
 
 def same_objects(before: tuple[PartitionImage, ...], after: list[PartitionImage]) -> bool:

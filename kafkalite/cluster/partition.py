@@ -5,7 +5,8 @@
 2. An append is queued on the log without a system call. At the end of the loop iteration, `write` writes all of them to
    the file at once and finishes them. If that write fails, every append of this iteration to the partition fails.
 3. Readers see only records below the high watermark.
-4. A partition with an `error` (offline, deleted) rejects every request with that code and completes delayed fetches.
+4. A partition with an `error` (offline, deleted, led by another broker) rejects every request with that code and
+   completes delayed fetches.
 5. If flush.messages requires a flush, appends are finished, and their records can be read, only when the records are on
    the disk: they wait, in order, until the recovery point of the log has passed them. Later appends wait behind them.
    Appends with acks=0 do not wait.
@@ -21,6 +22,7 @@ from typing import Protocol
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append, OwnAppend
+from kafkalite.cluster.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.cluster.validation import BatchRules, LoopBudget, append_validated, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
@@ -32,6 +34,7 @@ from kafkalite.storage.log.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, the received bytes leave the CPU cache before they are written (measured)
 ACKS_NONE = 0
+NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 NEVER = 2**63 - 1
 
 
@@ -70,7 +73,7 @@ class AppendAwaitingFlush:
 
 
 class Partition:
-    """A replica led by this broker.
+    """A replica of a partition, led by this broker until `follow` is called.
 
     Arguments:
         topic, topic_id, index: of the partition; the id is 16 bytes.
@@ -79,7 +82,9 @@ class Partition:
         leader_epoch, isr: of the partition's state.
         replicas: number of replicas.
 
-    `log` is None while the partition has no files.
+    Attributes:
+        log: None while the partition has no files.
+        leader: the broker that leads it; only set in a cluster.
     """
 
     __slots__ = (
@@ -100,6 +105,7 @@ class Partition:
         "high_watermark",
         "index",
         "isr",
+        "leader",
         "leader_epoch",
         "log",
         "topic",
@@ -124,6 +130,7 @@ class Partition:
         self._use(config)
         self.leader_epoch = leader_epoch
         self.isr = isr
+        self.leader = NO_LEADER
         self.log: Log | None = None
         self.error = 0
         self.high_watermark = 0
@@ -377,6 +384,62 @@ class Partition:
     def _queued(self) -> Iterator[Append]:
         while self._queue and not self._in_job:
             yield self._queue.popleft()
+
+    # Leadership in a cluster.
+
+    @property
+    def defect(self) -> int:
+        """The error of a partition that is deleted or offline; 0 for one that can be led, here or elsewhere."""
+        return 0 if self.error == NOT_LEADER else self.error
+
+    def lead(self, state: PartitionImage, ready: Callable[[], object]) -> None:
+        """Accept requests, in the leader epoch of this state. All records of the log can be read: it is the only one.
+
+        Arguments:
+            state: the leader is this broker.
+            ready: called when all these records can be read: now, or after the flush that some need (rule 5); never if
+                the leadership ends before.
+        """
+        self.write()  # in the epoch before
+        self._assign(state)
+        self.error = 0
+        log = self.log
+        if log is None or log.log_end_offset <= self.high_watermark or self._held:
+            ready()
+        elif self.config.flush_messages == NEVER or log.recovery_point >= log.log_end_offset:
+            self.high_watermark = log.log_end_offset
+            ready()
+        else:
+            self._flush_tail(log, ready)
+
+    def _flush_tail(self, log: Log, ready: Callable[[], object]) -> None:
+        """Flush the records above the high watermark, whose appends have failed when the leadership ended."""
+        end = self._flush_requested = log.log_end_offset
+        self._flush_at = 0
+
+        def flushed(append: Append) -> None:
+            if not append.error:
+                ready()
+
+        self._held.append(AppendAwaitingFlush(end, end, 0, [OwnAppend(bytearray(), flushed)]))
+        self._host.flusher.request_flush(log, self._flushed)
+
+    def follow(self, state: PartitionImage) -> None:
+        """Reject requests with NOT_LEADER_OR_FOLLOWER: another broker leads the partition, or none does."""
+        if not self.error:
+            self.close(NOT_LEADER)
+        self._assign(state)
+
+    def resign(self) -> None:
+        """Reject requests with NOT_LEADER_OR_FOLLOWER, until the controller assigns a leader again."""
+        if not self.error:
+            self.close(NOT_LEADER)
+        self.leader = NO_LEADER
+
+    def _assign(self, state: PartitionImage) -> None:
+        self.leader, self.leader_epoch, self.isr = state.leader, state.leader_epoch, state.isr
+        self._replicas = len(state.replicas)
+        self._use(self.config)
 
     # Changes from outside.
 

@@ -1,6 +1,6 @@
 """Finds the hosted partitions by topic name or id and index, in one step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from kafkalite.callbacks import call_each
 from kafkalite.cluster.partition import Partition
@@ -14,25 +14,47 @@ UNKNOWN_ID = KafkaErrorCode.UNKNOWN_TOPIC_ID
 
 
 class HostedTopic:
-    """A topic with its local partitions by index and its settings."""
+    """A topic with those of its partitions that this broker hosts.
 
-    __slots__ = ("config", "name", "partitions", "topic_id")
+    Arguments:
+        name, topic_id: of the topic; the id is 16 bytes.
+        config: its settings.
+        overrides: the configs that are set on the topic itself; `config` has them and those of the broker.
 
-    def __init__(self, name: str, topic_id: bytes, config: TopicConfig) -> None:
+    Attributes:
+        partitions: by index. In a cluster, other brokers host the missing ones.
+    """
+
+    __slots__ = ("config", "name", "overrides", "partitions", "topic_id")
+
+    def __init__(
+        self, name: str, topic_id: bytes, config: TopicConfig, overrides: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.config = config
-        self.partitions: list[Partition] = []
+        self.overrides = overrides or {}
+        self.partitions: dict[int, Partition] = {}
+
+
+# Arguments: topic name, topic id, index, whether the id counts.
+Elsewhere = Callable[[str, bytes, int, bool], KafkaErrorCode | None]
 
 
 class Replicas:
-    """All hosted topics, and the partitions with appends that are written at the end of the loop iteration."""
+    """All hosted topics, and the partitions with appends that are written at the end of the loop iteration.
+
+    Attributes:
+        elsewhere: returns the error of a partition that another broker hosts, None for an unknown one. None = this
+            broker is alone.
+    """
 
     def __init__(self) -> None:
         self._by_name: dict[str, HostedTopic] = {}
         self._by_id: dict[bytes, HostedTopic] = {}
         self._dirty: list[Partition] = []
         self.loop_budget = LoopBudget()
+        self.elsewhere: Elsewhere | None = None
         self.flusher: Flusher | None = None
 
     def __iter__(self) -> Iterator[HostedTopic]:
@@ -47,17 +69,19 @@ class Replicas:
     def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | KafkaErrorCode:
         """One partition, or a Kafka error code."""
         topic = self._by_id.get(topic_id) if by_id else self._by_name.get(name)
-        if topic is None:
-            return UNKNOWN_ID if by_id else UNKNOWN
-        partitions = topic.partitions
-        return partitions[index] if 0 <= index < len(partitions) else UNKNOWN
+        if topic is not None:
+            found = topic.partitions.get(index)
+            if found is not None:
+                return found
+        error = None if self.elsewhere is None else self.elsewhere(name, topic_id, index, by_id)
+        return error or (UNKNOWN_ID if by_id and topic is None else UNKNOWN)
 
     def offline(self, topic_id: bytes) -> frozenset[int]:
         """Indexes of the partitions of a topic that cannot be served here."""
         topic = self._by_id.get(topic_id)
         if topic is None:
             return frozenset()
-        return frozenset(partition.index for partition in topic.partitions if partition.error)
+        return frozenset(partition.index for partition in topic.partitions.values() if partition.error)
 
     def add(self, topic: HostedTopic) -> None:
         self._by_name[topic.name] = topic
@@ -67,13 +91,23 @@ class Replicas:
         """Remove a topic. Its partitions are closed with UNKNOWN_TOPIC_OR_PARTITION, delayed fetches are completed."""
         topic = self._by_name.pop(name)
         del self._by_id[topic.topic_id]
-        call_each(lambda partition: partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION), topic.partitions)
+        call_each(lambda partition: partition.close(UNKNOWN), topic.partitions.values())
         return topic
+
+    def remove_partition(self, name: str, index: int) -> Partition:
+        """Remove one partition as `remove` does, and its topic with its last partition. Raises KeyError."""
+        topic = self._by_name[name]
+        partition = topic.partitions.pop(index)
+        if not topic.partitions:
+            del self._by_name[name]
+            del self._by_id[topic.topic_id]
+        partition.close(UNKNOWN)
+        return partition
 
     def complete_delayed_fetches(self) -> None:
         """Complete all delayed fetches with the records that exist."""
         for topic in self._by_name.values():
-            for partition in topic.partitions:
+            for partition in topic.partitions.values():
                 partition.complete_delayed_fetches()
 
     def mark_dirty(self, partition: Partition) -> None:

@@ -1,7 +1,7 @@
 """The API keys that this broker serves, one line each. Dispatch and ApiVersions are derived from the table.
 
 To add an API key, write `protocol/messages/NAME.py` with its request and response, `handlers/NAME.py` with the function
-NAME, and its line in `ROWS`.
+NAME, and its line in `ROWS`, or in `CLUSTER_ROWS` for a key that only a broker in a cluster serves.
 
 The messages and the handler of a key are imported by its first request: a start imports none of them. So a line repeats
 the key and the versions of the request class; a line that differs from the class fails in `Row.load`.
@@ -130,4 +130,10 @@ ROWS = (
     Row("heartbeat_plus", 10004, 0, 0, of_groups=True, package="extensions"),
     Row("rewind_consumer", 10005, 0, 0, of_groups=True, package="extensions"),
     Row("list_segments", 10006, 0, 0, package="extensions"),
+)
+
+CLUSTER_ROWS = (  # served by a broker in a cluster, besides `ROWS`
+    Row("leader_and_isr", 4, 0, 7),
+    Row("stop_replica", 5, 0, 4),
+    Row("update_metadata", 6, 0, 8),
 )

@@ -4,7 +4,7 @@
 the imports have no cycle: broker -> table of API keys -> handlers -> call -> context.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite._speedups.net.framing import Connection
@@ -24,8 +24,9 @@ from kafkalite.slicing import Slicer
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.manager import LogManager
 
-if TYPE_CHECKING:  # imported with the first request of a group
+if TYPE_CHECKING:  # imported with the first request of a group, or only in a cluster
     from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.server.controller_requests import ControllerRequests
 
 
 class RequestDispatcher(Protocol):
@@ -52,18 +53,26 @@ class CallContext(Protocol):
         """Return this broker with the address at which the client of this connection reaches it."""
 
 
-class ClusterContext(CallContext, Protocol):
-    """The cluster: topics, brokers and the settings of this broker."""
+class LeaderContext(CallContext, Protocol):
+    """The leaders of partitions that other brokers host."""
 
-    config: BrokerConfig
-    descriptions: DescriptionCache
-    tables: ClusterTables
+    @property
+    def in_cluster(self) -> bool:
+        """Whether this broker is one of a cluster."""
 
     @property
     def image(self) -> ClusterImage: ...
 
     def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
         """Return the brokers of an image with the addresses at which the client of this connection reaches them."""
+
+
+class ClusterContext(LeaderContext, Protocol):
+    """The cluster: topics, brokers and the settings of this broker."""
+
+    config: BrokerConfig
+    descriptions: DescriptionCache
+    tables: ClusterTables
 
     def offline(self, topic_id: bytes) -> frozenset[int]:
         """Return the partitions of a topic that this broker, which is alone, cannot serve. In a cluster, the image has
@@ -77,7 +86,7 @@ class TopicContext(ClusterContext, Protocol):
     topics: TopicManager
 
 
-class PartitionContext(CallContext, Protocol):
+class PartitionContext(LeaderContext, Protocol):
     """The logs of hosted partitions, and reads of them."""
 
     clock: Clock
@@ -103,6 +112,11 @@ class GroupContext(ClusterContext, Protocol):
     @property
     def groups(self) -> "GroupService": ...
 
+    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
+        """Return a function that finds the coordinator of a group, with its address for the client of this connection;
+        None = not available.
+        """
+
 
 class GroupPartitionContext(GroupContext, PartitionContext, Protocol):
     """Consumer groups together with the logs that they read."""
@@ -118,5 +132,16 @@ class ConfigContext(CallContext, Protocol):
     configs: ConfigResources
 
 
+class ControllerContext(CallContext, Protocol):
+    """The requests of the controller, which a broker in a cluster serves."""
+
+    @property
+    def controller_requests(self) -> "ControllerRequests": ...
+
+
 class HandlerContext(TopicContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):
-    """The contexts of all handlers."""
+    """The contexts of all handlers of `api.ROWS`."""
+
+
+class ClusterHandlerContext(HandlerContext, ControllerContext, Protocol):
+    """The contexts of all handlers, `api.CLUSTER_ROWS` included."""

@@ -248,8 +248,8 @@ class PartitionCreator:
 
     def _note(self, queue: CreationQueue, made: Sequence[Partition]) -> None:
         """Record the directory of all created partitions; those whose topic was deleted meanwhile are removed."""
-        live = [partition for partition in made if not partition.error]
-        call_each(lambda partition: self._noted(partition, 0), [one for one in made if one.error])
+        live = [partition for partition in made if not partition.defect]
+        call_each(lambda partition: self._noted(partition, 0), [one for one in made if one.defect])
         if not live:
             return
 
@@ -269,7 +269,7 @@ class PartitionCreator:
     def _noted(self, partition: Partition, error: int) -> None:
         if self._in_progress.get(TopicPartition(partition.topic, partition.index)) is not partition:
             return  # ended before: what was raised then comes by here again
-        error = error or partition.error
+        error = error or partition.defect
         if error:
             self._logs.delete_created(partition.topic, partition.index, partition.config.file_delete_delay_ms)
         self._leave(partition)

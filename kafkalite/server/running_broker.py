@@ -6,14 +6,15 @@ coordination service closed, logs closed with a clean-shutdown mark, executors e
 
 import logging
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
-from kafkalite.clock import Clock, Offload, Outcome, outcome_of
-from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
+from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.producer_ids import ProducerIds
@@ -23,14 +24,14 @@ from kafkalite.config.dynamic import not_in_force
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node
-from kafkalite.server.api import ROWS
+from kafkalite.server.api import ROWS, Row
 from kafkalite.server.config_resources import ConfigResources
 from kafkalite.server.deferred_free import emptied
 from kafkalite.server.description_cache import DescriptionCache
 from kafkalite.server.dispatch import Dispatcher
-from kafkalite.server.hosted_partitions import HostedPartitions
 from kafkalite.server.listeners import Listeners
 from kafkalite.server.no_transactions import TransactionalClients
+from kafkalite.server.partition_hosting import PartitionHosting
 from kafkalite.server.resources import BrokerResources
 from kafkalite.server.service import BrokerService
 from kafkalite.state.fetch_sessions import FetchSessions
@@ -45,8 +46,8 @@ LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
 
 
-class RunningBroker:
-    """The parts of a broker; `startup.start_broker` creates it.
+class RunningBroker(ABC):
+    """The parts of a broker: `AloneBroker` and `ClusteredBroker` have their own views of the cluster.
 
     Arguments:
         resources: clock, executors and logs.
@@ -54,13 +55,19 @@ class RunningBroker:
         config: with the dynamic configs of this broker; replaced whole when one of them changes.
         group_configs: dynamic configs by group.
         store: the cluster metadata.
+        topics: creates and changes topics.
         tables: the topics of the cluster.
         hosting: the partitions of this broker.
         loaded: what recovery found in each log directory.
 
     Attributes:
         closing: what `stop` closes last, whatever is raised before.
+        rows: the served API keys.
+        in_cluster: whether this broker is one of a cluster.
     """
+
+    rows: tuple[Row, ...] = ROWS
+    in_cluster = False
 
     def __init__(
         self,
@@ -69,8 +76,9 @@ class RunningBroker:
         config: BrokerConfig,
         group_configs: dict[str, dict[str, str]],
         store: MetadataStore,
+        topics: TopicManager,
         tables: ClusterTables,
-        hosting: HostedPartitions,
+        hosting: PartitionHosting,
         loaded: list[LoadedDirectory],
     ) -> None:
         self._resources = resources
@@ -91,7 +99,7 @@ class RunningBroker:
         self.replicas = resources.replicas
         self.read_ahead = resources.read_ahead
         self.metrics = Registry()
-        self.topics = TopicManager(self, store)
+        self.topics = topics
         self.configs = ConfigResources(self)
         self.descriptions = DescriptionCache()
         self.producer_ids = ProducerIds(store.take_producer_ids)
@@ -102,7 +110,7 @@ class RunningBroker:
             lambda: 1 + self.random.below(SESSION_ID_MAX),
             lambda partitions: self.slicer.run(emptied(partitions), Outcome.result),
         )
-        self.dispatcher = Dispatcher(self, ROWS, resources.log)
+        self.dispatcher = Dispatcher(self, self.rows, resources.log)
         self.heartbeats = Heartbeats()
         service = BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions)
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
@@ -136,7 +144,8 @@ class RunningBroker:
         try:
             self._resources.start_cleaner(self.config)
             self._resources.start_housekeeping(self.config)
-            self._coordinate(OFFSETS.name)
+            if OFFSETS.name in self.tables.topics:
+                self.group_coordinator.topic_changed(OFFSETS.name)
             self.listening.open(list(inherited))
         except BaseException:
             self._close_coordinator()
@@ -170,44 +179,30 @@ class RunningBroker:
 
     # The cluster.
 
-    def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
-        """Return the brokers with the addresses at which the client of this connection reaches them."""
-        return (self.own_node(connection),)
-
-    def own_node(self, connection: Connection) -> Node:
-        """Return this broker with the address at which the client of this connection reaches it."""
-        return self.listening.own_node(self.broker_id, self.config.broker_rack, connection)
-
-    def offline(self, topic_id: bytes) -> frozenset[int]:
-        """Return the partitions of a topic that cannot be served here."""
-        return self.replicas.offline(topic_id)
-
     @property
     def image(self) -> ClusterImage:
         """The current state of the cluster."""
         return self.tables.image
 
-    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object] = Outcome.result) -> None:
-        """Host a topic that was durably created or changed; `done` is called with the outcome."""
+    @abstractmethod
+    def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
+        """Return the brokers of an image with the addresses at which the client of this connection reaches them."""
 
-        def hosted(outcome: Outcome) -> None:
-            done(outcome_of(self._topic_hosted, (topic,)) if outcome.error is None else outcome)
+    def own_node(self, connection: Connection) -> Node:
+        """Return this broker with the address at which the client of this connection reaches it."""
+        return self.listening.own_node(self.broker_id, self.config.broker_rack, connection)
 
-        self.hosting.apply(topic, hosted)
-
-    def _topic_hosted(self, topic: TopicImage) -> None:
-        self.tables.put(topic)
-        self._coordinate(topic.name)
-
-    def topic_gone(self, name: str, done: Callable[[Outcome], object] = Outcome.result) -> None:
-        """Drop a topic that was durably deleted; `done` is called when its directories are renamed for deletion."""
-        self.tables.remove(name)
-        self.descriptions.remove(name)
-        self.hosting.drop(name, done)
-        if self._group_coordinator is not None:
-            self._group_coordinator.topic_gone(name)
+    @abstractmethod
+    def offline(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that this broker, which is alone, cannot serve."""
 
     # Groups.
+
+    @abstractmethod
+    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
+        """Return a function that finds the coordinator of a group, with its address for the client of this connection;
+        None = not available.
+        """
 
     @property
     def groups(self) -> "GroupService":
@@ -236,11 +231,6 @@ class RunningBroker:
         if self._group_coordinator is not None:
             self._group_coordinator.close()
 
-    def _coordinate(self, changed: str) -> None:
-        """Pass a changed topic to the coordinator, and create the coordinator when its own topic exists."""
-        if self._group_coordinator is not None or (changed == OFFSETS.name and changed in self.tables.topics):
-            self.group_coordinator.topic_changed(changed)
-
     # Dynamic configs.
 
     def configure_broker(
@@ -260,7 +250,7 @@ class RunningBroker:
             for line in not_in_force(self.config.dynamic_default if all_brokers else self.config.dynamic, texts):
                 LOGGER.warning("%s", line)
             self.config = BrokerConfig(self.config.static, default, own)
-            self.hosting.configure(self.config, self.tables.topics)
+            self.hosting.configure(self.config)
             self.listening.configure(self.config)
             self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
 

@@ -15,11 +15,11 @@ from kafkalite.coordination.embedded import EmbeddedSession
 from kafkalite.coordination.tree import Tree
 from kafkalite.coordination.znodes import CLUSTER_ID, decode_cluster_id
 from kafkalite.model import uuid_text
+from kafkalite.server.alone_broker import AloneBroker
 from kafkalite.server.epoch_bump import raise_leader_epochs
 from kafkalite.server.hosted_partitions import HostedPartitions
 from kafkalite.server.journal_check import older_journal
 from kafkalite.server.resources import JOURNAL, BrokerResources, StartError
-from kafkalite.server.running_broker import RunningBroker
 from kafkalite.storage.dirs.log_directory import FORMAT, Identity
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -82,7 +82,7 @@ def check_tree(resources: BrokerResources, tree: Tree, broker_id: int) -> None:
         LOGGER.warning("%s", line)
 
 
-async def recover(resources: BrokerResources, metadata: Metadata) -> RunningBroker:
+async def recover(resources: BrokerResources, metadata: Metadata) -> AloneBroker:
     """Recover the logs and host the partitions. Raises DirectoryError, CoordinationError."""
     config, store, logs = metadata.config, metadata.store, resources.logs
     topics = await store.topics()
@@ -98,4 +98,4 @@ async def recover(resources: BrokerResources, metadata: Metadata) -> RunningBrok
         config, resources.clock, resources.offload, resources.slicer, resources.replicas, logs, store
     )
     hosting.load(topics, store.noted_directory, await store.load_notices())
-    return RunningBroker(resources, identity, config, metadata.group_configs, store, tables, hosting, loaded)
+    return AloneBroker(resources, identity, config, metadata.group_configs, store, tables, hosting, loaded)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.cluster.internal_topics import OFFSETS
+from kafkalite.cluster.partition import Partition
 from kafkalite.coordinators.group.group_metrics import GroupMetrics, GroupMetricsHost
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
 from kafkalite.coordinators.group.regex_resolver import RegexHost, RegexResolver
@@ -63,6 +64,18 @@ class GroupCoordinator:
         """A topic was created or has more partitions."""
         self._runtime.create_shards()
         self._housekeeping.topic_changed(name)
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads a partition of `__consumer_offsets`."""
+        self._runtime.elected(partition)
+
+    def resigned(self, partition: int) -> None:
+        """This broker leads a partition of `__consumer_offsets` no more."""
+        self._runtime.resigned(partition)
+
+    def partitions_changed(self, count: int) -> None:
+        """In a cluster, `__consumer_offsets` has this number of partitions now; 0 = it does not exist."""
+        self._runtime.partitions_changed(count)
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted."""

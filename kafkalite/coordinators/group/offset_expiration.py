@@ -107,7 +107,7 @@ class OffsetExpiration:
     @property
     def share(self) -> int:
         """The number of offsets that a shard may check in one loop iteration; all shards run at the same time."""
-        return max(1, OFFSETS_AT_ONCE // len(self._runtime.shards()))
+        return max(1, OFFSETS_AT_ONCE // max(1, len(self._runtime.shards())))
 
     def soon(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` in the next loop iteration."""

@@ -5,7 +5,7 @@ with an error: COORDINATOR_LOAD_IN_PROGRESS while the shard is loading, COORDINA
 this broker cannot serve it now, UNKNOWN_SERVER_ERROR after an unexpected exception.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,7 +19,7 @@ from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 DELETED_AT_ONCE = 20
-Machines: TypeAlias = Sequence[GroupShard | None]
+Machines: TypeAlias = Mapping[int, GroupShard | None]  # by shard
 Command = Callable[[GroupShard, Token, Now], Effects]
 Failed = Callable[[int], object]
 
@@ -33,6 +33,10 @@ class GroupService:
 
     def __init__(self, runtime: CoordinatorRuntime[GroupShard]) -> None:
         self._runtime = runtime
+
+    def shard_for(self, group: str) -> int:
+        """The shard of a group: the index of its partition of `__consumer_offsets`."""
+        return self._runtime.shard_for(group)
 
     def ensure_topic(self, then: Callable[[int], None]) -> None:
         """Create `__consumer_offsets` unless it exists; calls `then` with 0 or COORDINATOR_NOT_AVAILABLE."""
@@ -136,8 +140,8 @@ class GroupService:
 
         Returns: the machines that were queried, for `when_committed`.
         """
-        machines = [self._runtime.machine(shard) for shard in self._runtime.shards()]
-        for machine in machines:
+        machines = {shard: self._runtime.machine(shard) for shard in self._runtime.shards()}
+        for machine in machines.values():
             for result in query(machine) if machine is not None else ():
                 if result is not None:
                     put(result)
@@ -155,18 +159,16 @@ class GroupService:
         Errors: COORDINATOR_LOAD_IN_PROGRESS and others if a shard is loading, or was replayed after the query. A shard
         that has moved to another broker is ignored.
         """
-        shards = self._runtime.shards()
         loading = int(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         ignored = (0, int(KafkaErrorCode.NOT_COORDINATOR))
 
         def done(errors: list[int]) -> None:
-            machines = map(self._runtime.machine, shards)
-            same = all(now is before for now, before in zip(machines, queried, strict=False))
+            same = all(self._runtime.machine(shard) is before for shard, before in queried.items())
             serious = [error for error in errors if error not in ignored]
             then(min(serious, default=0 if same or any(errors) else loading))
 
-        gathered = FanIn[int](len(shards), done)
-        for at, shard in enumerate(shards):
+        gathered = FanIn[int](len(queried), done)
+        for at, shard in enumerate(queried):
             put = partial(gathered.put, at)
             self._runtime.submit(shard, query_command(no_result), Completion(put, put))
 

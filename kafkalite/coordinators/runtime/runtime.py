@@ -7,6 +7,10 @@ runtime.submit(
 ```
 The records of a command are applied and appended as one batch; its answers leave when they are committed (`context`
 lists the invariants). The topic is created on first use.
+
+A shard is where its partition is led. A broker that is alone has all of them. In a cluster, `elected` and `resigned`
+follow the leaderships of this broker, and requests for a shard elsewhere fail with NOT_COORDINATOR.
+
 Source: CoordinatorRuntime.java, AutoTopicCreationManager of Apache Kafka.
 """
 
@@ -20,6 +24,7 @@ from kafkalite._speedups.groups.offset_commit_record import java_hash
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Outcome
 from kafkalite.cluster.internal_topics import InternalTopic
+from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.topics import Refusal, TopicManager
 from kafkalite.coordinators.runtime.context import Command, CommandCompletion, CoordinatorContext, Machine
 from kafkalite.coordinators.runtime.loader import LoadQueue
@@ -49,6 +54,8 @@ class CoordinatorRuntime(Generic[M]):
         make_machine: creates an empty machine for a shard.
         codec: converts records to bytes and back.
 
+    In a cluster, `partitions_changed` is called before any shard is needed.
+
     Attributes:
         ask: called with a shard and a question of its machine; `submit` returns the result to the machine.
     """
@@ -60,7 +67,9 @@ class CoordinatorRuntime(Generic[M]):
         self._topic = topic
         self._make_machine = make_machine
         self._codec = codec
-        self._shards: list[CoordinatorContext[M]] = []
+        self._shards: dict[int, CoordinatorContext[M]] = {}
+        self._count = topic.partitions(host.config)  # of the shards on all brokers
+        self._is_known = False  # the topic exists, in a cluster
         self._loads = LoadQueue()
         self._closed = False
         self._creating: deque[Callable[[int], None]] | None = None  # wait for the topic, in their order
@@ -71,24 +80,26 @@ class CoordinatorRuntime(Generic[M]):
 
     def shard_for(self, key: str) -> int:
         """The shard of a group or a transactional id, by Kafka's hash."""
-        count = len(self._shards) or self._topic.partitions(self._host.config)
+        count = self._count
         return abs(java_hash(key)) % count if count > 1 else 0
 
     def shards(self) -> Sequence[int]:
         """The indexes of all shards of this broker, loaded or not; none while the topic does not exist."""
-        return range(len(self._shards))
+        return list(self._shards)
 
     def machine(self, shard: int) -> M | None:
-        """The machine of a loaded shard, for metrics and for notifications that lead to no record. Requests of clients
-        use `submit`, so that they see committed state only.
+        """The machine of a loaded shard of this broker, for metrics and for notifications that lead to no record.
+        Requests of clients use `submit`, so that they see committed state only.
         """
-        return self._shards[shard].machine
+        found = self._shards.get(shard)
+        return None if found is None else found.machine
 
     def committed_machine(self, key: str) -> M | None:
-        """The machine of a key's shard, None while it is loading or one of its records is not committed: a command
-        without records would be answered from it at once.
+        """The machine of a key's shard, None while it is loading, elsewhere, or one of its records is not committed: a
+        command without records would be answered from it at once.
         """
-        return self._shards[self.shard_for(key)].committed_machine if self._shards else None
+        found = self._shards.get(self.shard_for(key))
+        return None if found is None else found.committed_machine
 
     def now_ms(self) -> int:
         """The time of commands, in ms on the monotonic clock."""
@@ -100,7 +111,7 @@ class CoordinatorRuntime(Generic[M]):
             then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif self._creating is not None:
             self._creating.append(then)
-        elif self._shards:
+        elif self._shards or self._is_known:
             then(0)
         else:
             self._creating = deque((then,))
@@ -114,21 +125,22 @@ class CoordinatorRuntime(Generic[M]):
         Arguments:
             shard: from `shard_for` or `shards`.
             command: called with the machine, the token and the time, immediately or never.
-            completion: the token, completed exactly once, now or later. Without it the command has no response, and is
-                delayed until the shard is loaded.
+            completion: the token, completed exactly once, now or later. Without it the command has no response; it is
+                delayed until the shard is loaded, and dropped if the shard is elsewhere.
             producer_epoch: of the transaction of the records; -1 = none.
 
         `completion.fail` receives COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or
         UNKNOWN_SERVER_ERROR if the command raises; the exception propagates. Records are written at the end of the loop
         iteration of the network; callers outside of it call `write_pending`.
         """
-        if shard < len(self._shards) and (self._creating is None or completion is None):
-            self._shards[shard].submit(command, completion, producer_epoch)
-        elif self._closed:
-            if completion is not None:
-                completion.fail(KafkaErrorCode.NOT_COORDINATOR)
+        found = self._shards.get(shard)
+        if found is not None and (self._creating is None or completion is None):
+            found.submit(command, completion, producer_epoch)
         elif completion is not None:
-            self.ensure_topic(partial(self._submit_created, shard, command, completion, producer_epoch))
+            if self._closed or (self._is_known and self._creating is None):
+                completion.fail(KafkaErrorCode.NOT_COORDINATOR)
+            else:
+                self.ensure_topic(partial(self._submit_created, shard, command, completion, producer_epoch))
 
     def write_pending(self) -> None:
         """Write what commands outside a loop iteration of the network have appended."""
@@ -137,23 +149,49 @@ class CoordinatorRuntime(Generic[M]):
     # events of the broker
 
     def create_shards(self) -> None:
-        """Create a shard for each partition of the topic that has none; called at start and when the topic changes."""
+        """Create a shard for each partition of the topic that this broker leads and that has none; called at start and
+        when the topic changes.
+        """
         topic = self._host.replicas.find(self._topic.name, b"", by_id=False)
         if isinstance(topic, KafkaErrorCode) or self._closed:
             return
-        for partition in topic.partitions[len(self._shards) :]:
-            writer = PartitionWriter(self._host, partition, self._codec, self._loads)
-            timeout_ms = self._host.config.offsets_commit_timeout_ms
-            shard = CoordinatorContext(
-                partition.index, self._make_machine, writer, self._host.clock, self._ask, timeout_ms, self._host.slicer
-            )
-            self._shards.append(shard)
-            shard.load()
+        if not self._is_known:
+            self._count = len(topic.partitions)
+        for partition in list(topic.partitions.values()):
+            if partition.index not in self._shards and partition.error != KafkaErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.elected(partition)
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads a partition of the topic: create its shard and load it. A new epoch of the same leader
+        changes nothing.
+        """
+        if self._closed or partition.index in self._shards:
+            return
+        writer = PartitionWriter(self._host, partition, self._codec, self._loads)
+        timeout_ms = self._host.config.offsets_commit_timeout_ms
+        shard = CoordinatorContext(
+            partition.index, self._make_machine, writer, self._host.clock, self._ask, timeout_ms, self._host.slicer
+        )
+        self._shards[partition.index] = shard
+        shard.load()
+
+    def resigned(self, partition: int) -> None:
+        """This broker leads a partition of the topic no more: drop its shard; pending requests fail with
+        NOT_COORDINATOR.
+        """
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close()
+
+    def partitions_changed(self, count: int) -> None:
+        """In a cluster, the topic has this number of partitions now; 0 = it does not exist."""
+        self._is_known = count > 0
+        self._count = count or self._topic.partitions(self._host.config)
 
     def close(self) -> None:
         """Reject all commands; pending ones fail with NOT_COORDINATOR."""
         self._closed = True
-        call_each(CoordinatorContext.close, self._shards)
+        call_each(CoordinatorContext.close, self._shards.values())
         creating, self._creating = self._creating or (), None
         call_each(lambda then: then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), creating)
 
@@ -163,11 +201,12 @@ class CoordinatorRuntime(Generic[M]):
     def _created(self, refusal: Refusal | None) -> None:
         self.create_shards()  # the topic may have existed before
         error = 0
-        if not self._shards:
+        if not self._shards and not self._is_known:
             reason = (
-                "it is not hosted here" if refusal is None else refusal.message or KafkaErrorCode(refusal.error).name
+                "it has no leader yet" if refusal is None else refusal.message or KafkaErrorCode(refusal.error).name
             )
-            self._log_failure(reason)
+            if refusal is not None:
+                self._log_failure(reason)
             error = ErrorWithReason(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
         self._continue_waiting(error)
 
@@ -200,10 +239,11 @@ class CoordinatorRuntime(Generic[M]):
     def _submit_created(
         self, shard: int, command: Command[M], completion: CommandCompletion, producer_epoch: int, error: int
     ) -> None:
-        if error or shard >= len(self._shards):
+        found = self._shards.get(shard)
+        if error or found is None:
             completion.fail(error or KafkaErrorCode.NOT_COORDINATOR)
         else:
-            self._shards[shard].submit(command, completion, producer_epoch)
+            found.submit(command, completion, producer_epoch)
 
 
 def unasked(shard: int, question: ResolvePatterns) -> None:

@@ -48,7 +48,7 @@ def wanted(call: PartitionCall, request: DescribeLogDirsRequest) -> Iterator[Par
     """Yield the requested partitions, None for a partition that is not hosted."""
     if request.topics is None:
         for hosted in list(call.context.replicas):
-            yield from hosted.partitions
+            yield from list(hosted.partitions.values())
         return
     for topic in request.topics:
         for index in topic.partitions:

@@ -1,7 +1,7 @@
 """Fetch, key 1, v4-18: returns whole batches of many partitions, when `min_bytes` are available or after `max_wait_ms`.
 
 Version notes: v7 incremental sessions (KIP-227); v9 current leader epoch (KIP-320); v12 last fetched epoch and
-diverging epoch (KIP-595); v13 topics by id; v16 node endpoints.
+diverging epoch (KIP-595); v13 topics by id; v16 current leaders and their addresses (KIP-951), in a cluster.
 
 - The response has at least one whole batch, even above max_bytes (KIP-74).
 - `min_bytes` is at most `max_bytes`. A read that ended before the last record suffices, whatever `min_bytes` is.
@@ -34,6 +34,7 @@ from kafkalite.server.fetch_context import (
     pieces,
     resumed,
 )
+from kafkalite.server.leader_hints import HINTED, LeaderHints
 from kafkalite.state.fetch_sessions import SessionPartition
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -42,6 +43,9 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionData = TopicResponse.PartitionData
 EpochEndOffset = PartitionData.EpochEndOffset
 AbortedTransaction = PartitionData.AbortedTransaction
+LeaderIdAndEpoch = PartitionData.LeaderIdAndEpoch
+NodeEndpoint = FetchResponse.NodeEndpoint
+LEADERS_SINCE = 16
 
 
 class PendingFetch:
@@ -51,7 +55,17 @@ class PendingFetch:
     state of all partitions at one moment.
     """
 
-    __slots__ = ("_bytes_max", "_bytes_min", "_call", "_cancel", "_context", "_misses", "_read_ahead", "_request")
+    __slots__ = (
+        "_bytes_max",
+        "_bytes_min",
+        "_call",
+        "_cancel",
+        "_context",
+        "_hints",
+        "_misses",
+        "_read_ahead",
+        "_request",
+    )
 
     def __init__(self, call: PartitionCall, request: FetchRequest, context: FetchContext) -> None:
         self._call = call
@@ -59,6 +73,7 @@ class PendingFetch:
         self._context = context
         self._bytes_max = min(request.max_bytes, call.context.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
+        self._hints: LeaderHints | None = None
         self._misses: list[tuple[SessionPartition, PageCacheMiss]] = []
         self._read_ahead: dict[SessionPartition, Outcome] = {}  # of finished jobs
         self._cancel: dict[SessionPartition, Callable[[], None]] = {}  # of running jobs
@@ -229,8 +244,8 @@ class PendingFetch:
         for part, found in self._context.news(reads):
             if not responses or (responses[-1].topic, responses[-1].topic_id) != (part.topic, part.topic_id):
                 responses.append(TopicResponse(topic=part.topic, topic_id=part.topic_id, partitions=[]))
-            responses[-1].partitions.append(partition_data(part, found))
-        self._call.answer(FetchResponse(session_id=self._context.session_id, responses=responses))
+            responses[-1].partitions.append(self._data(part, found))
+        self._call.answer(self._response(responses))
 
     def _response_in_steps(self, reads: list[PartitionRead]) -> Generator[None, None, FetchResponse]:
         """Build the response of `_answer`, with arrays that are encoded piece by piece."""
@@ -238,11 +253,34 @@ class PendingFetch:
         for (name, topic_id), news in groupby(self._context.news(reads), topic_of):
             partitions = self._call.elements()
             for part, found in news:
-                partitions.add(partition_data(part, found))
+                partitions.add(self._data(part, found))
                 yield
             listed = partitions.finish()
             topics.add(TopicResponse(topic=name, topic_id=topic_id, partitions=listed), 1 + len(listed))
-        return FetchResponse(session_id=self._context.session_id, responses=topics.finish())
+        return self._response(topics.finish())
+
+    def _data(self, part: SessionPartition, found: PartitionRead) -> PartitionData:
+        data = partition_data(part, found)
+        if (
+            found.error
+            and found.error in HINTED
+            and self._call.version >= LEADERS_SINCE
+            and self._call.context.in_cluster
+        ):
+            if self._hints is None:
+                self._hints = LeaderHints(self._call, by_id=True)
+            leader_id, leader_epoch = self._hints.leader(part.topic, part.topic_id, part.partition)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        return data
+
+    def _response(self, responses: list[TopicResponse]) -> FetchResponse:
+        response = FetchResponse(session_id=self._context.session_id, responses=responses)
+        if self._hints is not None:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
+                for node in self._hints.nodes.values()
+            ]
+        return response
 
 
 def topic_of(news: tuple[SessionPartition, PartitionRead]) -> tuple[str, bytes]:

@@ -2,13 +2,16 @@
 
 Version notes: v1 key type, before that always a group; v4 several keys (KIP-699); v6 share groups (KIP-932), which are
 not served and fail with INVALID_REQUEST, as in an Apache Kafka without them. The first request for a group creates the
-offsets topic. Unlike Kafka, where the client retries, the response waits for the topic. Transactional ids are rejected
-until transactions are served: see `server.no_transactions`.
+offsets topic. Unlike Kafka, where the client retries, a broker that is alone waits for the topic. In a cluster, a group
+whose partition of that topic has no leader that the client can reach has no coordinator: COORDINATOR_NOT_AVAILABLE.
+Transactional ids are rejected until transactions are served: see `server.no_transactions`.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import Any
 
 from kafkalite.errors import KafkaErrorCode, reason_of
+from kafkalite.model import Node
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.call import CoordinatorCall
 from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
@@ -19,7 +22,10 @@ NO_NODE = -1
 NOT_SERVED = "Keys of type {} are not served: groups (0) are."
 NO_TOPIC = "The topic of the groups cannot be created: {}."
 
+NO_LEADER = "The partition of this group has no leader that this client can reach."
+
 Coordinator = FindCoordinatorResponse.Coordinator
+Find = Callable[[str], Node | None]
 
 
 def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> None:
@@ -49,24 +55,36 @@ def transactional_id(call: CoordinatorCall, request: FindCoordinatorRequest) -> 
 
 
 def answer(call: CoordinatorCall, request: FindCoordinatorRequest, error: int, reason: str | None) -> None:
-    """Return the same result for every key, in slices if there are many."""
-    call.answer_from(described(call, request, error, reason), len(request.coordinator_keys))
+    """Send the coordinator of every key, or the same error for every key, in slices if there are many."""
+    find = None if error else call.context.coordinators(call.connection)
+    if call.version < SEVERAL_KEYS_SINCE:
+        call.answer(FindCoordinatorResponse(**located(request.key, find, error, reason)))
+    else:
+        call.answer_from(described(call, request, find, error, reason), len(request.coordinator_keys))
 
 
 def described(
-    call: CoordinatorCall, request: FindCoordinatorRequest, error: int, reason: str | None
+    call: CoordinatorCall, request: FindCoordinatorRequest, find: Find | None, error: int, reason: str | None
 ) -> Generator[None, None, FindCoordinatorResponse]:
-    """Build the response: this broker, or the error."""
-    node_id, host, port = NO_NODE, "", NO_NODE
-    if not error:
-        own = call.own_node
-        node_id, host, port = own.broker_id, own.host, own.port
-    if call.version < SEVERAL_KEYS_SINCE:
-        return FindCoordinatorResponse(error_code=error, error_message=reason, node_id=node_id, host=host, port=port)
+    """Build the response for several keys; the arguments are those of `located`."""
     coordinators = call.elements()
     for key in request.coordinator_keys:
-        coordinators.add(
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=reason)
-        )
+        coordinators.add(Coordinator(key=key, **located(key, find, error, reason)))
         yield
     return FindCoordinatorResponse(coordinators=coordinators.finish())
+
+
+def located(key: str, find: Find | None, error: int, reason: str | None) -> dict[str, Any]:
+    """Return the fields of the response for one key.
+
+    Arguments:
+        key: the group.
+        find: returns the coordinator of a group; None = the error holds for every key.
+        error, reason: the error and its text.
+    """
+    node = None if find is None else find(key)
+    if node is not None:
+        return {"node_id": node.broker_id, "host": node.host, "port": node.port, "error_code": 0, "error_message": None}
+    if find is not None:
+        error, reason = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, NO_LEADER
+    return {"node_id": NO_NODE, "host": "", "port": NO_NODE, "error_code": error, "error_message": reason}

@@ -1,6 +1,7 @@
 """Produce, key 0, v3-13 (advertised from 0, KAFKA-18659): appends batches to partitions and answers according to acks.
 
-Version notes: v3 record batches v2 only; v5 log start offset; v7 zstd; v8 record errors; v13 topics by id.
+Version notes: v3 record batches v2 only; v5 log start offset; v7 zstd; v8 record errors; v10 current leaders (KIP-951);
+v13 topics by id.
 
 - acks=0 gets no response. An error closes the connection, as nothing else can report it. v0-2 close it, too.
 - A transactional batch without a transactional id is rejected (TRANSACTIONAL_ID_AUTHORIZATION_FAILED). A transactional
@@ -15,17 +16,23 @@ Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Node
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite.server.call import PartitionCall
+from kafkalite.server.leader_hints import LeaderHints
 
 TOPIC_ID_SINCE = 13
 ZSTD_SINCE = 7
+LEADERS_SINCE = 10
+NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 NOTHING = memoryview(b"")
 ACKS = (0, 1, -1)
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 RecordError = PartitionResponse.BatchIndexAndErrorMessage
+LeaderIdAndEpoch = PartitionResponse.LeaderIdAndEpoch
+NodeEndpoint = ProduceResponse.NodeEndpoint
 
 
 class PendingProduce:
@@ -70,7 +77,10 @@ class PendingProduce:
         for topic in self._request.topic_data:
             outcomes = [outcome(data.index, next(appends)) for data in topic.partition_data]
             responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=outcomes))
-        return ProduceResponse(responses=responses)
+        response = ProduceResponse(responses=responses)
+        if self._call.context.in_cluster and self._call.version >= LEADERS_SINCE:
+            add_leaders(self._call, response)
+        return response
 
 
 def outcome(index: int, append: Append) -> PartitionResponse:
@@ -93,6 +103,24 @@ def outcome(index: int, append: Append) -> PartitionResponse:
         ],
         error_message=append.message,
     )
+
+
+def add_leaders(call: PartitionCall, response: ProduceResponse) -> None:
+    """Add the current leaders of partitions that this broker does not lead."""
+    hints: LeaderHints | None = None
+    for topic in response.responses:
+        for found in topic.partition_responses:
+            if found.error_code == NOT_LEADER:
+                hints = hints or LeaderHints(call, by_id=call.version >= TOPIC_ID_SINCE)
+                leader_id, leader_epoch = hints.leader(topic.name, topic.topic_id, found.index)
+                found.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    if hints is not None:
+        response.node_endpoints = list(map(endpoint, hints.nodes.values()))
+
+
+def endpoint(node: Node) -> NodeEndpoint:
+    """Convert the address of a leader to the response."""
+    return NodeEndpoint(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
 
 
 def produce(call: PartitionCall, request: ProduceRequest) -> None:

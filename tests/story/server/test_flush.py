@@ -68,7 +68,7 @@ async def test_one_fsync_batch_covers_appends_of_many_connections(tmp_path: Path
         await client.create("orders", partitions=3, **EVERY)
         first = asyncio.ensure_future(client.produce("orders", batch(b"first")))
         await disk.begun.wait()
-        partitions = next(topic for topic in client.broker.replicas if topic.name == "orders").partitions
+        partitions = next(topic for topic in client.broker.replicas if topic.name == "orders").partitions.values()
         others = [asyncio.ensure_future(send(client.broker, number % 3)) for number in range(30)]
         async with asyncio.timeout(ANSWER_S):
             while sum(p.log.log_end_offset for p in partitions if p.log is not None) < 31:

@@ -37,7 +37,7 @@ async def test_stop_completes_delayed_fetches(tmp_path: Path) -> None:
         delayed_fetch = asyncio.ensure_future(
             peer.call(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1024, topics=[topic]))
         )
-        (partition,) = next(iter(parts.replicas)).partitions
+        (partition,) = next(iter(parts.replicas)).partitions.values()
         while not partition.delayed_fetches:
             await asyncio.sleep(0)
         await broker.stop(grace_s=LONG_MS / 1000)

@@ -46,9 +46,9 @@ class Rig:
         self.loop_budget = self.replicas.loop_budget
         self.outcomes: list[tuple[str, int, int]] = []
         topic = HostedTopic("t", bytes(16), config)
-        topic.partitions = [Partition("t", bytes(16), index, config, self, 0, (1,)) for index in range(3)]
+        topic.partitions = {index: Partition("t", bytes(16), index, config, self, 0, (1,)) for index in range(3)}
         self.replicas.add(topic)
-        self.partitions = topic.partitions
+        self.partitions = list(topic.partitions.values())
         for partition in self.partitions:
             log = new_log(self.disk, str(path / "data" / f"t-{partition.index}"), "t", partition.index, config)
             partition.adopt(log)

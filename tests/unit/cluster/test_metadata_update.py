@@ -90,7 +90,7 @@ def test_full_request_removes_what_it_does_not_name_without_counting_it_as_delet
     assert list(change.image.topics_by_id) == [ID]
     assert list(change.image.topics_by_folded_name) == ["a"]
     assert len(change.image.topics["a"].partitions) == 1
-    assert (change.changed, change.deleted, change.deletions) == (("a",), (), {})
+    assert (change.changed, change.removed, change.deleted, change.deletions) == (("a",), ("b",), (), {})
 
 
 def test_topic_is_deleted_with_its_last_partition() -> None:
@@ -253,4 +253,5 @@ def test_random_requests_agree_with_the_oracle() -> None:
         oracle.apply(asked)
         assert known(image.topics) == oracle.known
         assert {found.topic_id: found for found in image.topics.values()} == dict(image.topics_by_id)
-        assert set(change.deleted) <= set(before.topics) - set(image.topics)
+        assert set(change.removed) == set(before.topics) - set(image.topics)
+        assert set(change.deleted) <= set(change.removed)

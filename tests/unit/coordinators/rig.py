@@ -125,7 +125,7 @@ class Rig(Generic[M]):
             partition = InternalPartition(OFFSETS.name, bytes(16), index, self.topic_config, self, 0, (1,))
             directory = str(self.path / f"{OFFSETS.name}-{index}")
             partition.adopt(new_log(self.disk, directory, OFFSETS.name, index, self.topic_config))
-            topic.partitions.append(partition)
+            topic.partitions[partition.index] = partition
         self.replicas.add(topic)
 
     def _created(self, topic: InternalTopic) -> Refusal | None:

@@ -89,7 +89,7 @@ async def ends(
                 broker.image.topics[topic.name].partitions[partition.index].leader_epoch,
             )
             for topic in broker.replicas
-            for partition in topic.partitions
+            for partition in topic.partitions.values()
         }
 
 

@@ -1,0 +1,224 @@
+"""Applies the requests of the controller, one after another, in slices: UpdateMetadata, LeaderAndIsr, StopReplica.
+
+1. A request is checked when its turn comes, so that it is compared with the epochs of all requests before it.
+2. It is answered when it is applied. The image is swapped whole; leaderships change partition by partition.
+3. A request with impossible contents is rejected with INVALID_REQUEST, and nothing of it is applied.
+4. The controller on this broker calls the methods as well; it has no connection to itself.
+
+Authorisation (CLUSTER_ACTION) is not checked yet: until then, only the brokers of the cluster may reach the listener
+between brokers.
+
+Sources: KafkaApis (handleLeaderAndIsrRequest, handleStopReplicaRequest, handleUpdateMetadataRequest) of Apache Kafka
+3.9.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from kafkalite.callbacks import SerialExecutor, call_each
+from kafkalite.clock import Outcome
+from kafkalite.cluster.controller_fence import ControllerFence, ControllerRequest
+from kafkalite.cluster.image import UNASSIGNED_ID, ClusterTables
+from kafkalite.cluster.metadata_update import InvalidControllerRequestError, MetadataChange, MetadataUpdate
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from kafkalite.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkalite.server.assigned_partitions import AssignedPartitions, Overrides, PartitionError, check_assignment
+from kafkalite.server.rate_limited_log import RateLimitedLog
+from kafkalite.slicing import Slicer, Steps, grouped
+
+ANNOUNCED_MAX = 10_000  # topics in deletion that are remembered
+ALL = "all requests"  # the key of their serial execution
+
+Then = Callable[[Outcome], object]
+LeaderAndIsrTopicError = LeaderAndIsrResponse.LeaderAndIsrTopicError
+StoppedError = StopReplicaResponse.StopReplicaPartitionError
+
+
+class TopicConfigReader(Protocol):
+    """Reads topic configs from the tree."""
+
+    def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Mapping[str, str]]], object]) -> None:
+        """Call `then` once with the configs of each topic; those without a node have none. While the coordination
+        service is not available, the call waits.
+        """
+
+
+class MetadataObserver(Protocol):
+    """Is called with each change of the image, after the swap."""
+
+    def __call__(self, change: MetadataChange, /) -> object: ...
+
+
+class ControllerRequests:
+    """The requests of the controller to this broker.
+
+    Arguments:
+        fence: the epochs that are known.
+        tables: hold the image.
+        hosting: hosts the assigned partitions.
+        configs: reads the configs of topics that are new on this broker.
+        slicer: spreads large requests over loop iterations.
+        log: for rejected requests.
+
+    Attributes:
+        observers: are called with each change of the image.
+    """
+
+    def __init__(
+        self,
+        fence: ControllerFence,
+        tables: ClusterTables,
+        hosting: AssignedPartitions,
+        configs: TopicConfigReader,
+        slicer: Slicer,
+        log: RateLimitedLog,
+    ) -> None:
+        self.fence = fence
+        self.observers: list[MetadataObserver] = []
+        self._tables = tables
+        self._hosting = hosting
+        self._configs = configs
+        self._slicer = slicer
+        self._log = log
+        self._serial = SerialExecutor()
+        self._deletions: dict[str, bytes] = {}  # announced, by name
+
+    def update_metadata(self, request: UpdateMetadataRequest, then: Then) -> None:
+        """Replace the image; `then` receives the outcome with an UpdateMetadataResponse."""
+        self._run(request, UpdateMetadataResponse, self._update_metadata, then)
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest, then: Then) -> None:
+        """Host the assigned partitions; `then` receives the outcome with a LeaderAndIsrResponse."""
+        self._run(request, partial(LeaderAndIsrResponse, topics=[]), self._leader_and_isr, then)
+
+    def stop_replica(self, request: StopReplicaRequest, then: Then) -> None:
+        """Stop hosting partitions; `then` receives the outcome with a StopReplicaResponse."""
+        self._run(request, partial(StopReplicaResponse, partition_errors=[]), self._stop_replica, then)
+
+    def _run(
+        self,
+        request: Any,
+        response: Callable[..., Any],
+        apply: Callable[[Any, Then], object],
+        then: Then,
+    ) -> None:
+        """Apply a request after all earlier ones.
+
+        Arguments:
+            request: of the controller.
+            response: creates a response with only an error code.
+            apply: applies the request, and calls back with the response.
+            then: of the request.
+        """
+
+        def step(end: Callable[[], None]) -> None:
+            def ended(outcome: Outcome) -> None:
+                end()
+                if isinstance(outcome.error, InvalidControllerRequestError):
+                    error = KafkaErrorCode.INVALID_REQUEST
+                    self._log_rejection(request, error, str(outcome.error))
+                    outcome = Outcome(response(error_code=error))
+                then(outcome)
+
+            error, reason = self.fence.accept(request)
+            if error:
+                self._log_rejection(request, error, reason)
+                ended(Outcome(response(error_code=error)))
+            else:
+                apply(request, ended)
+
+        self._serial.run(ALL, step)
+
+    def _log_rejection(self, request: ControllerRequest, error: int, reason: str) -> None:
+        name, code = type(request).__name__.removesuffix("Request"), KafkaErrorCode(error).name
+        text = "%s of controller %d in epoch %d is rejected with %s: %s"
+        values = name, request.controller_id, request.controller_epoch, code, reason
+        self._log(logging.WARNING, f"{name} {code}", text, *values)
+
+    # UpdateMetadata.
+
+    def _update_metadata(self, request: UpdateMetadataRequest, done: Then) -> None:
+        def updated(outcome: Outcome) -> None:
+            if outcome.error is None:
+                self._swap(outcome.value)
+                outcome = Outcome(UpdateMetadataResponse(error_code=0))
+            done(outcome)
+
+        self._slicer.run(grouped(MetadataUpdate(self._tables.image, request).steps()), updated)
+
+    def _swap(self, change: MetadataChange) -> None:
+        self._tables.swap(change.image)
+        for name in change.changed:
+            self._deletions.pop(name, None)
+        self._deletions.update(change.deletions)
+        while len(self._deletions) > ANNOUNCED_MAX:
+            del self._deletions[next(iter(self._deletions))]
+        call_each(lambda observer: observer(change), self.observers)
+
+    # LeaderAndIsr.
+
+    def _leader_and_isr(self, request: LeaderAndIsrRequest, done: Then) -> None:
+        def checked(outcome: Outcome) -> None:
+            if outcome.error is not None:
+                done(outcome)
+            elif outcome.value:
+                self._configs.read(outcome.value, host)
+            else:
+                host({})
+
+        def host(overrides: Overrides) -> None:
+            self._slicer.run(grouped(self._hosting.assigning(request, overrides)), applied)
+
+        def applied(outcome: Outcome) -> None:
+            if outcome.error is None:
+                outcome = Outcome(assigned(outcome.value))
+            done(outcome)
+
+        self._slicer.run(grouped(self._checking(request)), checked)
+
+    def _checking(self, request: LeaderAndIsrRequest) -> Steps:
+        """Check a request, and return the topics whose configs are needed."""
+        if request.ungrouped_partition_states or any(each.topic_id == UNASSIGNED_ID for each in request.topic_states):
+            text = "it has no topic ids: inter.broker.protocol.version must be 2.8 or later"
+            raise InvalidControllerRequestError(text)
+        yield from check_assignment(request)
+        return (yield from self._hosting.topics_to_host(request))
+
+    # StopReplica.
+
+    def _stop_replica(self, request: StopReplicaRequest, done: Then) -> None:
+        def applied(outcome: Outcome) -> None:
+            if outcome.error is None:
+                outcome = Outcome(stopped(outcome.value))
+            done(outcome)
+
+        self._slicer.run(grouped(self._hosting.stopping(request, self._deletions)), applied)
+
+
+def assigned(results: Sequence[PartitionError]) -> LeaderAndIsrResponse:
+    """The response to LeaderAndIsr. Versions 0 to 4, which have no topic ids, are rejected as a whole."""
+    topics: dict[bytes, LeaderAndIsrTopicError] = {}
+    for result in results:
+        topic = topics.get(result.topic_id)
+        if topic is None:
+            topic = topics[result.topic_id] = LeaderAndIsrTopicError(topic_id=result.topic_id, partition_errors=[])
+        error = LeaderAndIsrPartitionError(partition_index=result.partition, error_code=result.error)
+        topic.partition_errors.append(error)
+    return LeaderAndIsrResponse(error_code=0, topics=list(topics.values()))
+
+
+def stopped(results: Sequence[PartitionError]) -> StopReplicaResponse:
+    """The response to StopReplica."""
+    errors = [
+        StoppedError(topic_name=result.topic, partition_index=result.partition, error_code=result.error)
+        for result in results
+    ]
+    return StopReplicaResponse(error_code=0, partition_errors=errors)
