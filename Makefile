@@ -31,7 +31,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-broker test-spark spark pipeline build loadgen debug asan bench compare torture lint dist clean
+.PHONY: help run test test-broker test-spark spark pipeline contract build loadgen debug asan bench compare torture lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -62,6 +62,11 @@ spark: build .venv-spark/stamp
 #: make pipeline  336,776 flights through a broker and three jobs of Spark, with a plot; needs Java 17
 pipeline: build .venv-spark/stamp
 	@$(SPARK_BIN)/python -m tools.pipeline
+
+#: make contract  test a server of ZooKeeper's protocol against the contract of a coordination service (ZOOKEEPER=host:port)
+contract: build .venv/stamp-test
+	$(if $(ZOOKEEPER),,$(error ZOOKEEPER=host:port is missing: the server to test))
+	ZOOKEEPER=$(ZOOKEEPER) $(BIN)/python -m pytest tests/contract/coordination -k zookeeper $(PYTEST_ARGS)
 
 #: make build     compile the extensions in place
 build: build/stamp-c .venv/stamp-kafkalite

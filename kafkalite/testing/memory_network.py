@@ -30,6 +30,11 @@ Address = tuple[str, int]
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
+def _end(passed: "asyncio.Future[None]") -> None:
+    if not passed.done():  # else it was cancelled in this iteration
+        passed.set_result(None)
+
+
 class MemoryTransport(asyncio.Transport):
     """One half of a connection.
 
@@ -379,7 +384,7 @@ class MemoryNetwork:
 
     async def _wait(self, until: float) -> None:
         passed = self.loop.create_future()
-        timer = self.loop.call_at(until, passed.set_result, None)
+        timer = self.loop.call_at(until, _end, passed)
         try:
             await passed
         finally:

@@ -224,7 +224,8 @@ class Connector:
             self._core.ping()
             self._flush()
         next_at = min(self._sent_at + third_s, self._received_at + 2 * third_s)
-        self._set_timer(max(next_at - now, LATE_S if late else 0.0), self._check)
+        # At least 1 ms: a remainder of a rounding error would fire again at the same (virtual) time, for ever.
+        self._set_timer(max(next_at - now, LATE_S if late else 0.001), self._check)
 
     def _set_timer(self, delay_s: float, callback: Callable[[], object]) -> None:
         self._cancel_timer()

@@ -188,6 +188,10 @@ class ZooKeeperSession:
                 self.core.complete(self._end, SessionExpiredError(detail="closed before it was established"))
         self._deliver()
 
+    def stop(self) -> None:
+        """End the connection and all attempts, and leave the session to its timeout or to another holder of `key`."""
+        self._connector.stop()
+
     # Requests.
 
     def _read(self, request_type: Any, path: str, then: Then, watch: Watcher | None) -> None:

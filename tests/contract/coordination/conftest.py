@@ -1,78 +1,45 @@
-"""The backends that have to pass the contract, each as a small service with several clients."""
+"""The backends that have to pass the contract, and a client that calls them synchronously.
 
+ZOOKEEPER=host:port names a server of ZooKeeper's protocol that runs; without it, Apache ZooKeeper is started once.
+"""
+
+import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
+import uvloop
 
-from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Outcome
-from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Operation, Stat, WatchEvent
-from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
+from tests.contract.coordination.services import (
+    EmbeddedService,
+    FakeService,
+    NetworkService,
+    ServerService,
+    Service,
+)
+from tests.kit import jvm
+from tests.kit.zookeeper import start_zookeeper
 
-UNANSWERED = Outcome(error=AssertionError("no answer came"))
-
-
-class Service(Protocol):
-    """A running service under test."""
-
-    clock: VirtualClock
-
-    def connect(self, on_lost: Callable[[], object] | None = None) -> Coordination: ...
-    def expire(self, session: Coordination) -> None: ...
-    def run_until_idle(self) -> None:
-        """Let everything under way arrive."""
-
-
-class EmbeddedService:
-    """The embedded tree: in memory, with a journal, with one written by jobs, or with one opened again."""
-
-    def __init__(self, kind: str, directory: Path) -> None:
-        self.clock = VirtualClock()
-        self._kind = kind
-        self._path = str(directory / "coordination.journal")
-        self._offload = InlineOffload() if kind == "journal-jobs" else None
-        self._embedded = EmbeddedCoordination(self.clock) if kind == "memory" else self._open()
-        if kind == "reopened":
-            session = self._embedded.connect()
-            session.create("/left", b"behind", lambda outcome: outcome.result())
-            session.create("/left/ephemeral", b"", lambda outcome: outcome.result(), ephemeral=True)
-            self._embedded.close()
-            self._embedded = self._open()
-            session = self._embedded.connect()
-            session.delete("/left", lambda outcome: outcome.result())
-            session.close(lambda outcome: outcome.result())
-
-    def _open(self) -> EmbeddedCoordination:
-        return EmbeddedCoordination.open(Disk(), self._path, self.clock, self._offload)
-
-    def connect(self, on_lost: Callable[[], object] | None = None) -> Coordination:
-        session = self._embedded.connect(on_lost)
-        self.run_until_idle()
-        return session
-
-    def expire(self, session: Coordination) -> None:
-        self._embedded.expire(session.session_id)
-        self.run_until_idle()
-
-    def run_until_idle(self) -> None:
-        if self._offload is not None:
-            self._offload.drain()
-
-    def close(self) -> None:
-        self.run_until_idle()
-        self._embedded.close()
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "zookeeper-asyncio": asyncio.new_event_loop,
+    "zookeeper-uvloop": uvloop.new_event_loop,
+}
+SERVERS = [pytest.param(name, marks=pytest.mark.xdist_group("zookeeper")) for name in LOOPS]
+EMBEDDED = ["memory", "journal", "journal-jobs", "reopened"]
 
 
 class Client:
-    """A session driven like plain calls: waits for the answer, returns or raises it."""
+    """A session driven like plain calls: waits for the response, returns or raises it."""
 
     def __init__(self, service: Service) -> None:
         self.lost = 0
-        self.session = service.connect(self._count_loss)
+        self.states: list[str] = []
+        self.session = service.connect(
+            self._count_loss, lambda: self.states.append("suspended"), lambda: self.states.append("resumed")
+        )
         self.events: list[WatchEvent] = []
         self._service = service
 
@@ -115,25 +82,50 @@ class Client:
         return {"watch": self._note} if watch else {}
 
     def _wait(self, call: Any, *args: Any, **kwargs: Any) -> Any:
-        outcomes: list[Outcome] = []
-        call(*args, then=outcomes.append, **kwargs)
-        self._service.run_until_idle()
-        (outcome,) = outcomes or [UNANSWERED]
-        return outcome.result()
+        return self._service.result(lambda then: call(*args, then=then, **kwargs))
 
 
-@pytest.fixture(params=["memory", "journal", "journal-jobs", "reopened"])
-def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedService]:
-    service = EmbeddedService(request.param, tmp_path)
+@pytest.fixture(scope="session")
+def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server: one for all tests of the process."""
+    if address := os.environ.get("ZOOKEEPER"):
+        yield address
+        return
+    if (reason := jvm.java_missing()) is not None:
+        pytest.skip(f"Apache ZooKeeper: {reason}")
+    server = start_zookeeper(tmp_path_factory.mktemp("zookeeper"))
+    yield server.address
+    server.kill()
+
+
+def network_service(request: pytest.FixtureRequest) -> NetworkService:
+    """Return the service that a parameter names."""
+    if request.param == "fake":
+        return FakeService()
+    return ServerService(LOOPS[request.param](), request.getfixturevalue("zookeeper_address"))
+
+
+@pytest.fixture(params=[*EMBEDDED, "fake", *SERVERS])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    embedded = request.param in EMBEDDED
+    service = EmbeddedService(request.param, tmp_path) if embedded else network_service(request)
     yield service
     service.close()
 
 
 @pytest.fixture
-def client(service: EmbeddedService) -> Client:
+def network(request: pytest.FixtureRequest) -> Iterator[NetworkService]:
+    """A service whose connections can be broken; a test names it as a parameter."""
+    service = network_service(request)
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def client(service: Service) -> Client:
     return Client(service)
 
 
 @pytest.fixture
-def other(service: EmbeddedService) -> Client:
+def other(service: Service) -> Client:
     return Client(service)

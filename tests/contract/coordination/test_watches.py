@@ -5,7 +5,8 @@ import pytest
 from kafkalite.clock import Outcome
 from kafkalite.coordination.errors import NoNodeError, SessionExpiredError
 from kafkalite.coordination.tree import Create, Delete, Set
-from tests.contract.coordination.conftest import Client, Service
+from tests.contract.coordination.conftest import Client
+from tests.contract.coordination.services import Service
 
 
 class TestWatches:

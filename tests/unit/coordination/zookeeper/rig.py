@@ -1,32 +1,33 @@
 """A session, a fake server and a proxy between them, in virtual time."""
 
-import asyncio
+import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from kafkalite.clock import Outcome, Timer
+from kafkalite.clock import Outcome
 from kafkalite.coordination.tree import WatchEvent
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.virtual_clock import SeededRandom
-from kafkalite.testing.virtual_loop import pass_time, virtual_wall_ms
+from kafkalite.testing.virtual_loop import pass_time, run_virtually
 from tests.kit.fake_zookeeper import FakeZooKeeper
+from tests.kit.virtual_time import LoopTime
+from tests.kit.zookeeper_proxy import ZooKeeperProxy
 
 HOST, PORT = "zk", 2181
+SERVER = ("behind", 2182)
 TIMEOUT_MS = 6000
 
 
-class LoopTime:
-    """The clock of a virtual loop."""
+def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in virtual time."""
 
-    wall_ms = staticmethod(virtual_wall_ms)
+    @functools.wraps(test)
+    def run(**arguments: Any) -> None:
+        run_virtually(lambda: test(**arguments))
 
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
-        return asyncio.get_running_loop().call_at(when, callback, *args)
+    return run
 
 
 class Rig:
@@ -37,7 +38,9 @@ class Rig:
         self.network = MemoryNetwork(random.Random(seed), fragment_bytes=fragment_bytes)
         self.random = SeededRandom(seed)
         self.server = FakeZooKeeper(self.clock)
-        self.network.listen(self.server.accept, HOST, PORT)
+        self.network.listen(self.server.accept, *SERVER)
+        self.proxy = ZooKeeperProxy(self.network.dial, *SERVER)
+        self.network.listen(self.proxy.accept, HOST, PORT)
         self.log: list[Any] = []
 
     def connect(self, servers: str = f"{HOST}:{PORT}", **named: Any) -> ZooKeeperSession:
@@ -65,6 +68,15 @@ class Rig:
 
     def watch(self, event: WatchEvent) -> None:
         self.log.append((event.kind, event.path))
+
+    async def events_within(self, seconds: float) -> list[Any]:
+        """The log of the next seconds."""
+        await pass_time(seconds)
+        return self.take()
+
+    def sent(self, record: type[Any]) -> list[Any]:
+        """The requests of one type that the server has received."""
+        return [each for each in self.server.requests if isinstance(each, record)]
 
     def take(self) -> list[Any]:
         """The log since the last call."""
