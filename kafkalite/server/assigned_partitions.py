@@ -5,7 +5,9 @@
 2. Each partition has one replica. This broker leads it, or rejects its requests with NOT_LEADER_OR_FOLLOWER.
 3. Only a StopReplica request that says so deletes a log. A log without an assignment is deleted only if the controller
    has announced the deletion of its topic id in UpdateMetadata: StopReplica has names alone.
-4. As in Apache Kafka, a partition without files is created empty, unless a log directory is offline: its files may be
+4. A full LeaderAndIsr request (`type` = 2) names everything that this broker hosts. Logs that it does not name are
+   renamed to strays, reported and kept, before it is applied: a log of another topic id gives way to the assigned one.
+5. As in Apache Kafka, a partition without files is created empty, unless a log directory is offline: its files may be
    there, so it is offline, too. A new partition is created in any case.
 
 Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
@@ -30,6 +32,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.server.partition_hosting import PartitionHosting
+from kafkalite.server.unknown_logs import NOT_ASSIGNED, UnassignedLogs, report_strays
 from kafkalite.slicing import Slicer, grouped
 from kafkalite.storage.manager import LogManager
 
@@ -112,6 +115,44 @@ class AssignedPartitions(PartitionHosting):
                 found.append(topic.topic_name)
             yield
         return found
+
+    def leaving(self, request: LeaderAndIsrRequest, deletions: Mapping[str, bytes]) -> Generator[None, None, None]:
+        """Before a full request is applied: stop hosting what it does not name, and rename the logs without an
+        assignment to strays.
+
+        Arguments:
+            request: with all partitions of this broker.
+            deletions: the topic ids whose deletion the controller has announced, by name.
+        """
+        assigned: dict[TopicPartition, bytes] = {}
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                if self._broker_id in state.replicas:
+                    assigned[TopicPartition(topic.topic_name, state.partition_index)] = topic.topic_id
+                yield
+        for partition in [each for hosted in self._replicas for each in hosted.partitions.values()]:
+            key = TopicPartition(partition.topic, partition.index)
+            if assigned.get(key) != partition.topic_id:
+                self.remove(partition)
+                if key not in self._logs.created:
+                    self._creations.drop(partition)
+            yield
+        for key in [key for key in self._logs.created if assigned.get(key) != self._logs.topic_ids[key]]:
+            self._open_unassigned(key)
+            yield
+        delay_ms = self._config.topic_defaults.file_delete_delay_ms
+        logs = UnassignedLogs(assigned, self._replicas, self._logs, frozenset(deletions.values()), delay_ms)
+        found = yield from logs.handling()
+        self.left_alone |= logs.left_alone
+        if found:
+            report_strays(self._logs.disk, self._logs.strays, NOT_ASSIGNED)
+
+    def _open_unassigned(self, key: TopicPartition) -> None:
+        """Open the files of a partition that never had a record, so that they are handled like other logs."""
+        try:
+            self._logs.open_created(*key, self._config.topic_defaults)
+        except OSError as error:
+            self._logs.report_disk_error(self._logs.forget_created(key), error)
 
     def assigning(
         self, request: LeaderAndIsrRequest, overrides: Overrides

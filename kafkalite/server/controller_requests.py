@@ -21,7 +21,7 @@ from kafkalite.callbacks import SerialExecutor, call_each
 from kafkalite.clock import Outcome
 from kafkalite.cluster.controller_fence import ControllerFence, ControllerRequest
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterTables
-from kafkalite.cluster.metadata_update import InvalidControllerRequestError, MetadataChange, MetadataUpdate
+from kafkalite.cluster.metadata_update import FULL, InvalidControllerRequestError, MetadataChange, MetadataUpdate
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -185,11 +185,13 @@ class ControllerRequests:
         self._slicer.run(grouped(self._checking(request)), checked)
 
     def _checking(self, request: LeaderAndIsrRequest) -> Steps:
-        """Check a request, and return the topics whose configs are needed."""
+        """Check a request, leave what a full one does not name, and return the topics whose configs are needed."""
         if request.ungrouped_partition_states or any(each.topic_id == UNASSIGNED_ID for each in request.topic_states):
             text = "it has no topic ids: inter.broker.protocol.version must be 2.8 or later"
             raise InvalidControllerRequestError(text)
         yield from check_assignment(request)
+        if request.type == FULL:
+            yield from self._hosting.leaving(request, self._deletions)
         return (yield from self._hosting.topics_to_host(request))
 
     # StopReplica.

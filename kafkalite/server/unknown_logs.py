@@ -15,12 +15,13 @@ Sources: LogManager.isStrayKraftReplica (Kafka's rule for strays).
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
+from kafkalite.slicing import Steps, finish
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.log.log import Log
@@ -29,6 +30,15 @@ from kafkalite.storage.transient_errors import is_transient
 
 LOGGER = logging.getLogger("kafkalite.server")
 NAMED_MAX = 5  # strays named in a line
+NOT_IN_JOURNAL = (
+    "%d stray partition%s with %s bytes: kafkalite.journal does not know the topic%s of %s. The files are kept "
+    "and not served. If an older kafkalite.journal was restored, stop the broker and put the newer one back; "
+    "`kafkalite log stray %s` lists the strays, adopts or deletes them"
+)
+NOT_ASSIGNED = (
+    "%d stray partition%s with %s bytes: the controller does not assign the log%s of %s to this broker. The files are "
+    "kept and not served. Another tree may have been restored; `kafkalite log stray %s` lists the strays"
+)
 
 
 class UnknownLogs:
@@ -63,14 +73,22 @@ class UnknownLogs:
 
     def handle(self) -> None:
         """Handle every log, and report all strays, those of earlier starts included."""
-        for log in self._logs.all():
-            self._loaded(log)
-        for key, refused in list(self._logs.refused.items()):
-            self._refused(key, refused)
-        for root in self._renamed_in:
-            self._sync(root)
+        finish(self.handling())
         if self._logs.strays:
             report_strays(self._logs.disk, self._logs.strays)
+
+    def handling(self) -> Steps:
+        """Handle every log, in steps; returns whether any is a stray now."""
+        for log in self._logs.all():
+            self._loaded(log)
+            yield
+        for key, refused in list(self._logs.refused.items()):
+            self._refused(key, refused)
+            yield
+        for root in self._renamed_in:
+            self._sync(root)
+            yield
+        return bool(self._renamed_in)
 
     def _loaded(self, log: Log) -> None:
         key = TopicPartition(log.topic, log.partition)
@@ -99,7 +117,7 @@ class UnknownLogs:
             topic_id = checkpoints.read_topic_id(self._logs.disk, refused.directory)
         except (checkpoints.BadCheckpoint, OSError):
             topic_id = None
-        if topic_id is None and isinstance(self._replicas.partition(key[0], b"", key[1], by_id=False), KafkaErrorCode):
+        if topic_id is None and not self._is_named(key):
             LOGGER.error("%s: not served, the files are unchanged: %s", refused.directory, refused.reason)
             self.left_alone.add(key)  # a topic of this name may be created later
         if topic_id is None or self._is_hosted(key, topic_id):
@@ -110,6 +128,10 @@ class UnknownLogs:
         elif not self._is_recorded(key, refused.root):
             LOGGER.error("%s: cannot be loaded: %s", refused.directory, refused.reason)
             self._set_stray(key, refused.root, None)
+
+    def _is_named(self, key: TopicPartition) -> bool:
+        """Return whether a hosted partition has this name."""
+        return not isinstance(self._replicas.partition(key[0], b"", key[1], by_id=False), KafkaErrorCode)
 
     def _is_hosted(self, key: TopicPartition, topic_id: bytes) -> bool:
         return not isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), KafkaErrorCode)
@@ -162,19 +184,40 @@ class UnknownLogs:
             self._logs.report_disk_error(root, error)
 
 
-def report_strays(disk: Disk, directories: Iterable[str]) -> None:
-    """Log the number of strays, their bytes and the next step."""
+class UnassignedLogs(UnknownLogs):
+    """Handles logs that the controller has not assigned, after a full LeaderAndIsr request.
+
+    Arguments:
+        assigned: the topic id of each assigned partition.
+        replicas, logs, deleted, delay_ms: as for `UnknownLogs`; `deleted` are the ids that the controller announced.
+    """
+
+    def __init__(
+        self,
+        assigned: Mapping[TopicPartition, bytes],
+        replicas: Replicas,
+        logs: LogManager,
+        deleted: Set[bytes],
+        delay_ms: int,
+    ) -> None:
+        super().__init__(replicas, logs, lambda _topic_id, _index: None, deleted, delay_ms)
+        self._assigned = assigned
+
+    def _is_named(self, key: TopicPartition) -> bool:
+        return key in self._assigned
+
+    def _is_hosted(self, key: TopicPartition, topic_id: bytes) -> bool:
+        return self._assigned.get(key) == topic_id
+
+
+def report_strays(disk: Disk, directories: Iterable[str], text: str = NOT_IN_JOURNAL) -> None:
+    """Log the number of strays, their bytes, the cause and the next step, as a line with this text."""
     found = sorted(directories)
     size = sum(_bytes_in(disk, directory) for directory in found)
     more = len(found) - NAMED_MAX
     named = ", ".join(map(os.path.basename, found[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
-    LOGGER.warning(
-        "%d stray partition%s with %s bytes: kafkalite.journal does not know the topic%s of %s. The files are kept "
-        "and not served. If an older kafkalite.journal was restored, stop the broker and put the newer one back; "
-        "`kafkalite log stray %s` lists the strays, adopts or deletes them",
-        len(found), "" if len(found) == 1 else "s", f"{size:,}", "" if len(found) == 1 else "s", named,
-        os.path.dirname(found[0]),
-    )  # fmt: skip
+    plural = "" if len(found) == 1 else "s"
+    LOGGER.warning(text, len(found), plural, f"{size:,}", plural, named, os.path.dirname(found[0]))
 
 
 def _bytes_in(disk: Disk, directory: str) -> int:

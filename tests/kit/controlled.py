@@ -173,7 +173,7 @@ class Cluster:
         for index, leader in leaders.items():
             old = found.partitions.get(index)
             epoch = 0 if old is None else old.epoch + 1
-            replica = leader if leader >= 0 or old is None else old.replica
+            replica = leader if leader >= 0 else 1 if old is None else old.replica
             found.partitions[index] = Assigned(leader, epoch, replica)
         return found
 

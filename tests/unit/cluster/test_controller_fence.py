@@ -1,0 +1,58 @@
+"""Which requests of controllers are accepted: epochs of controllers and of this broker, and ids of controllers."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalite.cluster.controller_fence import ControllerFence
+from kafkalite.errors import KafkaErrorCode as Error
+
+
+def request(controller: int = 1, epoch: int = 5, broker_epoch: int = 10, kraft: bool = False) -> Any:
+    return SimpleNamespace(
+        controller_id=controller, controller_epoch=epoch, broker_epoch=broker_epoch, is_kraft_controller=kraft
+    )
+
+
+@pytest.fixture
+def fence() -> ControllerFence:
+    fence = ControllerFence()
+    fence.registered(10)
+    assert fence.accept(request())[0] == 0
+    return fence
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (request(), Error.NONE),
+        (request(epoch=6, controller=2), Error.NONE),
+        (request(epoch=4), Error.STALE_CONTROLLER_EPOCH),
+        (request(controller=2), Error.STALE_CONTROLLER_EPOCH),
+        (request(broker_epoch=9), Error.STALE_BROKER_EPOCH),
+        (request(broker_epoch=9, epoch=4), Error.STALE_BROKER_EPOCH),
+        (request(broker_epoch=11), Error.NONE),
+        (request(broker_epoch=-1), Error.NONE),
+        (request(kraft=True), Error.INVALID_REQUEST),
+        (request(controller=-1), Error.INVALID_REQUEST),
+    ],
+)
+def test_requests_are_fenced(fence: ControllerFence, asked: Any, error: Error) -> None:
+    found, reason = fence.accept(asked)
+    assert found == error
+    assert bool(reason) == bool(error)
+
+
+def test_rejected_request_changes_nothing(fence: ControllerFence) -> None:
+    fence.accept(request(controller=2, epoch=9, broker_epoch=1))
+    assert (fence.controller_id, fence.controller_epoch) == (1, 5)
+    fence.accept(request(controller=2, epoch=9))
+    assert (fence.controller_id, fence.controller_epoch) == (2, 9)
+    assert fence.accept(request())[0] == Error.STALE_CONTROLLER_EPOCH, "the old controller returns"
+
+
+def test_requests_for_the_registration_before_are_stale(fence: ControllerFence) -> None:
+    fence.registered(20)
+    assert fence.accept(request(broker_epoch=10))[0] == Error.STALE_BROKER_EPOCH
+    assert fence.accept(request(broker_epoch=20))[0] == Error.NONE
