@@ -25,6 +25,7 @@ from kafkalite.state.topic_names import complaint, folded, is_internal
 LOGGER = logging.getLogger("kafkalite.cluster")
 CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each needs memory, znodes and time of the loop
+REQUEST_MS = 30_000  # timeout of a request that has none
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 
 
@@ -116,8 +117,13 @@ class TopicManager:
         self._store = store
         self._serial = SerialExecutor()
 
-    def create(self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes) -> None:
-        """Create topics; `then` receives one result for each, None if it was created."""
+    def create(
+        self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes, timeout_ms: int = REQUEST_MS
+    ) -> None:
+        """Create topics; `then` receives one result for each, None if it was created.
+
+        Here and below, `timeout_ms` counts in a cluster only: a broker that is alone waits for nothing but its disk.
+        """
         refusal = excess(map(self._wanted, asked))
         if refusal is not None:
             then([refusal] * len(asked))
@@ -151,11 +157,13 @@ class TopicManager:
 
         self.create([self._internal(topic)], validate_only=False, then=created)
 
-    def delete(self, names: list[str], then: Outcomes) -> None:
+    def delete(self, names: list[str], then: Outcomes, timeout_ms: int = REQUEST_MS) -> None:
         """Delete topics; `then` receives one result for each, None if it was deleted."""
         self._begin(names, [partial(self._delete, name) for name in names], then)
 
-    def grow(self, asked: list[NewPartitions], *, validate_only: bool, then: Outcomes) -> None:
+    def grow(
+        self, asked: list[NewPartitions], *, validate_only: bool, then: Outcomes, timeout_ms: int = REQUEST_MS
+    ) -> None:
         """Add partitions; `then` receives one result for each topic, None if they were added."""
         refusal = excess(map(self._added, asked))
         if refusal is not None:

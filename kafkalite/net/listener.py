@@ -151,6 +151,10 @@ class Listener:
         self._paused = False
         self._mute()
 
+    def disconnect(self, reason: str) -> None:
+        """Close all connections at once; open responses are lost."""
+        self.reactor.abort(reason)
+
     def limit(self, connections_max: int, connections_per_ip_max: int) -> None:
         """Set limits for new connections; existing ones stay open."""
         self._connections_max = connections_max

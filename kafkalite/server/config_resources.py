@@ -32,6 +32,7 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 ALL_BROKERS = ""
 
 Then = Callable[[Refusal | None], None]
+TopicOverrides = Mapping[str, Mapping[str, str]]
 TopicChange = Callable[[Mapping[str, str]], dict[str, str]]
 GroupChange = Callable[[Mapping[str, str]], dict[str, str]]
 BrokerChange = Callable[[bool], dict[str, str]]
@@ -52,18 +53,44 @@ class ConfiguredBroker(Protocol):
     def configure_group(self, group: str, texts: Mapping[str, str], then: Then) -> None: ...
 
 
+class TopicConfigReader(Protocol):
+    """Reads the configs of topics from the tree of a cluster, whose image does not have them."""
+
+    def read(self, topics: Sequence[str], then: Callable[[TopicOverrides], object]) -> None: ...
+
+
 class ConfigResources:
-    """The configs that this broker can describe and change."""
+    """The configs that this broker can describe and change.
+
+    Attributes:
+        reader: reads topic configs; None = they are in the image, of a broker that is alone.
+    """
 
     def __init__(self, broker: ConfiguredBroker) -> None:
+        self.reader: TopicConfigReader | None = None
         self._broker = broker
         self._serial = SerialExecutor()
 
-    def describe(self, kind: int, name: str, keys: Iterable[str] | None) -> list[Setting]:
-        """Return the configs of a resource: all, or those in `keys`. Raises RefusedError."""
+    def read_topics(self, names: Iterable[str], then: Callable[[TopicOverrides], object]) -> None:
+        """Call `then` with what `describe` needs to describe these topics; within the call if nothing is read."""
+        topics = self._broker.image.topics
+        found = [name for name in dict.fromkeys(names) if name in topics]
+        if self.reader is not None and found:
+            self.reader.read(found, then)
+        else:
+            then({name: topics[name].configs for name in found})
+
+    def describe(self, kind: int, name: str, keys: Iterable[str] | None, topics: TopicOverrides) -> list[Setting]:
+        """Return the configs of a resource: all, or those in `keys`. Raises RefusedError.
+
+        Arguments:
+            kind, name: of the resource.
+            keys: None = all.
+            topics: the configs of topics, of `read_topics`.
+        """
         if kind == TOPIC:
             self._check_topic(name)
-            return describe_topic(self._broker.config, dict(self._broker.image.topics[name].configs), keys)
+            return describe_topic(self._broker.config, dict(topics.get(name, {})), keys)
         if kind == GROUP:
             check_group(name)
             return describe_group(self._broker.config, self._broker.group_configs.get(name, {}), keys)

@@ -21,6 +21,7 @@ from kafkalite.server.ports import ListenerFactory
 
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_ONLY = "localhost"
+ALL_ADDRESSES = ("", "0.0.0.0", "::")
 GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
 REQUESTS_SHARE = 8  # of the memory is for requests in progress
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -69,6 +70,19 @@ class Listeners:
             return Node(broker_id, advertised.host, advertised.port, rack)
         return Node(broker_id, connection.local_host, connection.local_port, rack)
 
+    def registered(self) -> tuple[Endpoint, ...]:
+        """Return the address of each listener for clients and other brokers, as a registration has it."""
+        return tuple(self._advertised.get(each.listener) or reachable(each) for each in self.addresses)
+
+    def suspend(self, reason: str) -> None:
+        """Close all connections, and accept none until `resume`."""
+        self._listener.pause()
+        self._listener.disconnect(reason)
+
+    def resume(self) -> None:
+        """Accept connections."""
+        self._listener.resume()
+
     def configure(self, config: BrokerConfig) -> None:
         """Apply changed connection limits; connections above them stay open."""
         self._listener.limit(config.max_connections, config.max_connections_per_ip)
@@ -94,6 +108,11 @@ class Listeners:
             if error.errno not in NOT_HERE and endpoint.port:
                 raise
             LOGGER.debug("not listening on ::1: %s", error)
+
+
+def reachable(endpoint: Endpoint) -> Endpoint:
+    """Replace an address that means all of this machine by the machine's name (SocketServer.scala)."""
+    return endpoint._replace(host=socket.getfqdn()) if endpoint.host in ALL_ADDRESSES else endpoint
 
 
 def limits_of(config: BrokerConfig) -> Limits:

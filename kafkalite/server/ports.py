@@ -21,11 +21,13 @@ from kafkalite.clock import (
     Executor,
     LoopClock,
     Offload,
+    Outcome,
     Raised,
     Random,
     SystemRandom,
     ThreadOffload,
 )
+from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
@@ -33,6 +35,7 @@ from kafkalite.storage.flush.fsync_threads import syncer_for
 from kafkalite.storage.log.flush_job import ClosableSyncer
 
 if TYPE_CHECKING:  # a broker that is alone connects to nothing
+    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.net.client.connection import Dial
 
 
@@ -57,6 +60,9 @@ class BrokerListener(Protocol):
     def inherit(self, listening: socket.socket, name: str = ...) -> tuple[str, int]: ...
     def limit(self, connections_max: int, connections_per_ip_max: int) -> None: ...
     def free_unused(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def disconnect(self, reason: str) -> None: ...
     async def close(self, grace_s: float = ...) -> None: ...
 
 
@@ -102,6 +108,61 @@ async def dial(
     await connection.dial(protocol, host, port, ssl)
 
 
+class ClusterCoordination(Protocol):
+    """Opens a session with the coordination service of a cluster; see `connect_zookeeper`."""
+
+    def __call__(
+        self,
+        servers: str,
+        timeout_ms: int,
+        then: Then,
+        *,
+        dial: "Dial",
+        clock: Clock,
+        random: Random,
+        on_lost: Callable[[], object],
+        on_suspended: Callable[[], object],
+        on_resumed: Callable[[], object],
+        key: tuple[int, bytes] | None = None,
+    ) -> object: ...
+
+
+def connect_zookeeper(
+    servers: str,
+    timeout_ms: int,
+    then: Then,
+    *,
+    dial: "Dial",
+    clock: Clock,
+    random: Random,
+    on_lost: Callable[[], object],
+    on_suspended: Callable[[], object],
+    on_resumed: Callable[[], object],
+    key: tuple[int, bytes] | None = None,
+) -> object:
+    """Open a session with ZooKeeper, and create the chroot if it is missing.
+
+    The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `key` None = a new session. `then` is
+    called when the session is established and the chroot exists, or with an error. Raises ValueError: `servers` is not
+    valid.
+    """
+    from kafkalite.coordination.zookeeper import session as zookeeper
+    from kafkalite.coordination.zookeeper.core import NEW_SESSION, SessionKey
+
+    def established(outcome: Outcome) -> None:
+        if outcome.error is not None:
+            then(outcome)
+            return
+        session: ZooKeeperSession = outcome.value
+        session.create_chroot(lambda made: then(outcome if made.error is None else made))
+
+    return zookeeper.connect_zookeeper(
+        servers, timeout_ms, established, dial=dial, clock=clock, random=random,
+        on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed,
+        key=NEW_SESSION if key is None else SessionKey(*key),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The interfaces of a broker to its environment.
@@ -115,7 +176,8 @@ class Ports:
             a handler of failed callbacks.
         listen: creates the listener.
         dial: connects to other brokers and to the coordination service.
-        coordination: opens the coordination service; `open_embedded` describes the arguments.
+        coordination: opens the coordination service of a broker that is alone; `open_embedded` describes the arguments.
+        cluster: opens sessions with that of a cluster; `connect_zookeeper` describes the arguments.
     """
 
     clock: Callable[[asyncio.AbstractEventLoop, Raised], BrokerClock] = LoopClock
@@ -128,3 +190,4 @@ class Ports:
     coordination: Callable[[Disk, str | None, Clock, Offload, Callable[[Tree], object]], EmbeddedCoordination] = (
         open_embedded
     )
+    cluster: ClusterCoordination = connect_zookeeper

@@ -105,9 +105,13 @@ class BrokerResources:
         """Take all log directories offline: the journal could not be flushed, so its content is unknown."""
         text = f"the journal of the cluster's state failed: {self.coordination and self.coordination.failure!r}"
         LOGGER.critical("%s; all log directories are offline: restart the broker", text)
-        self._failed(text)
+        self.fail(text)
         for path in self.logs.directories():
             self.logs.take_offline(path, OSError(text))
+
+    def fail(self, text: str) -> None:
+        """Report that the broker cannot serve anything any more."""
+        self._failed(text)
 
     def start_cleaner(self, config: BrokerConfig) -> None:
         """Start the log cleaner, unless the configuration disables it."""

@@ -291,8 +291,10 @@ class MemoryNetwork:
         """The running loop."""
         return asyncio.get_running_loop()
 
-    async def dial(self, factory: ProtocolFactory, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
-        """Connect a protocol; the `dial` of a client's environment.
+    async def dial(
+        self, factory: ProtocolFactory, host: str, port: int, ssl: ssl_module.SSLContext | None
+    ) -> MemoryTransport:
+        """Connect a protocol, and return its transport; the `dial` of a client's environment.
 
         Arguments:
             factory: creates the protocol of the client.
@@ -312,7 +314,9 @@ class MemoryNetwork:
         if server is None or not server.accepting:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._clients += 1
-        Link(self, server, ("client", self._clients)).connect(factory(), server.factory())
+        link = Link(self, server, ("client", self._clients))
+        link.connect(factory(), server.factory())
+        return link.client_half
 
     async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> MemoryServer:
         """Listen at an address; see `listen`."""

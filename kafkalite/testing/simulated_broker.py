@@ -14,8 +14,10 @@ The broker runs without threads, sockets, real time and real randomness (`kafkal
 import asyncio
 import random as randoms
 import socket
+import ssl as ssl_module
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,11 +29,11 @@ from kafkalite.net.listener import SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
 from kafkalite.server.api import ROWS
 from kafkalite.server.broker import EMBEDDED, Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.ports import ClusterCoordination, Ports
 from kafkalite.server.running_broker import RunningBroker
 from kafkalite.storage.log.flush_job import JobSyncer
 from kafkalite.testing.faulty_disk import FaultyDisk
-from kafkalite.testing.memory_network import MemoryNetwork, MemoryServer, MemoryTransport
+from kafkalite.testing.memory_network import MemoryNetwork, MemoryServer, MemoryTransport, ProtocolFactory
 from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom
 
 HOST, PORT = "broker", 9092
@@ -44,6 +46,7 @@ class LoopTimers:
         self._loop = loop
         self._raised = raised
         self._timers: set[asyncio.TimerHandle] = set()
+        self._closed = False
 
     def wall_ms(self) -> int:
         """Return the virtual wall time, milliseconds since 1970."""
@@ -58,6 +61,8 @@ class LoopTimers:
 
         def fire() -> None:
             self._timers.discard(timer)
+            if self._closed:
+                return
             try:
                 callback(*args)
             except Exception as error:
@@ -68,7 +73,8 @@ class LoopTimers:
         return timer
 
     def close(self) -> None:
-        """Cancel all timers."""
+        """Cancel all timers, and call nothing any more."""
+        self._closed = True
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -240,6 +246,22 @@ class MemoryListener(MemoryHub):
     def free_unused(self) -> None:
         """Connections in memory have no receive buffers."""
 
+    def pause(self) -> None:
+        """Refuse connections until `resume`."""
+        for server in self._servers:
+            server.accepting = False
+
+    def resume(self) -> None:
+        """Accept connections again."""
+        for server in self._servers:
+            server.accepting = True
+
+    def disconnect(self, reason: str) -> None:
+        """Reset all connections."""
+        for server in self._servers:
+            for link in list(server.links):
+                link.reset()
+
     def kill(self) -> None:
         """The process ends: its connections are reset, and its address refuses connections."""
         self.killed = True
@@ -285,21 +307,38 @@ class Process:
         self._clocks: list[LoopTimers] = []
         self._jobs: list[LoopOffload] = []
         self._listeners: list[MemoryListener] = []
+        self._dialed: list[MemoryTransport] = []
+        self._killed = False
 
-    def ports(self, random: SeededRandom) -> Ports:
+    def ports(self, random: SeededRandom, cluster: ClusterCoordination | None) -> Ports:
         """The ports of the broker."""
-        return Ports(
+        ports = Ports(
             clock=self._clock,
             random=random,
             offload=self._offload,
             disk=self.disk,
             syncer=lambda disk, _paths, _loop, jobs, _raised: JobSyncer(disk, jobs, jobs.close),
             listen=self._listen,
-            dial=self._network.dial,
+            dial=self._dial,
         )
+        return ports if cluster is None else replace(ports, cluster=cluster)
+
+    async def _dial(self, factory: ProtocolFactory, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
+        """Connect to another broker, unless the process has ended."""
+        if not self._killed:
+            transport = await self._network.dial(factory, host, port, ssl)
+            self._dialed = [each for each in self._dialed if not each.is_closing()]
+            self._dialed.append(transport)
+        if self._killed:
+            for each in self._dialed:
+                each.abort()
+            raise ConnectionAbortedError("the process has ended")
 
     def kill(self) -> None:
         """End the process: nothing of it runs any more."""
+        self._killed = True
+        for transport in self._dialed:
+            transport.abort()
         self.disk.kill()
         for clock in self._clocks:
             clock.close()
@@ -338,6 +377,7 @@ class SimulatedBroker:
         seed: of its random numbers, and of what a power failure leaves.
         settings: configs under Kafka's names.
         host, port: its address in the network.
+        cluster: opens sessions with the coordination service of its cluster; None = the broker is alone.
     """
 
     def __init__(
@@ -349,6 +389,7 @@ class SimulatedBroker:
         settings: Mapping[str, SettingValue] | None = None,
         host: str = HOST,
         port: int = PORT,
+        cluster: ClusterCoordination | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
         self._data_dir = data_dir
@@ -356,6 +397,7 @@ class SimulatedBroker:
         self._settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
         self._random = SeededRandom(seed)
         self._failures = randoms.Random(seed)
+        self._cluster = cluster
         self._broker: Broker | None = None
         self._process = Process(network, SimulatedDisk())
 
@@ -386,7 +428,7 @@ class SimulatedBroker:
             for row in ROWS:
                 row.load()  # the first use would load it in steps: a run would depend on the runs before it
             self._process = Process(self._network, SimulatedDisk(self._process.disk))
-            broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random))
+            broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random, self._cluster))
             await broker.start()
             self._broker = broker
 

@@ -37,4 +37,6 @@ def create_partitions(call: TopicCall, request: CreatePartitionsRequest) -> None
             results.append(Result(name=more.name, error_code=error, error_message=message))
         call.answer(CreatePartitionsResponse(results=results))
 
-    call.context.topics.grow(asked, validate_only=request.validate_only, then=call.guarded(grown))
+    call.context.topics.grow(
+        asked, validate_only=request.validate_only, then=call.guarded(grown), timeout_ms=request.timeout_ms
+    )

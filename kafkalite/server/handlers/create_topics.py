@@ -53,7 +53,9 @@ def create(call: TopicCall, request: CreateTopicsRequest, found: tuple[list[str]
             log_created(call, [new.name for new, refusal in zip(asked, outcomes, strict=True) if not refusal])
         call.answer_from(steps, OBJECTS_EACH * len(asked) + len(twice))
 
-    call.context.topics.create(asked, validate_only=request.validate_only, then=call.guarded(created))
+    call.context.topics.create(
+        asked, validate_only=request.validate_only, then=call.guarded(created), timeout_ms=request.timeout_ms
+    )
 
 
 def results(
@@ -94,7 +96,8 @@ def described(call: TopicCall, new: NewTopic, validate_only: bool) -> Result:
         RefusedError,
     ):  # deleted, or created by another request, while the other topics of this one were created
         return Result(name=new.name, error_code=0, error_message=None)
-    settings = describe_topic(call.context.config, image.configs)
+    configs = {key: value for key, value in new.configs.items() if value is not None}
+    settings = describe_topic(call.context.config, configs)
     return Result(
         name=new.name,
         topic_id=bytes(16) if validate_only else image.topic_id,

@@ -32,10 +32,10 @@ def delete_topics(call: TopicCall, request: DeleteTopicsRequest) -> None:
         refusal = disabled(call.version)
         call.answer(DeleteTopicsResponse(responses=[result(name, topic_id, refusal) for name, topic_id in asked]))
         return
-    call.in_slices(find_each(call, asked), len(asked), partial(delete, call), changes=True)
+    call.in_slices(find_each(call, asked), len(asked), partial(delete, call, request.timeout_ms), changes=True)
 
 
-def delete(call: TopicCall, found: dict[Asked, str | Refusal]) -> None:
+def delete(call: TopicCall, timeout_ms: int, found: dict[Asked, str | Refusal]) -> None:
     """Delete the topics that exist."""
     names = [outcome for outcome in found.values() if isinstance(outcome, str)]
     ids = {name: call.context.tables.topics[name].topic_id for name in names}
@@ -44,7 +44,7 @@ def delete(call: TopicCall, found: dict[Asked, str | Refusal]) -> None:
         log_deleted(call, [name for name, refusal in zip(names, refusals, strict=True) if refusal is None])
         call.answer_from(results(call, found, ids, iter(refusals)), len(found))
 
-    call.context.topics.delete(names, then=call.guarded(deleted))
+    call.context.topics.delete(names, call.guarded(deleted), timeout_ms)
 
 
 def results(

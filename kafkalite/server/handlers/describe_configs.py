@@ -1,11 +1,13 @@
 """DescribeConfigs, key 32, v1-4: returns the configs of resources and the source of each value (KIP-226, KIP-569)."""
 
 from collections.abc import Generator
+from functools import partial
 
 from kafkalite.cluster.topics import RefusedError
 from kafkalite.config.dynamic import Setting
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kafkalite.server.call import ConfigCall
+from kafkalite.server.config_resources import TOPIC, TopicOverrides
 
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -16,8 +18,14 @@ Synonym = Config.DescribeConfigsSynonym
 
 
 def describe_configs(call: ConfigCall, request: DescribeConfigsRequest) -> None:
-    """Describe each resource independently."""
-    call.answer_from(described(call, request), objects_of(request))
+    """Describe each resource independently; in a cluster, the configs of topics are read first."""
+    topics = [resource.resource_name for resource in request.resources if resource.resource_type == TOPIC]
+    call.context.configs.read_topics(topics, call.guarded(partial(answer, call, request)))
+
+
+def answer(call: ConfigCall, request: DescribeConfigsRequest, topics: TopicOverrides) -> None:
+    """Send the configs; `topics`: those that are set on topics."""
+    call.answer_from(described(call, request, topics), objects_of(request))
 
 
 def objects_of(request: DescribeConfigsRequest) -> int:
@@ -25,7 +33,9 @@ def objects_of(request: DescribeConfigsRequest) -> int:
     return sum(len(resource.configuration_keys or ALL_KEYS) for resource in request.resources)
 
 
-def described(call: ConfigCall, request: DescribeConfigsRequest) -> Generator[None, None, DescribeConfigsResponse]:
+def described(
+    call: ConfigCall, request: DescribeConfigsRequest, topics: TopicOverrides
+) -> Generator[None, None, DescribeConfigsResponse]:
     results, seen = call.elements(), set()
     for resource in request.resources:
         keys = yield from once(resource.configuration_keys)
@@ -33,7 +43,9 @@ def described(call: ConfigCall, request: DescribeConfigsRequest) -> Generator[No
         key = resource.resource_type, resource.resource_name, tuple(keys)
         if key not in seen:
             seen.add(key)
-            result = yield from describe(call, request, resource, keys or None)  # an empty list means all, as in Kafka
+            result = yield from describe(
+                call, request, topics, resource, keys or None
+            )  # an empty list means all, as in Kafka
             results.add(result, 1 + len(result.configs))
         yield
     return DescribeConfigsResponse(results=results.finish())
@@ -49,7 +61,11 @@ def once(keys: list[str] | None) -> Generator[None, None, list[str]]:
 
 
 def describe(
-    call: ConfigCall, request: DescribeConfigsRequest, resource: Resource, keys: list[str] | None
+    call: ConfigCall,
+    request: DescribeConfigsRequest,
+    topics: TopicOverrides,
+    resource: Resource,
+    keys: list[str] | None,
 ) -> Generator[None, None, Result]:
     result = Result(
         error_code=0,
@@ -59,7 +75,7 @@ def describe(
         configs=[],
     )
     try:
-        settings = call.context.configs.describe(resource.resource_type, resource.resource_name, keys)
+        settings = call.context.configs.describe(resource.resource_type, resource.resource_name, keys, topics)
     except RefusedError as error:
         result.error_code, result.error_message = error.refusal.error, error.refusal.message
         return result

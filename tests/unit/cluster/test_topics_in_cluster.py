@@ -1,0 +1,199 @@
+"""Topics of a cluster: who answers, what is waited for, and when a request ends without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
+from kafkalite.cluster.internal_topics import OFFSETS
+from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.membership.current_session import CurrentSession
+from kafkalite.cluster.topic_writes import TopicWriter
+from kafkalite.cluster.topics import NewPartitions, NewTopic, Refusal
+from kafkalite.cluster.topics_in_cluster import NOT_CONTROLLER, TIMED_OUT, TopicsInCluster
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordination import znodes
+from kafkalite.coordination.znodes.controller import delete_topic_path
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.slicing import Slicer
+from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
+from kafkalite.testing.virtual_clock import SeededRandom
+from tests.unit.cluster.controller.kit import TOPIC_ID, Service
+
+TIMEOUT_MS = 1_000
+
+
+class Broker:
+    """A broker with a controller that waits until the test completes what it was asked for."""
+
+    def __init__(self, **settings: str) -> None:
+        self.service = Service()
+        self.clock = self.service.clock
+        self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
+        self.random = SeededRandom(1)
+        self.slicer = Slicer(self.clock, lambda callback, error: None)
+        self.tables = ClusterTables("cluster", 1, LiveBrokers(BrokerImage(each) for each in (1, 2, 3)))
+        self.active = True
+        self.waiting: list[tuple[AwaitTopic | AwaitDeletion, Callable[[int], object]]] = []
+        self.session = CurrentSession(self.service.connect())
+        self.topics = TopicsInCluster(self, TopicWriter(self.session))
+        self.outcomes: list[list[Refusal | None]] = []
+
+    @property
+    def controller(self) -> Broker:
+        return self
+
+    def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
+        self.waiting.append((event, done))
+
+    def create(self, factor: int | None = None) -> None:
+        new = NewTopic("orders", 2, factor)
+        self.topics.create([new], validate_only=False, then=self.outcomes.append, timeout_ms=TIMEOUT_MS)
+
+    def known(self, partitions: int = 2) -> None:
+        """The image has the topic."""
+        self.tables.put(TopicImage("orders", TOPIC_ID, (new_partition((1,)),) * partitions))
+        self.service.topic("orders", partitions)
+
+    def error(self) -> int | None:
+        """The error of the only request, None if there is none."""
+        ((refusal,),) = self.outcomes
+        return None if refusal is None else refusal.error
+
+
+def test_a_creation_is_answered_when_the_controller_says_so() -> None:
+    broker = Broker()
+    broker.create()
+    assert broker.outcomes == [] and broker.service.exists(znodes.topic_path("orders"))
+    (event, done) = broker.waiting.pop()
+    assert isinstance(event, AwaitTopic) and (event.topic, event.partitions) == ("orders", 2)
+    done(0)
+    assert broker.error() is None
+    broker.clock.advance(10 * TIMEOUT_MS)
+    assert len(broker.outcomes) == 1 and broker.clock.timers == 0
+
+
+def test_a_creation_is_answered_at_its_timeout_and_goes_on() -> None:
+    broker = Broker()
+    broker.create()
+    broker.clock.advance(TIMEOUT_MS)
+    assert broker.outcomes == [[TIMED_OUT]] and broker.service.exists(znodes.topic_path("orders"))
+    broker.waiting.pop()[1](0)
+    assert len(broker.outcomes) == 1
+
+
+@pytest.mark.parametrize("error", [KafkaErrorCode.NOT_CONTROLLER, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_an_error_of_the_controller_is_the_answer(error: int) -> None:
+    broker = Broker()
+    broker.create()
+    broker.waiting.pop()[1](error)
+    assert broker.error() == error
+
+
+def test_another_broker_answers_not_controller_and_writes_nothing() -> None:
+    broker = Broker()
+    broker.active = False
+    broker.create()
+    broker.topics.delete(["a", "b"], broker.outcomes.append)
+    more = NewPartitions("orders", 3, None)
+    broker.topics.grow([more], validate_only=False, then=broker.outcomes.append)
+    assert broker.outcomes == [[NOT_CONTROLLER], [NOT_CONTROLLER] * 2, [NOT_CONTROLLER]]
+    assert not broker.service.exists(znodes.topic_path("orders"))
+
+
+def test_a_deletion_is_requested_and_awaited() -> None:
+    broker = Broker()
+    broker.known()
+    broker.topics.delete(["orders"], broker.outcomes.append, TIMEOUT_MS)
+    assert broker.service.exists(delete_topic_path("orders")) and broker.outcomes == []
+    (event, done) = broker.waiting.pop()
+    assert isinstance(event, AwaitDeletion) and event.topic == "orders"
+    done(0)
+    assert broker.error() is None
+
+
+def test_added_partitions_are_awaited() -> None:
+    broker = Broker()
+    broker.known()
+    more = NewPartitions("orders", 5, None)
+    broker.topics.grow([more], validate_only=False, then=broker.outcomes.append, timeout_ms=TIMEOUT_MS)
+    (event, done) = broker.waiting.pop()
+    assert isinstance(event, AwaitTopic) and event.partitions == 5
+    done(0)
+    assert broker.error() is None
+    assert len(znodes.decode_topic("", broker.service.data(znodes.topic_path("orders"))).replicas) == 5
+
+
+def test_more_than_one_replica_is_refused_with_the_reason() -> None:
+    broker = Broker()
+    broker.create(factor=2)
+    assigned = NewTopic("assigned", assignments={0: (1, 2)}, assignment_count=1)
+    broker.topics.create([assigned], validate_only=False, then=broker.outcomes.append)
+    (first,), (second,) = broker.outcomes
+    assert first is not None and second is not None
+    assert (first.error, second.error) == (
+        KafkaErrorCode.INVALID_REPLICATION_FACTOR,
+        KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    )
+    assert all("every partition has one replica" in (each.message or "") for each in (first, second))
+
+
+def test_a_broker_that_knows_no_brokers_yet_creates_nothing() -> None:
+    broker = Broker()
+    broker.tables = ClusterTables("cluster", 1, LiveBrokers())
+    broker.create()
+    assert broker.error() == KafkaErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_internal_topics_have_one_replica_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker(offsets_topic_replication_factor="3")
+    broker.active = False
+    refusals: list[Refusal | None] = []
+    broker.topics.create_internal(OFFSETS, refusals.append)
+    assert refusals == [None] and "one replica, not 3" in caplog.text, "any broker creates them"
+    node = znodes.decode_topic("", broker.service.data(znodes.topic_path(OFFSETS.name)))
+    assert {len(replicas) for replicas in node.replicas.values()} == {1}
+
+
+def test_topics_on_demand_have_no_leader_yet() -> None:
+    broker = Broker()
+    broker.active = False
+    errors: list[dict[str, int]] = []
+    broker.topics.create_on_demand(["a", "a", "b"], errors.append)
+    broker.topics.create_on_demand(["a"], errors.append)
+    none = KafkaErrorCode.LEADER_NOT_AVAILABLE
+    assert errors == [{"a": none, "b": none}, {"a": none}], "also if another broker was faster"
+    off = Broker(auto_create_topics_enable="false")
+    off.topics.create_on_demand(["a"], errors.append)
+    assert errors[-1] == {} and not off.service.exists(znodes.topic_path("a"))
+
+
+def test_configs_are_changed_from_those_in_the_tree() -> None:
+    broker = Broker()
+    broker.known()
+    path = znodes.topic_config_path("orders")
+    broker.service.write(path, znodes.encode_configs({"retention.ms": "1"}))
+    refusals: list[Refusal | None] = []
+    for validate_only in (True, False):
+        broker.topics.configure(
+            "orders", lambda current: {**current, "a": "b"}, validate_only=validate_only, then=refusals.append
+        )
+    assert refusals == [None, None]
+    assert znodes.decode_configs(path, broker.service.data(path)) == {"retention.ms": "1", "a": "b"}
+    broker.session.session = None
+    broker.topics.configure("orders", dict, validate_only=False, then=refusals.append)
+    assert refusals[2] is not None and refusals[2].error == KafkaErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_without_a_session_every_call_fails_and_a_new_one_is_used() -> None:
+    broker = Broker()
+    session, broker.session.session = broker.session.session, None
+    assert broker.session.lost and broker.session.suspended and broker.session.session_id == 0
+    broker.create()
+    assert broker.error() == KafkaErrorCode.KAFKA_STORAGE_ERROR
+    broker.session.session = session
+    broker.outcomes.clear()
+    broker.create()
+    assert len(broker.waiting) == 1 and not broker.session.lost
