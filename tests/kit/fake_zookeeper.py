@@ -55,6 +55,7 @@ class FakeZooKeeper:
         connects: the first frames of all connections.
         requests: all later ones.
         passwords: those of digest that are accepted; None = all.
+        expiring: whether sessions expire; False = as while ZooKeeper elects a leader.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -64,6 +65,7 @@ class FakeZooKeeper:
         self.connects: list[records.ConnectRequest] = []
         self.requests: list[Any] = []
         self.passwords: set[bytes] | None = None
+        self.expiring = True
 
     def accept(self) -> FakeConnection:
         """Return the protocol of a new connection."""
@@ -80,6 +82,8 @@ class FakeZooKeeper:
         """The session's client has sent something."""
         if session.timer is not None:
             session.timer.cancel()
+        if not self.expiring:
+            return
         at = self.clock.monotonic() + session.timeout_ms / 1000
         session.timer = self.clock.call_at(at, self.expire, session.session_id)
 

@@ -77,10 +77,14 @@ class ZooKeeperProxy:
         for link in [each for each in self._links if each.session_id == session_id]:
             link.break_by(fault)
 
+    def clear(self) -> None:
+        """Drop the faults that are still to come."""
+        self._faults.clear()
+
     def close(self) -> None:
         """End everything."""
         self.refusing = True
-        self._faults.clear()
+        self.clear()
         self.break_now(Fault.RST)
 
     # Called by links.

@@ -10,7 +10,7 @@ from kafkalite.coordination.errors import BadArgumentsError
 from kafkalite.coordination.tree import check_path
 
 PORT = 2181
-SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
+SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 
 
 class Address(NamedTuple):

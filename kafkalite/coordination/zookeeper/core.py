@@ -258,6 +258,8 @@ class SessionCore:
     def _greet(self, frame: bytes) -> None:
         response = protocol.decode_connected(frame)
         session_id = self.key.session_id
+        if session_id == 0 and (response.timeout_ms <= 0 or response.session_id == 0):
+            raise ProtocolError("the server has refused a new session")
         if response.timeout_ms <= 0 or session_id not in (0, response.session_id):
             self._lose(SessionExpiredError(detail=f"session {session_id:#x}"))
             return

@@ -24,8 +24,8 @@ def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     """Run a test in virtual time."""
 
     @functools.wraps(test)
-    def run(**arguments: Any) -> None:
-        run_virtually(lambda: test(**arguments))
+    def run(*instance: Any, **arguments: Any) -> None:
+        run_virtually(lambda: test(*instance, **arguments))
 
     return run
 

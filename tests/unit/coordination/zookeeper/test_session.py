@@ -1,13 +1,31 @@
 """The session against a fake server, in virtual time: what it sends and reports, and when."""
 
-from kafkalite.coordination.errors import BadVersionError, ConnectionLossError
-from kafkalite.coordination.tree import Check, Create, Set
-from kafkalite.testing.virtual_loop import pass_time, run_virtually
-from tests.unit.coordination.zookeeper.rig import HOST, PORT, Rig
+import logging
+
+import pytest
+
+from kafkalite.coordination.errors import (
+    AuthenticationError,
+    BadArgumentsError,
+    BadVersionError,
+    ConnectionLossError,
+    SessionExpiredError,
+)
+from kafkalite.coordination.tree import Check, Create, Set, WatchEvent
+from kafkalite.coordination.zookeeper import records
+from kafkalite.coordination.zookeeper.codec import SIZE
+from kafkalite.coordination.zookeeper.core import FRAME_BYTES_MAX, NEW_SESSION, SessionKey
+from kafkalite.testing.virtual_loop import pass_time
+from tests.kit.fake_zookeeper import FakeZooKeeper
+from tests.kit.zookeeper_proxy import CONNECT, EVENT, REQUEST, RESPONSE, Fault, Stage
+from tests.unit.coordination.zookeeper.rig import HOST, PORT, TIMEOUT_MS, Rig, virtually
+
+RECONNECT_S = 0.25
 
 
-def test_calls_are_pipelined_and_answered_in_order() -> None:
-    async def main() -> None:
+class TestCalls:
+    @virtually
+    async def test_calls_are_pipelined_and_responses_keep_their_order(self) -> None:
         rig = Rig(seed=1, fragment_bytes=7)
         session = await rig.connected()
         session.create("/a", b"x", rig.note("create"))
@@ -20,21 +38,267 @@ def test_calls_are_pipelined_and_answered_in_order() -> None:
         assert names == ["create", "exists", "refused", "created", "multi", "children"]
         assert rig.log[2][1] is BadVersionError and rig.log[-1][1][0] == ["a", "b"]
 
-    run_virtually(main)
+    @virtually
+    async def test_request_above_the_limit_of_the_server_is_rejected_before_it_is_sent(self) -> None:
+        rig = Rig()
+        session = await rig.connected()
+        session.create("/a", bytes(1 << 20), rig.note("create"))
+        session.multi([Create(f"/{n}", bytes(100_000)) for n in range(11)], rig.note("multi"))
+        session.exists("/a", rig.note("exists"))
+        assert rig.take() == [("create", BadArgumentsError), ("multi", BadArgumentsError)]
+        assert await rig.events_within(0.1) == [("exists", None)]
 
-
-def test_reset_connection_fails_changes_at_once_and_repeats_reads() -> None:
-    async def main() -> None:
+    @virtually
+    async def test_created_node_without_data_has_null_data(self) -> None:
         rig = Rig()
         session = await rig.connected()
         session.create("/a", b"", rig.note("create"))
+        session.set("/a", b"", rig.note("set"))
+        session.get("/a", rig.note("get"))
+        await pass_time(0.1)
+        assert rig.sent(records.Create2Request)[0].data is None
+        assert rig.sent(records.SetDataRequest)[0].data == b""
+        assert rig.log[-1][1][0] == b""
+
+    @virtually
+    async def test_call_within_a_callback_comes_behind_what_has_arrived(self) -> None:
+        rig = Rig()
+        session = await rig.connected()
+
+        def failing_at_once(event: WatchEvent) -> None:
+            rig.watch(event)
+            session.create("bad path", b"", rig.note("rejected"))
+
+        session.exists("/a", rig.note("exists"), failing_at_once)
+        session.exists("/a", rig.note("exists"), rig.watch)
+        session.create("/a", b"", lambda outcome: rig.log.append("create"))
+        assert await rig.events_within(0.1) == [
+            ("exists", None), ("exists", None), ("created", "/a"), ("created", "/a"), "create",
+            ("rejected", BadArgumentsError),
+        ]  # fmt: skip
+
+
+class TestConnections:
+    @virtually
+    async def test_pings_leave_after_a_third_of_the_session_timeout(self) -> None:
+        rig = Rig()
+        await rig.connected()
+        await pass_time(10 * TIMEOUT_MS / 1000)
+        assert len(rig.sent(records.PingRequest)) == 30
+        assert rig.take() == []
+
+    @virtually
+    async def test_busy_session_sends_no_pings(self) -> None:
+        rig = Rig()
+        session = await rig.connected()
+        for _ in range(60):
+            session.exists("/a", rig.note("exists"))
+            await pass_time(TIMEOUT_MS / 1000 / 6)
+        assert rig.sent(records.PingRequest) == []
+
+    @virtually
+    async def test_stall_ends_the_connection_before_the_session_expires(self) -> None:
+        rig = Rig()
+        session = await rig.connected()
+        await pass_time(0.5)
+        rig.proxy.break_now(Fault.STALL)
+        session.set("/a", b"", rig.note("set"))
+        assert await rig.events_within(TIMEOUT_MS / 1000 * 0.55) == []
+        await pass_time(TIMEOUT_MS / 1000 * 0.2)
+        assert rig.take() == ["suspended", ("set", ConnectionLossError), "resumed"]
+        assert session.session_id in rig.server.sessions
+
+    @virtually
+    async def test_negotiated_timeout_counts(self) -> None:
+        rig = Rig()
+        session = await rig.connected(timeout_ms=10)
+        assert session.timeout_ms == 400
+        await pass_time(4.0)
+        assert len(rig.sent(records.PingRequest)) == 30
+        assert rig.server.connects[0].timeout_ms == 10
+
+    @virtually
+    async def test_next_server_continues_the_session(self) -> None:
+        rig = Rig()
+        rig.network.listen(rig.proxy.accept, "zk2", PORT)
+        rig.network.listen(rig.proxy.accept, "zk3", PORT)
+        session = await rig.connected("zk:2181,zk2:2181,zk3:2181")
+        for dead in (HOST, "zk2"):
+            rig.network.refuse(dead, PORT)
+        for name in (HOST, "zk2", "zk3"):
+            rig.network.reset(name, PORT)
+        assert await rig.events_within(1.0) == ["suspended", "resumed"]
+        assert session.session_id in rig.server.sessions
+
+    @virtually
+    async def test_server_behind_the_client_is_left_for_another(self) -> None:
+        """It closes the connection, as the last zxid is unknown there; the session does not go back in time."""
+        rig = Rig()
+        old = FakeZooKeeper(rig.clock)
+        rig.network.listen(old.accept, "old", PORT)
+        session = await rig.connected()
+        session.create("/a", b"", rig.note("create"))
+        await pass_time(0.1)
+        await_old = rig.connect("old:2181", key=SessionKey(1, bytes(16)))
+        await_old.core.last_zxid = 100
+        await pass_time(5.0)
+        assert await_old.suspended and len(old.connects) >= 3
+        assert {each.last_zxid for each in old.connects} == {100}
+
+    @pytest.mark.parametrize("stage", [(RESPONSE, CONNECT), (RESPONSE, "ExistsRequest"), (RESPONSE, EVENT)])
+    @pytest.mark.parametrize(
+        "garbage",
+        [SIZE.pack(-1), SIZE.pack(FRAME_BYTES_MAX + 1), SIZE.pack(3) + b"abc", SIZE.pack(20) + bytes(20), b"HTTP/1.1"],
+    )
+    @virtually
+    async def test_garbage_ends_the_connection_only(self, stage: Stage, garbage: bytes) -> None:
+        rig = Rig()
+        rig.proxy.edits[stage] = lambda frame: garbage
+        session = rig.connect()
+        session.exists("/a", rig.note("exists"), rig.watch)
+        await pass_time(5.0)
+        session.create("/a", b"", rig.note("create"))
+        await pass_time(10.0)
+        log = rig.take()
+        assert log[:1] == [("connected", "session")] and ("exists", None) in log and ("created", "/a") in log
+        assert not session.suspended and "lost" not in log
+
+    @virtually
+    async def test_response_to_another_request_ends_the_connection(self) -> None:
+        rig = Rig()
+        session = await rig.connected()
+        rig.proxy.edits[RESPONSE, "ExistsRequest"] = lambda frame: SIZE.pack(len(frame)) + b"\x7f" + frame[1:]
         session.exists("/a", rig.note("exists"))
+        assert await rig.events_within(RECONNECT_S) == ["suspended", "resumed", ("exists", None)]
+
+    @virtually
+    async def test_log_names_server_and_reason_and_is_limited(self, caplog: pytest.LogCaptureFixture) -> None:
+        rig = Rig()
+        rig.proxy.refusing = True
+        with caplog.at_level(logging.INFO, "kafkalite.coordination"):
+            rig.connect()
+            await pass_time(100.0)
+            rig.proxy.refusing = False
+            await pass_time(2.0)
+        lines = [each.getMessage() for each in caplog.records]
+        assert len(lines) == 5 and all(line.startswith("ZooKeeper zk:2181: ") for line in lines)
+        assert "the server has closed the connection" in lines[0]
+
+
+class TestLoss:
+    @virtually
+    async def test_reset_fails_changes_in_order_and_repeats_reads(self) -> None:
+        rig = Rig()
+        session = await rig.connected()
+        session.create("/a", b"", rig.note("first"))
+        session.exists("/a", rig.note("read"))
+        session.create("/b", b"", rig.note("second"))
         rig.network.reset(HOST, PORT)
         await pass_time(0.001)
-        assert rig.take() == ["suspended", ("create", ConnectionLossError)]
-        assert session.suspended
-        await pass_time(0.3)
-        assert rig.take() == ["resumed", ("exists", None)]
+        session.create("/c", b"", rig.note("third"))
+        session.exists("/c", rig.note("later read"))
+        names = ["suspended", *((name, ConnectionLossError) for name in ("first", "second", "third"))]
+        assert rig.take() == names and session.suspended
+        assert await rig.events_within(RECONNECT_S) == ["resumed", ("read", None), ("later read", None)]
         assert not session.suspended
 
-    run_virtually(main)
+    @virtually
+    async def test_session_can_be_closed_in_each_state(self) -> None:
+        rig = Rig()
+        never = rig.connect("nowhere:2181")
+        never.exists("/a", rig.note("read"))
+        never.close(rig.note("close"))
+        assert rig.take() == [
+            ("read", SessionExpiredError), ("close", ConnectionLossError), ("connected", SessionExpiredError),
+        ]  # fmt: skip
+        session = await rig.connected()
+        session.create("/a", b"", lambda outcome: rig.log.append("create"), ephemeral=True)
+        session.close(rig.note("close"))
+        assert session.lost
+        session.exists("/a", rig.note("late"))
+        assert await rig.events_within(0.1) == [("late", SessionExpiredError), "create", ("close", None)]
+        session.close(rig.note("again"))
+        assert rig.take() == [("again", None)]
+        assert await rig.events_within(100.0) == []
+        assert rig.server.sessions == {} and rig.server.tree.find("/a") is None
+
+    @pytest.mark.parametrize("fault", Fault)
+    @virtually
+    async def test_lost_response_to_close_is_an_error(self, fault: Fault) -> None:
+        rig = Rig()
+        session = await rig.connected()
+        rig.proxy.break_at(RESPONSE, "CloseRequest", fault)
+        session.close(rig.note("close"))
+        await pass_time(TIMEOUT_MS / 1000)
+        assert rig.take() == [("close", ConnectionLossError)]
+        assert len(rig.server.connects) == 1
+
+    @virtually
+    async def test_key_of_a_session_that_is_over_is_reported(self) -> None:
+        rig = Rig()
+        rig.connect(key=SessionKey(77, bytes(16)))
+        assert await rig.events_within(1.0) == [("connected", SessionExpiredError)]
+
+    @virtually
+    async def test_wrong_password_does_not_continue_a_session(self) -> None:
+        rig = Rig()
+        session = await rig.connected()
+        rig.connect(key=session.key._replace(password=bytes(16)))
+        assert await rig.events_within(1.0) == [("connected", SessionExpiredError)]
+        assert not session.lost and session.key != NEW_SESSION
+
+
+class TestIdentity:
+    @virtually
+    async def test_credentials_precede_everything_on_each_connection(self) -> None:
+        rig = Rig()
+        session = await rig.connected(digest=b"kafka:secret", acl=records.CREATOR_ACL)
+        session.create("/a", b"", rig.note("create"))
+        session.exists("/a", rig.note("exists"), rig.watch)
+        await pass_time(0.1)
+        rig.proxy.break_now(Fault.FIN)
+        await pass_time(RECONNECT_S)
+        names = [name for direction, name in rig.proxy.passed if direction == REQUEST]
+        assert names == [
+            CONNECT, "AuthRequest", "SyncRequest", "Create2Request", "ExistsRequest",
+            CONNECT, "AuthRequest", "SetWatchesRequest", "SyncRequest",
+        ]  # fmt: skip
+        assert rig.sent(records.Create2Request)[0].acl == records.CREATOR_ACL
+        assert {(each.scheme, each.auth) for each in rig.sent(records.AuthRequest)} == {("digest", b"kafka:secret")}
+
+    @virtually
+    async def test_rejected_credentials_end_the_session(self) -> None:
+        rig = Rig()
+        rig.server.passwords = {b"kafka:other"}
+        session = rig.connect(digest=b"kafka:secret")
+        session.exists("/a", rig.note("exists"))
+        await pass_time(10.0)
+        assert rig.take() == [("connected", AuthenticationError), ("exists", AuthenticationError)]
+        assert session.lost and len(rig.server.connects) == 1
+
+    @virtually
+    async def test_paths_of_results_events_and_errors_are_below_the_chroot(self) -> None:
+        rig = Rig()
+        session = await rig.connected("zk:2181/kafka/one")
+        session.create_chroot(rig.note("chroot"))
+        session.children("/", rig.note("children"), rig.watch)
+        session.exists("/q", rig.note("exists"), rig.watch)
+        paths: list[str] = []
+        session.create("/q", b"", lambda outcome: paths.append(outcome.value.path))
+        session.create("/q/n", b"", lambda outcome: paths.append(outcome.value.path), sequence=True)
+        session.delete("/missing", lambda outcome: paths.append(outcome.error.path))  # type: ignore[union-attr]
+        session.create_chroot(rig.note("chroot"))
+        await pass_time(0.1)
+        log = [each for each in rig.take() if each[0] != "children" or each[1] == "/"]
+        assert log == [
+            ("chroot", None), ("exists", None), ("created", "/q"), ("children", "/"), ("chroot", None),
+        ]  # fmt: skip
+        assert paths == ["/q", "/q/n0000000000", "/missing"]
+        assert rig.server.tree.find("/kafka/one/q/n0000000000") is not None
+        rig.proxy.break_now(Fault.FIN)
+        session.get("/q", rig.note("get"), rig.watch)
+        await pass_time(RECONNECT_S)
+        rig.server.tree.multi([Set("/kafka/one/q", b"1")], session.session_id, 0)
+        rig.server.fire()
+        await pass_time(0.1)
+        assert rig.log[-1] == ("changed", "/q")
