@@ -39,7 +39,7 @@ class AloneBroker(RunningBroker):
 
     def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
         """Return this broker."""
-        return (self.own_node(connection),)
+        return (self.listening.own_node(self.broker_id, self.config.broker_rack, connection),)
 
     def offline(self, topic_id: bytes) -> frozenset[int]:
         """Return the partitions of a topic that cannot be served."""

@@ -137,8 +137,9 @@ class AssignedPartitions(PartitionHosting):
                 if key not in self._logs.created:
                     self._creations.drop(partition)
             yield
-        for key in [key for key in self._logs.created if assigned.get(key) != self._logs.topic_ids[key]]:
-            self._open_unassigned(key)
+        for key in list(self._logs.created):
+            if key in self._logs.created and assigned.get(key) != self._logs.topic_ids[key]:
+                self._open_unassigned(key)
             yield
         delay_ms = self._config.topic_defaults.file_delete_delay_ms
         logs = UnassignedLogs(assigned, self._replicas, self._logs, frozenset(deletions.values()), delay_ms)

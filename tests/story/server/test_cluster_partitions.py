@@ -397,3 +397,30 @@ async def test_random_requests_agree_with_the_oracle(tmp_path: Path) -> None:
                 for part in topic.partitions.values()
             }
             assert found == oracle.hosted
+
+
+async def test_large_requests_are_applied_over_several_loop_iterations(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, 1) as cluster:
+        cluster.assign("t", dict.fromkeys(range(10_000), 1))
+        iterations, applied = list[int](), asyncio.Event()
+
+        async def count() -> None:
+            while not applied.is_set():
+                iterations[-1] += 1
+                await asyncio.sleep(0)
+
+        requests = (
+            cluster.leader_and_isr(1, kind=FULL),
+            cluster.update_metadata(1),
+            cluster.stop_replica(1, "t", *range(10_000)),
+        )
+        for request in requests:
+            iterations.append(0)
+            applied.clear()
+            counting = asyncio.ensure_future(count())
+            assert (await apply(cluster, 1, request)).error_code == 0
+            applied.set()
+            await counting
+        assert min(iterations) >= 2, f"{iterations}: 0 in one go"
+        assert len(cluster[1].image.topics["t"].partitions) == 10_000
+        assert {part.error for part in next(iter(cluster[1].replicas)).partitions.values()} == {NOT_LEADER}
