@@ -269,9 +269,10 @@ class SendLeaderAndIsr(NamedTuple):
     Arguments:
         request_id: for the event.
         broker_id, broker_epoch: the receiver.
-        full: the topics are all that the receiver hosts, and no log of another partition belongs to a topic that is
-            new or being deleted (`type` = 2, else 1). Brokers of Apache Kafka ignore it.
-        topics: the partitions to host.
+        full: the topics are all that the receiver hosts: it may rename the logs of other partitions (`type` = 2, else
+            1). Brokers of Apache Kafka ignore it.
+        topics: the partitions to host. Those of a topic that is being deleted are among them until StopReplica follows.
+            The receiver renames the log of another topic id.
         live_leaders: the brokers that lead them.
     """
 

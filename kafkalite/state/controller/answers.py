@@ -1,0 +1,175 @@
+"""Responses of brokers to the controller's requests, and requests that failed.
+
+A whole request that failed is repeated after a back-off with the newest states. Partitions that a broker has refused
+are sent again after the back-off, except that KAFKA_STORAGE_ERROR means a failed log directory, and
+STALE_CONTROLLER_EPOCH that the broker knows this leader epoch already (ReplicaManager.becomeLeaderOrFollower).
+"""
+
+from collections.abc import Mapping
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.state.controller.brokers import replicas_offline, replicas_online
+from kafkalite.state.controller.channel import RETRY, Channel, InFlight, Stop
+from kafkalite.state.controller.contents import find
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.events import (
+    LeaderAndIsrAnswered,
+    RequestFailed,
+    StopReplicaAnswered,
+    UpdateMetadataAnswered,
+)
+from kafkalite.state.controller.states import PartitionState, TopicEvent, TopicState
+from kafkalite.state.controller.topic_table import step as step_topic
+from kafkalite.state.controller.topics import Partition, Topic
+from kafkalite.state.controller.writes import EpochCheck
+
+KNOWN_TO_BROKER = frozenset((KafkaErrorCode.NONE, KafkaErrorCode.STALE_CONTROLLER_EPOCH))
+
+
+def metadata_answered(context: ControllerContext, event: UpdateMetadataAnswered) -> None:
+    """A broker has replaced its image; this broker's own one completes requests of clients."""
+    if (answered := _end(context, event.request_id, event.error)) is None:
+        return
+    topics: dict[Topic, None] = {}
+    for partition in answered[1].led:
+        if not partition.published:
+            partition.published = True
+            partition.topic.published += 1
+            topics[partition.topic] = None
+    for topic in topics:
+        if topic.state is TopicState.ACTIVE:
+            context.completions.published(topic)
+
+
+def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered) -> None:
+    """A broker has become leader or follower of partitions, or their log directory is offline."""
+    if (answered := _end(context, event.request_id, event.error)) is None:
+        return
+    channel, request = answered
+    refused = {key: error for key, error in event.errors.items() if error not in KNOWN_TO_BROKER}
+    offline = [key for key, error in refused.items() if error == KafkaErrorCode.KAFKA_STORAGE_ERROR]
+    channel.accepted |= {key: topic for key, topic in request.topics.items() if key not in refused}
+    replicas_offline(context, channel, _current(context, request, offline))
+    online = [key for key in sorted(channel.offline & request.leadership.keys()) if not event.errors.get(key)]
+    replicas_online(context, channel, _current(context, request, online))
+    again = {key: request.leadership.get(key, False) for key in refused if key not in offline}
+    if again:
+        _log_refused(context, channel, "LeaderAndIsr", refused, again)
+        channel.deferred_leadership |= again
+        _back_off(context, channel)
+
+
+def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> None:
+    """A broker has stopped replicas, and deleted their logs."""
+    if (answered := _end(context, event.request_id, event.error)) is None:
+        return
+    channel, request = answered
+    broker, topics = channel.broker.broker_id, dict[Topic, None]()
+    again: dict[TopicPartition, Stop] = {}
+    for key, stop in request.stops.items():
+        error = event.errors.get(key, KafkaErrorCode.NONE)
+        if not stop.delete or key.partition not in stop.topic.stopping.get(broker, ()):
+            continue
+        if error == KafkaErrorCode.NONE or error == KafkaErrorCode.KAFKA_STORAGE_ERROR:
+            _replica_ended(stop.topic, key.partition, broker, deleted=error == KafkaErrorCode.NONE)
+            topics[stop.topic] = None
+        else:
+            again[key] = stop
+    for topic in topics:
+        if topic.state is TopicState.DELETING:
+            step_topic(context, topic, TopicEvent.REPLICAS_DELETED)
+    if again:
+        _log_refused(context, channel, "StopReplica", event.errors, again)
+        channel.deferred_stops |= again
+        _back_off(context, channel)
+
+
+def request_failed(context: ControllerContext, event: RequestFailed) -> None:
+    """There is no response: repeat the request later."""
+    if (channel := _find(context, event.request_id)) is not None:
+        _fail(context, channel, event.reason)
+
+
+def retry(context: ControllerContext, broker_id: int) -> None:
+    """The back-off of a broker has ended."""
+    if (channel := context.channels.get(broker_id)) is not None:
+        channel.restore_deferred()
+
+
+def _end(context: ControllerContext, request_id: int, error: int) -> tuple[Channel, InFlight] | None:
+    """The channel and the request of a response; None if it is obsolete, or if the request must be repeated."""
+    channel = _find(context, request_id)
+    if channel is None or channel.in_flight is None:
+        return None
+    if error != KafkaErrorCode.NONE:
+        _fail(context, channel, f"error {error}")
+        if error == KafkaErrorCode.STALE_CONTROLLER_EPOCH and not context.verifying:
+            context.verifying = True
+            context.write((), EpochCheck())
+        return None
+    request, channel.in_flight, channel.failures = channel.in_flight, None, 0
+    return channel, request
+
+
+def _find(context: ControllerContext, request_id: int) -> Channel | None:
+    for channel in context.channels.values():
+        if channel.in_flight is not None and channel.in_flight.request_id == request_id:
+            return channel
+    return None
+
+
+def _fail(context: ControllerContext, channel: Channel, reason: str) -> None:
+    request = channel.in_flight
+    assert request is not None
+    channel.in_flight = None
+    channel.restore(request)
+    channel.failures += 1
+    channel.blocked = True
+    name = request.type.name
+    context.log("warning", f"broker {channel.broker.broker_id}: {name} failed ({reason}), it is repeated")
+    _back_off(context, channel)
+
+
+def _back_off(context: ControllerContext, channel: Channel) -> None:
+    """Set the timer of a channel. Consecutive failures double the time."""
+    settings = context.settings
+    doubled = settings.retry_backoff_ms << min(max(channel.failures - 1, 0), 10)
+    context.set_timer((RETRY, channel.broker.broker_id), min(doubled, settings.retry_backoff_max_ms))
+
+
+def _current(context: ControllerContext, request: InFlight, keys: list[TopicPartition]) -> list[Partition]:
+    """The partitions that still are those of the request: a topic may have been deleted and created again."""
+    partitions = [partition for key in keys if (partition := find(context, key)) is not None]
+    return [
+        one
+        for one in partitions
+        if one.state is not PartitionState.DELETED and request.topics.get(one.key) is one.topic
+    ]
+
+
+def _replica_ended(topic: Topic, index: int, broker: int, *, deleted: bool) -> None:
+    """A log is deleted, or it waits until its log directory works again."""
+    topic.stopping[broker].discard(index)
+    if not topic.stopping[broker]:
+        del topic.stopping[broker]
+    if not deleted:
+        topic.unavailable.setdefault(broker, set()).add(index)
+
+
+def _log_refused(
+    context: ControllerContext,
+    channel: Channel,
+    request: str,
+    errors: Mapping[TopicPartition, int],
+    keys: Mapping[TopicPartition, object],
+) -> None:
+    """Log how many partitions were refused, and the first of them.
+
+    Arguments:
+        request: its name.
+        errors, keys: the errors, and the partitions that are sent again.
+    """
+    first = next(iter(keys))
+    text = f"broker {channel.broker.broker_id}: {request} failed for {len(keys)} partitions, first {first}"
+    context.log("warning", f"{text} with error {errors[first]}; they are sent again")

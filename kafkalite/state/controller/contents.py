@@ -1,0 +1,133 @@
+"""The contents of requests, built from the newest states: ControllerBrokerRequestBatch of Kafka 3.9.
+
+Topics that are being deleted have leader -2 in UpdateMetadata, and leader epoch -2 in StopReplica. A partition that
+does not exist any more has leader -2, too: its topic was deleted before the broker learned of it.
+"""
+
+from collections.abc import Iterable
+
+from kafkalite.model import ZERO_UUID, TopicPartition
+from kafkalite.state.controller.channel import Stop
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.effects import (
+    PartitionLeadership,
+    PartitionMetadata,
+    StoppedReplica,
+    StoppedTopic,
+    TopicLeadership,
+    TopicMetadata,
+)
+from kafkalite.state.controller.states import TopicState
+from kafkalite.state.controller.topics import Partition, Topic
+from kafkalite.state.controller.values import EPOCH_DURING_DELETE, FIRST_LEADER_EPOCH, LEADER_DURING_DELETE
+
+RECOVERED, RECOVERING = 0, 1
+
+
+def find(context: ControllerContext, key: TopicPartition) -> Partition | None:
+    """A partition of a known topic, which may be in deletion."""
+    topic = context.topics.get(key.topic)
+    return None if topic is None else topic.partitions.get(key.partition)
+
+
+# UpdateMetadata.
+
+
+def all_metadata(context: ControllerContext) -> tuple[TopicMetadata, ...]:
+    """All partitions with a state, without topics in deletion. The tuple is shared until one of them changes."""
+    if context.all_metadata is None:
+        active = [topic for topic in context.topics.values() if topic.state is TopicState.ACTIVE]
+        contents = [TopicMetadata(each.name, each.topic_id, _states(context, each)) for each in active]
+        context.all_metadata = tuple([each for each in contents if each.partitions])
+    return context.all_metadata
+
+
+def metadata_of(context: ControllerContext, keys: Iterable[TopicPartition]) -> tuple[TopicMetadata, ...]:
+    """These partitions. Brokers that wait for the same partitions share one tuple, until one of them changes."""
+    wanted = tuple(keys)
+    if (metadata := context.metadata_of.get(wanted)) is None:
+        metadata = context.metadata_of[wanted] = _metadata_of(context, wanted)
+    return metadata
+
+
+def _metadata_of(context: ControllerContext, keys: tuple[TopicPartition, ...]) -> tuple[TopicMetadata, ...]:
+    by_topic: dict[str, list[PartitionMetadata]] = {}
+    for key in keys:
+        partition = find(context, key)
+        if partition is None or partition.topic.state is not TopicState.ACTIVE:
+            by_topic.setdefault(key.topic, []).append(_deleted(context, key.partition, partition))
+        elif partition.current is not None:
+            by_topic.setdefault(key.topic, []).append(_metadata(context, partition))
+    ids = {name: topic.topic_id for name in by_topic if (topic := context.topics.get(name)) is not None}
+    return tuple(TopicMetadata(name, ids.get(name, ZERO_UUID), tuple(states)) for name, states in by_topic.items())
+
+
+def _states(context: ControllerContext, topic: Topic) -> tuple[PartitionMetadata, ...]:
+    partitions = topic.partitions.values()
+    return tuple([_metadata(context, partition) for partition in partitions if partition.current is not None])
+
+
+def _metadata(context: ControllerContext, partition: Partition) -> PartitionMetadata:
+    state, replicas = partition.current, partition.replicas
+    assert state is not None
+    online = context.online(partition)
+    offline = () if online == replicas else tuple([replica for replica in replicas if replica not in online])
+    return PartitionMetadata(
+        partition.key.partition,
+        state.controller_epoch,
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        partition.version,
+        replicas,
+        offline,
+    )
+
+
+def _deleted(context: ControllerContext, index: int, partition: Partition | None) -> PartitionMetadata:
+    """A partition that brokers remove from their image (LeaderAndIsr.duringDelete)."""
+    isr = () if partition is None or partition.current is None else partition.current.isr
+    replicas = () if partition is None else partition.replicas
+    epoch = context.settings.epoch
+    return PartitionMetadata(index, epoch, LEADER_DURING_DELETE, FIRST_LEADER_EPOCH, isr, 0, replicas, ())
+
+
+# LeaderAndIsr.
+
+
+def leadership_of(partitions: Iterable[tuple[Partition, bool]]) -> tuple[TopicLeadership, ...]:
+    """Partitions with a state, each with whether it is new."""
+    by_topic: dict[Topic, list[PartitionLeadership]] = {}
+    for partition, is_new in partitions:
+        by_topic.setdefault(partition.topic, []).append(_leadership(partition, is_new))
+    return tuple(TopicLeadership(topic.name, topic.topic_id, tuple(states)) for topic, states in by_topic.items())
+
+
+def _leadership(partition: Partition, is_new: bool) -> PartitionLeadership:
+    state = partition.current
+    assert state is not None
+    return PartitionLeadership(
+        partition.key.partition,
+        state.controller_epoch,
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        partition.version,
+        partition.replicas,
+        partition.adding,
+        partition.removing,
+        is_new,
+        RECOVERING if state.recovering else RECOVERED,
+    )
+
+
+# StopReplica.
+
+
+def stopped(stops: dict[TopicPartition, Stop]) -> tuple[StoppedTopic, ...]:
+    """Replicas to stop."""
+    by_topic: dict[str, list[StoppedReplica]] = {}
+    for key, stop in stops.items():
+        epoch = EPOCH_DURING_DELETE if stop.delete else stop.leader_epoch
+        by_topic.setdefault(key.topic, []).append(StoppedReplica(key.partition, epoch, stop.delete))
+    return tuple(StoppedTopic(name, tuple(replicas)) for name, replicas in by_topic.items())

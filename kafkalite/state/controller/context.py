@@ -1,0 +1,135 @@
+"""What the controller knows, as ControllerContext.scala, and what the current event has changed.
+
+Actions of the tables change the context and collect work: states to write, nodes to read, partitions whose metadata
+has changed. `Controller.handle` then creates the effects of the whole event, so that it costs one transaction and one
+request per broker however many partitions it concerns.
+"""
+
+from typing import Literal
+
+from kafkalite.model import TopicPartition
+from kafkalite.state.controller.channel import Channel
+from kafkalite.state.controller.completions import Completions
+from kafkalite.state.controller.effects import CancelTimer, Effect, Log, Operation, SetTimer, TopicMetadata, Write
+from kafkalite.state.controller.states import TopicState
+from kafkalite.state.controller.topics import Partition, Topic
+from kafkalite.state.controller.values import Broker, ControllerSettings, Replicas, TimerName
+from kafkalite.state.controller.writes import PendingWrite
+
+UNKNOWN_TOPICS = frozenset((TopicState.UNREAD, TopicState.WITHOUT_ID, TopicState.INVALID))
+IN_DELETION = frozenset((TopicState.DELETING, TopicState.INELIGIBLE, TopicState.REMOVING))
+
+
+class ControllerContext:
+    """The memory of one elected controller.
+
+    Attributes:
+        brokers: the live brokers that support the finalized features.
+        levels: the finalized features.
+        topics: by name.
+        unknown: names of the topics whose partitions are not known.
+        hosted: the partitions of each broker, alive or not.
+        deletions: the names below `/admin/delete_topics`.
+        channels: by live broker.
+        writes: transactions in flight by id.
+        verifying: whether a check of the controller epoch is one of them.
+        reads: partitions of each `ReadStates` in flight.
+        moved: why this broker is not the controller any more.
+        completed: whether a broker may now host only known partitions (see `channel`).
+    Of the current event:
+        now_ms, effects: the time, and the effects in their order.
+        chosen: partitions whose wanted state must be written.
+        states_to_read, topics_to_read, changed: partitions, topics; partitions whose metadata has changed.
+    """
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self.settings = settings
+        self.brokers: dict[int, Broker] = {}
+        self.levels: dict[str, int] = {}
+        self.topics: dict[str, Topic] = {}
+        self.unknown: set[str] = set()
+        self.hosted: dict[int, dict[TopicPartition, Partition]] = {}
+        self.deletions: set[str] = set()
+        self.channels: dict[int, Channel] = {}
+        self.writes: dict[int, PendingWrite] = {}
+        self.reads: dict[int, list[Partition]] = {}
+        self.moved: str | None = None
+        self.completed = False
+        self.verifying = False
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+        self.chosen: list[Partition] = []
+        self.states_to_read: list[Partition] = []
+        self.topics_to_read: dict[str, None] = {}
+        self.changed: dict[TopicPartition, None] = {}
+        self.completions = Completions(self.effects)
+        self.all_metadata: tuple[TopicMetadata, ...] | None = None
+        self.metadata_of: dict[tuple[TopicPartition, ...], tuple[TopicMetadata, ...]] = {}
+        self._last_id = 0
+
+    def next_id(self) -> int:
+        """An id for a write, a read or a request."""
+        self._last_id += 1
+        return self._last_id
+
+    # Replicas.
+
+    def online(self, partition: Partition) -> Replicas:
+        """The assigned replicas whose broker is alive and whose log directory works, in the order of the assignment."""
+        brokers = self.brokers
+        if not partition.offline:
+            return tuple([replica for replica in partition.replicas if replica in brokers])
+        return tuple([one for one in partition.replicas if one in brokers and one not in partition.offline])
+
+    def leader_online(self, partition: Partition) -> bool:
+        """Whether the stored leader is online."""
+        return partition.current is not None and partition.current.leader in self.online(partition)
+
+    def host(self, partition: Partition) -> None:
+        """Index a new partition by its brokers."""
+        for broker in partition.replicas:
+            self.hosted.setdefault(broker, {})[partition.key] = partition
+
+    def forget(self, topic: Topic) -> None:
+        """Remove a topic from memory."""
+        del self.topics[topic.name]
+        for partition in topic.partitions.values():
+            for broker in partition.replicas:
+                hosted = self.hosted[broker]
+                if hosted.get(partition.key) is partition:
+                    del hosted[partition.key]
+                if not hosted:
+                    del self.hosted[broker]
+
+    # Brokers.
+
+    def announce(self, partition: Partition, *, is_new: bool = False) -> None:
+        """Send the state of a partition to its replicas that are online, and to all brokers as metadata."""
+        for broker in self.online(partition):
+            self.channels[broker].lead(partition.key, is_new=is_new)
+        self.change_metadata(partition.key)
+
+    def change_metadata(self, key: TopicPartition) -> None:
+        """Send the metadata of a partition to all brokers."""
+        self.changed[key] = None
+
+    # Work and effects.
+
+    def write(self, operations: tuple[Operation, ...], pending: PendingWrite) -> int:
+        """Execute a transaction; returns its id. `pending`: what its result is for."""
+        write_id = self.next_id()
+        self.writes[write_id] = pending
+        self.effects.append(Write(write_id, operations))
+        return write_id
+
+    def set_timer(self, name: TimerName, after_ms: int) -> None:
+        """Have a timer expire after a time."""
+        self.effects.append(SetTimer(name, self.now_ms + after_ms))
+
+    def cancel_timer(self, name: TimerName) -> None:
+        """Cancel a timer."""
+        self.effects.append(CancelTimer(name))
+
+    def log(self, level: Literal["info", "warning", "error"], text: str) -> None:
+        """Write a line to the log of the broker."""
+        self.effects.append(Log(level, text))

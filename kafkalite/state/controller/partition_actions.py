@@ -1,0 +1,71 @@
+"""The actions of `partition_table`: what the controller does after an event has changed the state of a partition.
+
+An action returns the event that follows from it at once, or None.
+"""
+
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.elections import first_state, next_state
+from kafkalite.state.controller.states import PartitionEvent
+from kafkalite.state.controller.topics import Partition
+
+
+def do_nothing(context: ControllerContext, partition: Partition) -> None:
+    """The event has no effect now; a pending write or read evaluates the replicas when it ends."""
+
+
+def choose_first_state(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
+    """Choose the state of a new partition, if one of its replicas is online."""
+    partition.wanted = first_state(context.online(partition), context.settings.epoch)
+    return None if partition.wanted is None else PartitionEvent.STATE_CHOSEN
+
+
+def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
+    """Choose the next state, if the replicas that are online require another one."""
+    assert partition.current is not None
+    online, epoch = context.online(partition), context.settings.epoch
+    partition.wanted = next_state(partition.current, online, epoch, restarted=partition.restarted)
+    return None if partition.wanted is None else PartitionEvent.STATE_CHOSEN
+
+
+def elect_or_announce(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
+    """As `elect`; without an election the brokers learn which replicas are offline now."""
+    event = elect(context, partition)
+    if event is None:
+        context.change_metadata(partition.key)
+    return event
+
+
+def elect_again(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
+    """Elect the restarted leader again: a new leader epoch separates its incarnations."""
+    partition.restarted = True
+    return elect(context, partition)
+
+
+def remember_restart(context: ControllerContext, partition: Partition) -> None:
+    """The state that is being read may have the leader that has restarted."""
+    partition.restarted = True
+
+
+def write_state(context: ControllerContext, partition: Partition) -> None:
+    """Write the chosen state with the other ones of this event."""
+    context.chosen.append(partition)
+
+
+def read_state(context: ControllerContext, partition: Partition) -> None:
+    """Read the state; for a new partition also which of its nodes exist."""
+    if partition.current is None:
+        context.topics_to_read[partition.topic.name] = None
+    else:
+        context.states_to_read.append(partition)
+
+
+def announce_new(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
+    """Send a new partition to the brokers; its replicas may have changed during the write."""
+    context.announce(partition, is_new=True)
+    return elect(context, partition)
+
+
+def announce(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
+    """Send the state to the brokers; the replicas may have changed meanwhile."""
+    context.announce(partition)
+    return elect(context, partition)

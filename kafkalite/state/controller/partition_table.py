@@ -1,0 +1,77 @@
+"""The transition table of partitions: for a state and an event, the next state and the action.
+
+README.md shows it. Events of deleted partitions are filtered before: a missing pair is a bug and raises KeyError.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkalite.state.controller import partition_actions as actions
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.states import PartitionEvent, PartitionState
+from kafkalite.state.controller.topics import Partition
+
+
+class PartitionTransition(NamedTuple):
+    """A row of the table."""
+
+    state: PartitionState
+    action: Callable[[ControllerContext, Partition], PartitionEvent | None]
+
+
+Event, Row = PartitionEvent, PartitionTransition
+NEW, CREATING, ONLINE, OFFLINE, ELECTING, READING, INVALID, DELETED = PartitionState
+
+TRANSITIONS: dict[tuple[PartitionState, PartitionEvent], PartitionTransition] = {
+    (NEW, Event.REPLICAS_CHANGED): Row(NEW, actions.choose_first_state),
+    (NEW, Event.STATE_CHOSEN): Row(CREATING, actions.write_state),
+    (NEW, Event.LED): Row(ONLINE, actions.announce),
+    (NEW, Event.LEADERLESS): Row(OFFLINE, actions.announce),
+    (NEW, Event.UNREADABLE): Row(INVALID, actions.do_nothing),
+    (NEW, Event.DELETED): Row(DELETED, actions.do_nothing),
+    (CREATING, Event.REPLICAS_CHANGED): Row(CREATING, actions.do_nothing),
+    (CREATING, Event.LED): Row(ONLINE, actions.announce_new),
+    (CREATING, Event.LEADERLESS): Row(OFFLINE, actions.announce_new),
+    (CREATING, Event.WRITE_FAILED): Row(READING, actions.read_state),
+    (CREATING, Event.DELETED): Row(DELETED, actions.do_nothing),
+    (ONLINE, Event.REPLICAS_CHANGED): Row(ONLINE, actions.elect_or_announce),
+    (ONLINE, Event.LEADER_RESTARTED): Row(ONLINE, actions.elect_again),
+    (ONLINE, Event.STATE_CHOSEN): Row(ELECTING, actions.write_state),
+    (ONLINE, Event.LED): Row(ONLINE, actions.announce),
+    (ONLINE, Event.LEADERLESS): Row(OFFLINE, actions.announce),
+    (ONLINE, Event.DELETED): Row(DELETED, actions.do_nothing),
+    (OFFLINE, Event.REPLICAS_CHANGED): Row(OFFLINE, actions.elect_or_announce),
+    (OFFLINE, Event.STATE_CHOSEN): Row(ELECTING, actions.write_state),
+    (OFFLINE, Event.LED): Row(ONLINE, actions.announce),
+    (OFFLINE, Event.LEADERLESS): Row(OFFLINE, actions.announce),
+    (OFFLINE, Event.DELETED): Row(DELETED, actions.do_nothing),
+    (ELECTING, Event.REPLICAS_CHANGED): Row(ELECTING, actions.do_nothing),
+    (ELECTING, Event.LEADER_RESTARTED): Row(ELECTING, actions.remember_restart),
+    (ELECTING, Event.LED): Row(ONLINE, actions.announce),
+    (ELECTING, Event.LEADERLESS): Row(OFFLINE, actions.announce),
+    (ELECTING, Event.WRITE_FAILED): Row(READING, actions.read_state),
+    (ELECTING, Event.DELETED): Row(DELETED, actions.do_nothing),
+    (READING, Event.REPLICAS_CHANGED): Row(READING, actions.do_nothing),
+    (READING, Event.LEADER_RESTARTED): Row(READING, actions.remember_restart),
+    (READING, Event.LED): Row(ONLINE, actions.announce),
+    (READING, Event.LEADERLESS): Row(OFFLINE, actions.announce),
+    (READING, Event.MISSING): Row(NEW, actions.choose_first_state),
+    (READING, Event.UNREADABLE): Row(INVALID, actions.do_nothing),
+    (READING, Event.DELETED): Row(DELETED, actions.do_nothing),
+    (INVALID, Event.REPLICAS_CHANGED): Row(INVALID, actions.do_nothing),
+    (INVALID, Event.LEADER_RESTARTED): Row(INVALID, actions.remember_restart),
+    (INVALID, Event.LED): Row(ONLINE, actions.announce),
+    (INVALID, Event.LEADERLESS): Row(OFFLINE, actions.announce),
+    (INVALID, Event.MISSING): Row(NEW, actions.choose_first_state),
+    (INVALID, Event.UNREADABLE): Row(INVALID, actions.do_nothing),
+    (INVALID, Event.DELETED): Row(DELETED, actions.do_nothing),
+}
+
+
+def step(context: ControllerContext, partition: Partition, event: PartitionEvent | None) -> None:
+    """Change the state of a partition, with the events that follow at once."""
+    context.completed = True
+    while event is not None:
+        row = TRANSITIONS[partition.state, event]
+        partition.state = row.state
+        event = row.action(context, partition)

@@ -1,0 +1,71 @@
+"""States of partitions that were read: after a write was rejected or failed, or with the nodes of a topic."""
+
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.effects import ReadStates, ReadTopic
+from kafkalite.state.controller.events import StatesRead
+from kafkalite.state.controller.partition_table import step
+from kafkalite.state.controller.states import PartitionEvent, PartitionState
+from kafkalite.state.controller.topics import Partition
+from kafkalite.state.controller.values import InvalidNode, StoredState
+
+WITHOUT_STATE = frozenset((PartitionState.READING, PartitionState.INVALID))
+WRITING = frozenset((PartitionState.CREATING, PartitionState.ELECTING, PartitionState.DELETED))
+Stored = StoredState | InvalidNode | None
+
+
+def read_nodes(context: ControllerContext) -> None:
+    """Read what this event has found to be unknown."""
+    context.effects += [ReadTopic(name) for name in context.topics_to_read]
+    partitions = [one for one in context.states_to_read if one.state is PartitionState.READING]
+    if partitions:
+        read_id = context.next_id()
+        context.reads[read_id] = partitions
+        context.effects.append(ReadStates(read_id, tuple(partition.key for partition in partitions)))
+    context.topics_to_read.clear()
+    context.states_to_read.clear()
+
+
+def states_read(context: ControllerContext, event: StatesRead) -> None:
+    """The result of `ReadStates`."""
+    for partition in context.reads.pop(event.read_id, ()):
+        resolve(context, partition, event.states[partition.key], has_node=partition.has_node)
+
+
+def resolve(context: ControllerContext, partition: Partition, stored: Stored, *, has_node: bool) -> None:
+    """Use a state that was read, unless a write is in flight or a newer one is known.
+
+    Arguments:
+        partition: of a topic that is not in deletion.
+        stored: None = there is no state node.
+        has_node: whether the node above the state exists.
+    """
+    if partition.state in WRITING:
+        return
+    if partition.state in WITHOUT_STATE or partition.state is PartitionState.NEW:
+        partition.has_node = has_node
+    if isinstance(stored, StoredState):
+        if partition.state in WITHOUT_STATE or stored.version > partition.version:
+            event = _use(context, partition, stored)
+            step(context, partition, event)
+    elif partition.state in WITHOUT_STATE:
+        partition.current, partition.version = None, -1
+        step(context, partition, PartitionEvent.MISSING if stored is None else PartitionEvent.UNREADABLE)
+    elif stored is not None and partition.state is PartitionState.NEW:
+        step(context, partition, PartitionEvent.UNREADABLE)
+
+
+def revise(context: ControllerContext, partition: Partition, stored: Stored) -> None:
+    """Use the state of a partition whose topic is being deleted."""
+    if isinstance(stored, StoredState):
+        _use(context, partition, stored)
+
+
+def _use(context: ControllerContext, partition: Partition, stored: StoredState) -> PartitionEvent:
+    """Replace the current state. The event that follows says whether its leader is online."""
+    state, before = stored.state, partition.current
+    if state.controller_epoch > context.settings.epoch:
+        context.moved = f"{partition.key} has a state of the later controller epoch {state.controller_epoch}"
+    if before is not None and state.leader_epoch > before.leader_epoch:
+        partition.restarted = False
+    partition.current, partition.version = state, stored.version
+    return PartitionEvent.LED if context.leader_online(partition) else PartitionEvent.LEADERLESS

@@ -1,0 +1,134 @@
+"""Sends what waits for the brokers: for each idle channel the next request, with the newest states."""
+
+from kafkalite.model import TopicPartition
+from kafkalite.state.controller.channel import AFTER, Channel, InFlight, RequestType, Stop
+from kafkalite.state.controller.contents import all_metadata, find, leadership_of, metadata_of, stopped
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, TopicMetadata
+from kafkalite.state.controller.states import PartitionState, TopicState
+from kafkalite.state.controller.topics import Partition
+
+KNOWN = frozenset((PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ELECTING, PartitionState.DELETED))
+
+
+def send_pending(context: ControllerContext) -> None:
+    """Send the next request of each idle channel."""
+    if context.changed:
+        context.all_metadata = None
+        context.metadata_of.clear()
+    for channel in context.channels.values():
+        if not channel.all_metadata:
+            channel.metadata.update(context.changed)
+        if channel.full_due and context.completed and not channel.all_leadership:
+            channel.all_leadership = hosts_only_known(context, channel.broker.broker_id)
+        if channel.idle:
+            send_next(context, channel)
+    context.changed.clear()
+    context.completed = False
+
+
+def send_next(context: ControllerContext, channel: Channel) -> None:
+    """Send the next request of an idle channel, if there is one."""
+    for request_type in AFTER[channel.last]:
+        if channel.waits_for(request_type) and (request := SENDERS[request_type](context, channel)) is not None:
+            channel.in_flight, channel.last = request, request_type
+            return
+    channel.last = RequestType.STOP_REPLICA  # the next change begins with LeaderAndIsr
+
+
+def hosts_only_known(context: ControllerContext, broker_id: int) -> bool:
+    """Whether the broker may be promised that it hosts nothing but the partitions with a state."""
+    if context.unknown:
+        return False
+    return all(_known(partition) for partition in context.hosted.get(broker_id, {}).values())
+
+
+def _known(partition: Partition) -> bool:
+    """Whether the partition has a state, or no log that the broker must keep."""
+    return partition.state in KNOWN
+
+
+def _send_metadata(context: ControllerContext, channel: Channel) -> InFlight:
+    everything, metadata = channel.all_metadata, channel.metadata
+    topics = all_metadata(context) if everything else metadata_of(context, metadata)
+    channel.all_metadata, channel.brokers_changed, channel.metadata = False, False, {}
+    broker = channel.broker
+    request_id = context.next_id()
+    brokers = tuple(context.brokers.values())
+    context.effects.append(SendUpdateMetadata(request_id, broker.broker_id, broker.epoch, everything, brokers, topics))
+    led = _led(context, topics) if broker.broker_id == context.settings.broker_id else ()
+    return InFlight(request_id, RequestType.UPDATE_METADATA, everything, metadata=metadata, led=led)
+
+
+def _led(context: ControllerContext, topics: tuple[TopicMetadata, ...]) -> tuple[Partition, ...]:
+    """The partitions with a leader that this broker's image will have, and did not have before."""
+    led = []
+    for topic in topics:
+        keys = [TopicPartition(topic.topic, each.partition) for each in topic.partitions if each.leader >= 0]
+        led += [partition for key in keys if (partition := find(context, key)) is not None and not partition.published]
+    return tuple(led)
+
+
+def _send_leadership(context: ControllerContext, channel: Channel) -> InFlight | None:
+    broker = channel.broker
+    hosted = context.hosted.get(broker.broker_id, {})
+    waiting, everything = channel.leadership, channel.all_leadership
+    keys = hosted if everything else waiting
+    partitions = [
+        (partition, waiting.get(key, False))
+        for key in keys
+        if (partition := hosted.get(key)) is not None and _is_hosted(partition, broker.broker_id)
+    ]
+    full = everything and channel.full_due and hosts_only_known(context, broker.broker_id)
+    channel.leadership, channel.all_leadership = {}, False
+    if not partitions and not full:
+        return None
+    channel.full_due = channel.full_due and not full
+    topics = leadership_of(partitions)
+    request_id = context.next_id()
+    leaders = {partition.current.leader for partition, _ in partitions if partition.current is not None}
+    live = tuple(context.brokers[leader] for leader in sorted(leaders) if leader in context.brokers)
+    context.effects.append(SendLeaderAndIsr(request_id, broker.broker_id, broker.epoch, full, topics, live))
+    return InFlight(
+        request_id,
+        RequestType.LEADER_AND_ISR,
+        everything,
+        full,
+        {partition.key: is_new for partition, is_new in partitions},
+        topics={partition.key: partition.topic for partition, _ in partitions},
+    )
+
+
+def _is_hosted(partition: Partition, broker_id: int) -> bool:
+    """Whether the broker has a log of the partition, or must create it."""
+    if partition.current is None:
+        return False
+    topic = partition.topic
+    return topic.state is TopicState.ACTIVE or topic.waits_for(partition.key.partition, broker_id)
+
+
+def _send_stops(context: ControllerContext, channel: Channel) -> InFlight | None:
+    broker = channel.broker
+    wanted = {key: stop for key, stop in channel.stops.items() if _must_stop(context, broker.broker_id, key, stop)}
+    stops = {key: stop for key, stop in wanted.items() if not stop.delete or channel.accepted.get(key) is stop.topic}
+    channel.stops = {key: stop for key, stop in wanted.items() if key not in stops}
+    if not stops:
+        return None
+    request_id = context.next_id()
+    context.effects.append(SendStopReplica(request_id, broker.broker_id, broker.epoch, stopped(stops)))
+    return InFlight(request_id, RequestType.STOP_REPLICA, stops=stops)
+
+
+def _must_stop(context: ControllerContext, broker_id: int, key: TopicPartition, stop: Stop) -> bool:
+    """Whether the replica must still be stopped. A log is deleted only while the deletion of its topic is requested."""
+    topic = context.topics.get(key.topic)
+    if stop.delete:
+        return topic is stop.topic and key.partition in topic.stopping.get(broker_id, ())
+    return key not in context.hosted.get(broker_id, {})
+
+
+SENDERS = {
+    RequestType.LEADER_AND_ISR: _send_leadership,
+    RequestType.UPDATE_METADATA: _send_metadata,
+    RequestType.STOP_REPLICA: _send_stops,
+}

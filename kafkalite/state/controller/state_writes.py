@@ -1,0 +1,78 @@
+"""Writes the states of partitions, many per transaction, and applies them when they are written."""
+
+from collections.abc import Iterator
+
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.effects import CreatePartitionsNode, CreateState, Operation, SetState
+from kafkalite.state.controller.partition_table import step
+from kafkalite.state.controller.states import PartitionEvent, PartitionState
+from kafkalite.state.controller.topics import Partition
+from kafkalite.state.controller.writes import StateWrite
+
+MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
+PATH_BYTES = 100  # of an operation, without the chroot and the name of the topic: path and ZooKeeper's fields
+STATE_BYTES = 150  # a state in JSON, without its ISR
+REPLICA_BYTES = 11
+
+Batch = tuple[tuple[Operation, ...], tuple[Partition | None, ...]]
+
+
+def write_states(context: ControllerContext) -> None:
+    """Write the states that this event has chosen."""
+    chosen = [partition for partition in context.chosen if partition.state is not PartitionState.DELETED]
+    for operations, partitions in _batches(context, chosen):
+        context.write(operations, StateWrite(partitions))
+    context.chosen.clear()
+
+
+def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> None:
+    """The states are in the tree: from now on they are the current ones."""
+    for partition, version in zip(write.partitions, versions, strict=True):
+        if partition is not None and partition.state is not PartitionState.DELETED:
+            partition.current, partition.wanted = partition.wanted, None
+            partition.version = version
+            partition.has_node, partition.restarted = True, False
+            led = context.leader_online(partition)
+            step(context, partition, PartitionEvent.LED if led else PartitionEvent.LEADERLESS)
+
+
+def reject_states(context: ControllerContext, write: StateWrite, at: int) -> None:
+    """Nothing is known to be written: read all states of the transaction, and decide again."""
+    for partition in write.partitions:
+        if partition is not None and partition.state is not PartitionState.DELETED:
+            step(context, partition, PartitionEvent.WRITE_FAILED)
+
+
+def _batches(context: ControllerContext, chosen: list[Partition]) -> Iterator[Batch]:
+    operations: list[Operation] = []
+    partitions: list[Partition | None] = []
+    size, prefix = 0, context.settings.path_prefix_bytes
+    for partition in chosen:
+        added = _bytes(partition, prefix)
+        if operations and size + added > MULTI_BYTES_MAX:
+            yield tuple(operations), tuple(partitions)
+            operations, partitions, size = [], [], 0
+        size += added
+        if partition.current is None and not partition.topic.has_partitions_node:
+            partition.topic.has_partitions_node = True
+            operations.append(CreatePartitionsNode(partition.topic.name))
+            partitions.append(None)
+        operations.append(_operation(partition))
+        partitions.append(partition)
+    if operations:
+        yield tuple(operations), tuple(partitions)
+
+
+def _operation(partition: Partition) -> Operation:
+    state = partition.wanted
+    assert state is not None
+    if partition.current is None:
+        return CreateState(partition.key, state, not partition.has_node)
+    return SetState(partition.key, state, partition.version)
+
+
+def _bytes(partition: Partition, prefix: int) -> int:
+    """An upper limit of the size of the operations; the node above the partitions is counted with each of them."""
+    nodes = 3 if partition.current is None else 1
+    isr_bytes = REPLICA_BYTES * len(partition.replicas)
+    return nodes * (prefix + len(partition.key.topic) + PATH_BYTES) + STATE_BYTES + isr_bytes

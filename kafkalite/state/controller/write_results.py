@@ -1,0 +1,116 @@
+"""The results of transactions: by what was written, the function for a commit and the one for a rejection."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.effects import DeleteDeletion, DeleteTopicConfig, EnableFeatures
+from kafkalite.state.controller.events import WriteDone, WriteFailed, WriteRejected
+from kafkalite.state.controller.state_writes import apply_states, reject_states
+from kafkalite.state.controller.states import TopicEvent, TopicState
+from kafkalite.state.controller.topic_table import step
+from kafkalite.state.controller.writes import (
+    RESULT_UNKNOWN,
+    EpochCheck,
+    FeatureWrite,
+    NodeRemoval,
+    PendingWrite,
+    RequestRemoval,
+    StateWrite,
+    TopicIdWrite,
+)
+
+WRITE = "write"  # first part of the names of the timers
+WITH_ID_WRITE = frozenset((TopicState.WITHOUT_ID, TopicState.ACTIVE))
+
+
+def write_done(context: ControllerContext, event: WriteDone) -> None:
+    """A transaction was committed."""
+    if (write := context.writes.pop(event.write_id, None)) is not None:
+        RESULTS[type(write)][0](context, write, event.versions)
+
+
+def write_rejected(context: ControllerContext, event: WriteRejected) -> None:
+    """An operation of a transaction failed: nothing was written."""
+    _reject(context, event.write_id, event.at)
+
+
+def write_failed(context: ControllerContext, event: WriteFailed) -> None:
+    """The result of a transaction is unknown: read after a pause, as the service may refuse it again."""
+    context.log("warning", f"a transaction failed ({event.reason}), its znodes are read again")
+    context.set_timer((WRITE, event.write_id), context.settings.retry_backoff_ms)
+
+
+def read_after_failure(context: ControllerContext, write_id: int) -> None:
+    """The pause after a failed transaction has ended."""
+    _reject(context, write_id, RESULT_UNKNOWN)
+
+
+def enable_features(context: ControllerContext, version: int | None) -> None:
+    """Write the features node, as Kafka 3.9 does before it serves as a controller."""
+    context.write((EnableFeatures(version),), FeatureWrite(version))
+
+
+def _reject(context: ControllerContext, write_id: int, at: int) -> None:
+    if (write := context.writes.pop(write_id, None)) is not None:
+        RESULTS[type(write)][1](context, write, at)
+
+
+def _topic_id_written(context: ControllerContext, write: TopicIdWrite, versions: tuple[int, ...]) -> None:
+    if _holds(context, write):
+        step(context, write.topic, TopicEvent.WRITTEN)
+
+
+def _topic_id_rejected(context: ControllerContext, write: TopicIdWrite, at: int) -> None:
+    if _holds(context, write):
+        step(context, write.topic, TopicEvent.WRITE_FAILED)
+
+
+def _holds(context: ControllerContext, write: TopicIdWrite) -> bool:
+    return context.topics.get(write.topic.name) is write.topic and write.topic.state in WITH_ID_WRITE
+
+
+def _nodes_removed(context: ControllerContext, write: NodeRemoval, versions: tuple[int, ...]) -> None:
+    if context.topics.get(write.topic.name) is write.topic:
+        step(context, write.topic, TopicEvent.PART_WRITTEN if write.topic.removal else TopicEvent.WRITTEN)
+
+
+def _removal_rejected(context: ControllerContext, write: NodeRemoval, at: int) -> None:
+    if at >= 0 and isinstance(write.operations[at], DeleteTopicConfig):
+        write.topic.has_config = False
+    if context.topics.get(write.topic.name) is write.topic:
+        step(context, write.topic, TopicEvent.WRITE_FAILED)
+
+
+def _request_removed(context: ControllerContext, write: RequestRemoval, versions: tuple[int, ...]) -> None:
+    context.deletions.discard(write.topic)
+
+
+def _request_not_removed(context: ControllerContext, write: RequestRemoval, at: int) -> None:
+    unknown = at == RESULT_UNKNOWN  # if it was rejected, the request does not exist
+    if unknown and write.topic in context.deletions and write.topic not in context.topics:
+        context.write((DeleteDeletion(write.topic),), write)
+
+
+def _features_not_written(context: ControllerContext, write: FeatureWrite, at: int) -> None:
+    if at == RESULT_UNKNOWN:  # if it was rejected, the node was written before
+        enable_features(context, write.version)
+
+
+def _epoch_checked(context: ControllerContext, write: EpochCheck, result: object) -> None:
+    context.verifying = False
+
+
+def _nothing(context: ControllerContext, write: object, result: object) -> None:
+    """No more is to be done."""
+
+
+Result = Callable[[ControllerContext, Any, Any], None]
+RESULTS: dict[type[PendingWrite], tuple[Result, Result]] = {
+    StateWrite: (apply_states, reject_states),
+    TopicIdWrite: (_topic_id_written, _topic_id_rejected),
+    NodeRemoval: (_nodes_removed, _removal_rejected),
+    RequestRemoval: (_request_removed, _request_not_removed),
+    FeatureWrite: (_nothing, _features_not_written),
+    EpochCheck: (_epoch_checked, _epoch_checked),
+}

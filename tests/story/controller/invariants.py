@@ -1,0 +1,174 @@
+"""What must hold at every moment, and what must hold once the cluster is quiet.
+
+At every moment: transactions of a controller are committed in its own controller epoch only, and an epoch has one
+writer; nodes and logs of a topic are deleted only after the deletion of that topic, by its id, was requested; an image
+is never replaced by an older state.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.model import TopicPartition
+from kafkalite.state.controller.values import LeaderAndIsr
+from tests.story.controller import tree as nodes
+from tests.story.controller.broker import BrokerState, Log
+from tests.story.controller.changes import TopicValue, state_path
+from tests.story.controller.runtime import ControllerRuntime
+from tests.story.controller.tree import Change, Remove, ZnodeTree
+
+if TYPE_CHECKING:
+    from tests.story.controller.cluster import Cluster
+
+
+class ViolationError(AssertionError):
+    """A rule is broken."""
+
+
+class Invariants:
+    """Watches the tree and the logs of all brokers."""
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self.tree = tree
+        self.writers: dict[int, ControllerRuntime] = {}  # by controller epoch
+        self.requested: set[bytes] = set()  # topics whose deletion was requested while they existed
+        self.ids: dict[int, bytes] = {}  # by creation of a topic: its node may lose its id
+        self.foreign: set[str] = set()  # states that others have written; a controller reads them before it writes
+        self._logs = 0
+        tree.committed = self.committed
+
+    def report(self, text: str) -> None:
+        """End the simulation."""
+        raise ViolationError(text)
+
+    def next_log(self) -> int:
+        self._logs += 1
+        return self._logs
+
+    # At every moment.
+
+    def committed(self, writer: object, changes: Sequence[Change], before: dict[str, object]) -> None:
+        """A transaction was committed."""
+        if isinstance(writer, ControllerRuntime):
+            self._check_epoch(writer)
+            self._check_deletions(changes, before)
+        states = {change.path for change in changes if change.path.endswith("/state")}
+        self.foreign = self.foreign - states if isinstance(writer, ControllerRuntime) else self.foreign | states
+        for change in [each for each in changes if nodes.parent(each.path) == nodes.TOPICS]:
+            topic = self.topic(change.path.rpartition("/")[2])
+            if topic is not None and topic.topic_id is not None:
+                self.ids[self.tree.nodes[change.path].czxid] = topic.topic_id
+        for name in self.tree.children(nodes.DELETIONS):
+            node = self.tree.get(f"{nodes.TOPICS}/{name}")
+            if node is not None and node.czxid in self.ids:
+                self.requested.add(self.ids[node.czxid])
+
+    def topic(self, name: str) -> TopicValue | None:
+        node = self.tree.get(f"{nodes.TOPICS}/{name}")
+        return node.value if node is not None and isinstance(node.value, TopicValue) else None
+
+    def _check_epoch(self, writer: ControllerRuntime) -> None:
+        epoch = self.tree.nodes[nodes.EPOCH].value
+        if writer.epoch != epoch:
+            self.report(f"the controller of epoch {writer.epoch} wrote in epoch {epoch}")
+        if self.writers.setdefault(writer.epoch, writer) is not writer:
+            self.report(f"two controllers wrote in epoch {epoch}")
+
+    def _check_deletions(self, changes: Sequence[Change], before: dict[str, object]) -> None:
+        for change in changes:
+            parts = change.path.removeprefix(nodes.TOPICS + "/").split("/")
+            if not isinstance(change, Remove) or not change.path.startswith(nodes.TOPICS + "/"):
+                continue
+            value: Any = before.get(f"{nodes.TOPICS}/{parts[0]}") or self.topic(parts[0])
+            if value.topic_id is not None and value.topic_id not in self.requested:
+                self.report(f"{change.path} was deleted without a request")
+
+    def log_deleted(self, key: TopicPartition, log: Log) -> None:
+        """A broker has deleted a log."""
+        if log.topic_id not in self.requested:
+            self.report(f"the log of {key} was deleted without a request")
+
+    def log_strayed(self, key: TopicPartition, log: Log) -> None:
+        """A broker has renamed a log that it does not host any more."""
+        node = self.tree.get(f"{nodes.TOPICS}/{key.topic}")
+        if node is None or log.topic_id in self.requested:
+            return
+        if not isinstance(node.value, TopicValue) or node.value.topic_id == log.topic_id:
+            self.report(f"the log of {key} was renamed, but its topic exists: {log} {node.value}")
+
+    # Once the cluster is quiet.
+
+    def check_quiet(self, cluster: "Cluster") -> None:
+        """All brokers are alive, and nothing has happened for long."""
+        if cluster.controller() is None:
+            self.report("there is no controller")
+        if self.tree.children(nodes.DELETIONS):
+            self.report(f"deletions remain: {self.tree.children(nodes.DELETIONS)}")
+        states = self._check_topics()
+        registered = set(self.tree.children(nodes.BROKERS))
+        for broker, process in cluster.processes.items():
+            if str(broker) not in registered:
+                self.report(f"broker {broker} is not registered")
+            self._check_image(broker, process.state, states)
+            self._check_logs(broker, process.state, states)
+
+    def _check_topics(self) -> dict[TopicPartition, tuple[bytes, LeaderAndIsr, int]]:
+        """Every topic is whole and led; returns the states."""
+        states = {}
+        for name in self.tree.children(nodes.TOPICS):
+            topic = self.topic(name)
+            if topic is None:
+                continue  # an invalid node
+            if topic.topic_id is None:
+                self.report(f"{name} has no topic id")
+                continue
+            above = f"{nodes.TOPICS}/{name}/partitions"
+            if set(self.tree.children(above)) != {str(index) for index in topic.replicas}:
+                self.report(f"{name} has the partitions {self.tree.children(above)} of {sorted(topic.replicas)}")
+            for index, replicas in topic.replicas.items():
+                key = TopicPartition(name, index)
+                states[key] = (topic.topic_id, *self._check_state(key, replicas))
+        return states
+
+    def _check_state(self, key: TopicPartition, replicas: tuple[int, ...]) -> tuple[LeaderAndIsr, int]:
+        node = self.tree.get(f"{nodes.TOPICS}/{key.topic}/partitions/{key.partition}/state")
+        if node is None or not isinstance(node.value, LeaderAndIsr):
+            raise ViolationError(f"{key} has no state")
+        if node.value.leader != replicas[0]:
+            self.report(f"{key} is led by {node.value.leader} instead of {replicas[0]}")
+        return node.value, node.version
+
+    def _check_image(
+        self, broker: int, state: BrokerState, states: dict[TopicPartition, tuple[bytes, LeaderAndIsr, int]]
+    ) -> None:
+        image = {
+            key: (
+                *(each.topic_id, each.state.leader, each.state.leader_epoch, each.state.isr),
+                0 if state_path(key) in self.foreign else each.state.partition_epoch,
+            )
+            for key, each in state.image.items()
+        }
+        expected = {
+            key: (topic_id, each.leader, each.leader_epoch, each.isr, 0 if state_path(key) in self.foreign else version)
+            for key, (topic_id, each, version) in states.items()
+        }
+        if image != expected:
+            wrong = {key for key in image.keys() | expected.keys() if image.get(key) != expected.get(key)}
+            self.report(f"the image of broker {broker} differs from the tree: {sorted(wrong)}")
+        brokers = {str(each.broker_id): each.epoch for each in state.brokers}
+        registered = {
+            name: self.tree.nodes[f"{nodes.BROKERS}/{name}"].czxid for name in self.tree.children(nodes.BROKERS)
+        }
+        if brokers != registered:
+            self.report(f"the image of broker {broker} has the brokers {brokers} instead of {registered}")
+
+    def _check_logs(
+        self, broker: int, state: BrokerState, states: dict[TopicPartition, tuple[bytes, LeaderAndIsr, int]]
+    ) -> None:
+        led = {key: (each[1].leader_epoch) for key, each in states.items() if each[1].leader == broker}
+        hosted = {key: each.leader_epoch for key, each in state.hosted.items()}
+        if hosted != led:
+            wrong = {key for key in hosted.keys() | led.keys() if hosted.get(key) != led.get(key)}
+            self.report(f"broker {broker} hosts other partitions than it leads: {sorted(wrong)}")
+        for key, log in state.disks.logs.items():
+            if key not in led or states[key][0] != log.topic_id:
+                self.report(f"broker {broker} has a log of {key}, which it does not lead")
