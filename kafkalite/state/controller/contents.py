@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite.state.controller.channel import Stop
-from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.context import IN_DELETION, ControllerContext
 from kafkalite.state.controller.effects import (
     PartitionLeadership,
     PartitionMetadata,
@@ -34,10 +34,11 @@ def find(context: ControllerContext, key: TopicPartition) -> Partition | None:
 
 
 def all_metadata(context: ControllerContext) -> tuple[TopicMetadata, ...]:
-    """All partitions with a state, without topics in deletion. The tuple is shared until one of them changes."""
+    """All partitions with a state. Topics in deletion are marked as such: a broker that was not alive when the deletion
+    began deletes a log only then. The tuple is shared until one of the partitions changes.
+    """
     if context.all_metadata is None:
-        active = [topic for topic in context.topics.values() if topic.state is TopicState.ACTIVE]
-        contents = [TopicMetadata(each.name, each.topic_id, _states(context, each)) for each in active]
+        contents = [TopicMetadata(each.name, each.topic_id, _states(context, each)) for each in context.topics.values()]
         context.all_metadata = tuple([each for each in contents if each.partitions])
     return context.all_metadata
 
@@ -64,6 +65,10 @@ def _metadata_of(context: ControllerContext, keys: tuple[TopicPartition, ...]) -
 
 def _states(context: ControllerContext, topic: Topic) -> tuple[PartitionMetadata, ...]:
     partitions = topic.partitions.values()
+    if topic.state in IN_DELETION:
+        return tuple([_deleted(context, partition.key.partition, partition) for partition in partitions])
+    if topic.state is not TopicState.ACTIVE:
+        return ()
     return tuple([_metadata(context, partition) for partition in partitions if partition.current is not None])
 
 

@@ -33,7 +33,9 @@ class Image(NamedTuple):
 
 
 class Rules(Protocol):
-    """What a broker reports to the invariants."""
+    """What a broker reports to the invariants; states of a withdrawn deletion may begin again."""
+
+    requested: set[bytes]
 
     def report(self, text: str) -> None: ...
 
@@ -91,7 +93,8 @@ class BrokerState:
             for state in topic.partitions:
                 key = TopicPartition(topic.topic, state.partition)
                 known = before.get(key)
-                if known is not None and known.topic_id == topic.topic_id:
+                same = known is not None and known.topic_id == topic.topic_id
+                if known is not None and same and topic.topic_id not in self.rules.requested:
                     self._check_newer(key, known.state, state)
                 if state.leader == -2:
                     self.image.pop(key, None)
