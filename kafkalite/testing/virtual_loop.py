@@ -7,6 +7,7 @@ that uses only the loop, `MemoryNetwork` and seeded random numbers repeats exact
 """
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -53,6 +54,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds since the creation of the loop."""
         return self._virtual.now_s
+
+    @property
+    def _clock_resolution(self) -> float:
+        """The smallest step of the time. asyncio calls timers early by the resolution of the clock, 1 ns: code that
+        finds its deadline in the future then waits again, at the same virtual time, without an end.
+        """
+        return math.ulp(self._virtual.now_s)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, _: float) -> None:
+        """Ignore the resolution of the real clock."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
         """Call a function now, in the thread of the loop; a thread would need real time."""
