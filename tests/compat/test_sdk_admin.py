@@ -6,6 +6,7 @@ What kafkalite does not serve yet is tested on Apache Kafka 4.3, and on kafkalit
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from tests.kit.clients.confluent_answers import confluent_answer
 from tests.kit.clients.sdk_answers import sdk_answer
 
 DEADLINE_S = 120
-TIMES_MS = (1_700_000_000_000, 1_700_000_002_000, 1_700_000_001_000)
+START_MS = int(time.time() - 3_600) * 1000  # within the default retention
+TIMES_MS = (START_MS, START_MS + 2_000, START_MS + 1_000)
 LIBRDKAFKAS = "Broker: "  # the beginning of librdkafka's own texts
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -59,7 +59,7 @@ async def read(consumer: Any, count: int) -> list[Any]:
 
 
 def test_records_and_metadata(library: Any, address: str, new_topic: MakeTopic, run: Run) -> None:
-    topic = new_topic()
+    topic = new_topic(**{"retention.ms": "-1"})  # the record is of 1970
 
     async def program() -> None:
         producer = library.AIOKafkaProducer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -13,7 +14,7 @@ from kafkalite.errors import UnsupportedVersionError
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.kit.brokers import AGAINST
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() - 3_600) * 1000  # within the default retention
 RECORDS = 10
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

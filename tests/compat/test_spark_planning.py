@@ -20,7 +20,7 @@ def cluster(address: str, **options: str) -> Cluster:
 
 def test_sizes_of_partitions_divide_them(address: str, new_topic: Callable[..., str]) -> None:
     """kafkalite lists segments, Apache Kafka reports the size of each partition."""
-    topic = new_topic(partitions=3, **{"segment.bytes": "1048576"})
+    topic = new_topic(partitions=3, **{"segment.bytes": "1048576", "retention.ms": "-1"})  # the records are of 2023
     with Producer(address, compression_type="none") as producer:
         for number in range(400):
             producer.send(topic, VALUE, partition=0, timestamp_ms=1_700_000_000_000 + number)
