@@ -241,8 +241,8 @@ def say_first(config: BrokerConfig) -> None:
         LOGGER.info("ignored settings: %s", ", ".join(idle))
     if config.default_replication_factor > 1:
         LOGGER.warning(
-            "default.replication.factor is %d, but the cluster has one broker: creating a topic without a replication "
-            "factor fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
+            "default.replication.factor is %d, but every partition has one replica: creating a topic without a "
+            "replication factor fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
             config.default_replication_factor,
         )
     warn_of_other_port(config)

@@ -57,6 +57,13 @@ class BrokerConfig:
     listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
     advertised_listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
     log_dirs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    broker_id_generation_enable: bool = field(init=False, repr=False, compare=False)
+    reserved_broker_max_id: int = field(init=False, repr=False, compare=False)
+    inter_broker_listener_name: str | None = field(init=False, repr=False, compare=False)
+    controller_socket_timeout_ms: int = field(init=False, repr=False, compare=False)
+    zookeeper_connect: str | None = field(init=False, repr=False, compare=False)
+    zookeeper_session_timeout_ms: int = field(init=False, repr=False, compare=False)
+    zookeeper_connection_timeout_ms: int | None = field(init=False, repr=False, compare=False)
     socket_request_max_bytes: int = field(init=False, repr=False, compare=False)
     socket_send_buffer_bytes: int = field(init=False, repr=False, compare=False)
     socket_receive_buffer_bytes: int = field(init=False, repr=False, compare=False)
@@ -202,6 +209,13 @@ class BrokerConfig:
 # Honoured keys that become attributes as they are.
 PLAIN = (
     "broker.rack",
+    "broker.id.generation.enable",
+    "reserved.broker.max.id",
+    "inter.broker.listener.name",
+    "controller.socket.timeout.ms",
+    "zookeeper.connect",
+    "zookeeper.session.timeout.ms",
+    "zookeeper.connection.timeout.ms",
     "socket.request.max.bytes",
     "socket.send.buffer.bytes",
     "socket.receive.buffer.bytes",

@@ -246,15 +246,19 @@ class RunningBroker(ABC):
 
         def configured() -> None:
             default = texts if all_brokers else self.config.dynamic_default
-            own = self.config.dynamic if all_brokers else texts
-            for line in not_in_force(self.config.dynamic_default if all_brokers else self.config.dynamic, texts):
-                LOGGER.warning("%s", line)
-            self.config = BrokerConfig(self.config.static, default, own)
-            self.hosting.configure(self.config)
-            self.listening.configure(self.config)
-            self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
+            self.apply_configs(default, self.config.dynamic if all_brokers else texts)
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))
+
+    def apply_configs(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Apply durable dynamic configs: those of all brokers, and those of this one."""
+        for before, after in ((self.config.dynamic_default, default), (self.config.dynamic, own)):
+            for line in not_in_force(before, after):
+                LOGGER.warning("%s", line)
+        self.config = BrokerConfig(self.config.static, default, own)
+        self.hosting.configure(self.config)
+        self.listening.configure(self.config)
+        self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
 
     def configure_group(self, group: str, texts: Mapping[str, str], then: Callable[[Refusal | None], None]) -> None:
         """Replace the dynamic configs of a group, and apply them once they are durable.

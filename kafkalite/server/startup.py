@@ -47,17 +47,26 @@ async def start_broker(
         opened.callback(resources.close)
         try:
             resources.logs.lock()
-            metadata = await open_metadata(resources, config)
-            PAUSE.begin()
-            try:
-                broker = await recover(resources, metadata)
-            finally:
-                PAUSE.end()
+            broker = await prepared(resources, config)
             await broker.open(inherited)
         except (DirectoryError, JournalError, ZnodeError) as error:
             raise StartError(str(error)) from error
         broker.closing = opened.pop_all()
         return broker
+
+
+async def prepared(resources: BrokerResources, config: BrokerConfig) -> RunningBroker:
+    """Take a broker to the point where it accepts connections; raises as `start_broker`, without its conversion."""
+    if config.zookeeper_connect is not None:
+        from kafkalite.server.start_in_cluster import start_in_cluster  # a broker that is alone does not need it
+
+        return await start_in_cluster(resources, config)
+    metadata = await open_metadata(resources, config)
+    PAUSE.begin()
+    try:
+        return await recover(resources, metadata)
+    finally:
+        PAUSE.end()
 
 
 def remove_directory(path: str) -> None:

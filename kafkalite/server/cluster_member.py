@@ -1,0 +1,358 @@
+"""Defines `ClusterMember`: a broker's part in its cluster, from one session with the coordination service to the next.
+
+With each session it registers the broker, takes part in the election of the controller, and follows changes of configs.
+While there is no session, the broker has no connections: its clients find the other brokers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
+
+from kafkalite.callbacks import gather
+from kafkalite.clock import Clock, Outcome
+from kafkalite.cluster.config_watcher import ConfigWatcher
+from kafkalite.cluster.controller.election import Term
+from kafkalite.cluster.controller.runtime import ControllerRuntime
+from kafkalite.cluster.image import ClusterTables
+from kafkalite.cluster.membership.current_session import CurrentSession
+from kafkalite.cluster.membership.membership import Membership, Notify
+from kafkalite.cluster.peer import Answer, Fail, Peer
+from kafkalite.cluster.topic_writes import TopicWriter, read_configs
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordination import znodes
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.znodes.brokers import BrokerRegistration
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Endpoint
+from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
+from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkalite.server.resources import BrokerResources, StartError
+from kafkalite.server.saved_session import SavedKey, SavedSession
+from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
+from kafkalite.state.controller.values import Broker, ControllerSettings
+from kafkalite.storage.dirs.log_directory import Identity
+
+if TYPE_CHECKING:
+    from kafkalite.server.controller_requests import ControllerRequests
+    from kafkalite.server.listeners import Listeners
+
+LOGGER = logging.getLogger("kafkalite.server")
+PLAINTEXT = "PLAINTEXT"
+READ_RETRY_S = 0.5
+WAIT_FACTOR = 2  # session timeouts that the registration of an earlier process is waited for
+
+
+def ignore() -> None:
+    """Do nothing at an event of a session that is only closed."""
+
+
+class JoiningBroker(Protocol):
+    """The broker, as its part in the cluster uses it: `MemberBroker`."""
+
+    config: BrokerConfig
+    controller_requests: "ControllerRequests"
+    listening: "Listeners"
+    tables: ClusterTables
+
+    def apply_configs(self, default: Mapping[str, str], own: Mapping[str, str]) -> None: ...
+    def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None: ...
+
+
+class OwnPeer:
+    """This broker as a receiver of the controller's requests: without a connection."""
+
+    def __init__(self, requests: "ControllerRequests") -> None:
+        self._apply: dict[type, Callable[[Any, Then], object]] = {
+            LeaderAndIsrRequest: requests.leader_and_isr,
+            StopReplicaRequest: requests.stop_replica,
+            UpdateMetadataRequest: requests.update_metadata,
+        }
+
+    def call(self, request: Any, answer: Answer, fail: Fail) -> None:
+        """Apply a request."""
+
+        def applied(outcome: Outcome) -> None:
+            if outcome.error is None:
+                answer(outcome.value)
+            else:
+                fail(repr(outcome.error))
+                raise outcome.error
+
+        self._apply[type(request)](request, applied)
+
+    def close(self) -> None:
+        """There is no connection."""
+
+
+class ClusterMember:
+    """A broker's part in its cluster.
+
+    Arguments:
+        resources: clock, ports and logs.
+        config: the static configuration.
+
+    Attributes:
+        session: the current session with the coordination service.
+        writer: writes nodes of topics and configs with it.
+    """
+
+    def __init__(self, resources: BrokerResources, config: BrokerConfig) -> None:
+        self.session = CurrentSession()
+        self.writer = TopicWriter(self.session)
+        self.clock: Clock = resources.clock
+        self.random = resources.random
+        self.slicer = resources.slicer
+        self.broker_id = -1
+        self.cluster_id = ""
+        self._resources = resources
+        self._saved = SavedSession(resources.disk, resources.logs.directories()[0])
+        self._static = config
+        self._broker: JoiningBroker | None = None
+        self._controller: ControllerRuntime | None = None
+        self._watcher: ConfigWatcher | None = None
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
+        self._membership = Membership(self, self._connect, resources.clock, wait_ms)
+
+    # The start and the stop.
+
+    async def open(self) -> None:
+        """Open the first session, as long as it takes. Raises StartError."""
+        timeout_ms = self._static.zookeeper_connection_timeout_ms
+        servers = self._static.zookeeper_connect
+        LOGGER.info("connecting to the coordination service at %s", servers)
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._end_earlier_session()
+                outcome = await self._completed(self._membership.open)
+        except ValueError as error:
+            raise StartError(f"zookeeper.connect: {error}") from error
+        except TimeoutError as error:
+            raise StartError(
+                f"{servers}: no session after {timeout_ms} ms (zookeeper.connection.timeout.ms)"
+            ) from error
+        if outcome.error is not None:
+            raise StartError(f"{servers}: {outcome.error}") from outcome.error
+        self.session.session = outcome.value
+
+    async def _end_earlier_session(self) -> None:
+        """End the session of an earlier process of this broker, which was killed."""
+        key = self._saved.load()
+        if key is None:
+            return
+        outcome = await self._completed(lambda then: self._open(then, ignore, ignore, ignore, key))
+        if outcome.error is None:  # otherwise it is over
+            LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
+            await self._completed(outcome.value.close)
+        self._saved.remove()
+
+    @staticmethod
+    async def _completed(call: Callable[[Then], object]) -> Outcome:
+        """The outcome of a call."""
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        call(lambda outcome: None if ended.done() else ended.set_result(outcome))
+        return await ended
+
+    def identify(self, identity: Identity) -> None:
+        """Be this broker of this cluster."""
+        self.cluster_id, self.broker_id = identity
+
+    def attach(self, broker: JoiningBroker) -> None:
+        """Use this broker."""
+        self._broker = broker
+
+    async def join(self) -> None:
+        """Register, and wait for it. Raises StartError."""
+        self._membership.start()
+        await self._started
+
+    async def close(self) -> None:
+        """Leave the cluster, and end the session."""
+        self._membership.close()
+        self._leave()
+        error = (await self._completed(self.session.close)).error
+        if error is None:
+            self._saved.remove()
+        else:
+            LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
+
+    # Of `Membership`.
+
+    def _connect(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> None:
+        def opened(outcome: Outcome) -> None:
+            if outcome.error is None:
+                self._saved.save(SavedKey(*outcome.value.key))
+            then(outcome)
+
+        self._open(opened, on_lost, on_suspended, on_resumed, None)
+
+    def _open(
+        self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify, key: SavedKey | None
+    ) -> None:
+        servers = self._static.zookeeper_connect
+        assert servers is not None, "a broker of a cluster has them"
+        self._resources.ports.cluster(
+            servers, self._static.zookeeper_session_timeout_ms, then,
+            dial=self._resources.ports.dial, clock=self.clock, random=self.random,
+            on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed, key=key,
+        )  # fmt: skip
+
+    def registration(self) -> BrokerRegistration:
+        """The node of this broker."""
+        return BrokerRegistration(self.broker.listening.registered(), self.clock.wall_ms(), self._static.broker_rack)
+
+    def joined(self, session: Coordination, broker_epoch: int) -> None:
+        """Take part in the cluster with a session."""
+        self.session.session = session
+        self.broker.controller_requests.fence.registered(broker_epoch)
+        self._watcher = ConfigWatcher(session, self.clock, self._config_changed, self._read_all_configs)
+        self._watcher.start()
+        self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, Controller)
+        self._controller.start()
+        if self._started.done():
+            self.broker.listening.resume()
+        else:
+            self._started.set_result(None)
+
+    def left(self) -> None:
+        """The session is lost: close all connections."""
+        self._leave()
+        self.session.session = None
+        self.broker.listening.suspend("the session with the coordination service is lost")
+
+    def refused(self, reason: str) -> None:
+        """Stop: this broker cannot be a member."""
+        if not self._started.done():
+            self._started.set_exception(StartError(reason))
+        else:
+            LOGGER.critical("%s", reason)
+            self._resources.fail(reason)
+
+    def _leave(self) -> None:
+        for part in (self._controller, self._watcher):
+            if part is not None:
+                part.close()
+        self._controller = self._watcher = None
+
+    # The controller.
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._controller is not None and self._controller.active
+
+    @property
+    def controller(self) -> "ClusterMember":
+        """The controller, if it is on this broker."""
+        return self
+
+    def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
+        """See `ControllerRuntime.submit`."""
+        if self._controller is None:
+            done(KafkaErrorCode.NOT_CONTROLLER)
+        else:
+            self._controller.submit(event, done)
+
+    def controller_settings(self, term: Term) -> ControllerSettings:
+        """The settings of a term."""
+        chroot = (self._static.zookeeper_connect or "").partition("/")
+        return ControllerSettings(
+            self.broker_id,
+            term.epoch,
+            delete_topic_enable=self._static.delete_topic_enable,
+            path_prefix_bytes=len(chroot[1] + chroot[2]) if chroot[2] else 0,
+        )
+
+    def new_topic_id(self) -> bytes:
+        """A random topic id."""
+        return self.random.uuid()
+
+    def peer(self, broker: Broker) -> OwnPeer | Peer:
+        """A connection to a broker; to this one: its handlers."""
+        if broker.broker_id == self.broker_id:
+            return OwnPeer(self.broker.controller_requests)
+        endpoint = self.endpoint_of(broker) or broker.endpoints[0]
+        timeout_s = self._static.controller_socket_timeout_ms / 1000
+        return Peer(endpoint, str(self.broker_id), self._resources.ports.dial, timeout_s)
+
+    def endpoint_of(self, broker: Broker) -> Endpoint | None:
+        """The address of a broker for other brokers."""
+        wanted = self._static.inter_broker_listener_name
+        for endpoint in broker.endpoints:
+            if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == PLAINTEXT:
+                return endpoint
+        return None
+
+    # The broker.
+
+    @property
+    def broker(self) -> JoiningBroker:
+        """This broker."""
+        assert self._broker is not None, "the broker is attached before it joins"
+        return self._broker
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configs of this broker."""
+        return self._static if self._broker is None else self._broker.config
+
+    @config.setter
+    def config(self, config: BrokerConfig) -> None:
+        self.broker.config = config
+
+    @property
+    def tables(self) -> ClusterTables:
+        """The image of this broker."""
+        return self.broker.tables
+
+    # Configs.
+
+    def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Mapping[str, str]]], object]) -> None:
+        """Read the configs of topics, as long as it takes. Invalid ones are logged, the topic has none then."""
+        gather(
+            [partial(self._read_topic, topic) for topic in topics],
+            lambda found: then(dict(zip(topics, found, strict=True))),
+        )
+
+    def _read_topic(self, topic: str, then: Callable[[Mapping[str, str]], object]) -> None:
+        def read(outcome: Outcome) -> None:
+            if isinstance(outcome.error, CoordinationError):
+                self.clock.call_at(self.clock.monotonic() + READ_RETRY_S, self._read_topic, topic, then)
+            elif isinstance(outcome.error, znodes.ZnodeError):
+                LOGGER.error("%s; topic %s has the broker's configs", outcome.error, topic)
+                then({})
+            else:
+                then(outcome.result())
+
+        self.writer.read_configs(topic, read)
+
+    def _read_all_configs(self) -> None:
+        """Read what may have changed before this session watched."""
+        self._read_broker_configs()
+        for hosted in list(self._resources.replicas):
+            self._config_changed("topics", hosted.name)
+
+    def _config_changed(self, kind: str, name: str) -> None:
+        if kind == "topics":
+            topic = unquote(name)
+            self._read_topic(topic, partial(self.broker.configure_topic, topic))
+        elif kind == "brokers" and name in (znodes.ALL_BROKERS, str(self.broker_id)):
+            self._read_broker_configs()
+
+    def _read_broker_configs(self) -> None:
+        paths = [znodes.broker_config_path(None), znodes.broker_config_path(self.broker_id)]
+
+        def read(outcomes: list[Outcome]) -> None:
+            failed = [each.error for each in outcomes if each.error is not None]
+            if failed:  # the session is lost, and the next one reads again; or a node is invalid
+                LOGGER.warning("the dynamic configs of this broker are unchanged: %s", failed[0])
+            else:
+                self.broker.apply_configs(*(outcome.value for outcome in outcomes))
+
+        gather([partial(read_configs, self.session, path) for path in paths], read)

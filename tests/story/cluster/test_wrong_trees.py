@@ -1,0 +1,103 @@
+"""Starts that are refused, with nothing changed: an empty tree, another cluster's, a directory of a broker alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.coordination.znodes import CLUSTER_ID
+from kafkalite.server.broker import StartError
+from kafkalite.testing.memory_network import MemoryNetwork
+from kafkalite.testing.simulated_broker import SimulatedBroker
+from kafkalite.testing.simulated_cluster import SESSION_MS, SimulatedCluster
+from kafkalite.testing.virtual_loop import pass_time, run_virtually
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtually(main)
+
+
+def paths(cluster: SimulatedCluster) -> list[str]:
+    return [path for path, _ in cluster.service.tree.walk()]
+
+
+async def started_and_stopped(directory: Path) -> None:
+    """Use the log directories of brokers 1 and 2 in a cluster."""
+    async with SimulatedCluster(str(directory), MemoryNetwork(), 2):
+        pass
+
+
+def test_an_empty_tree_is_refused_and_stays_empty(tmp_path: Path) -> None:
+    async def main() -> None:
+        await started_and_stopped(tmp_path)
+        cluster = SimulatedCluster(str(tmp_path), MemoryNetwork(), 2)
+        before = paths(cluster)
+        with pytest.raises(StartError, match="has no /cluster/id: it is empty or another one"):
+            await cluster.start(1)
+        await pass_time(1.0)
+        assert paths(cluster) == before
+        assert (tmp_path / "1" / "meta.properties").exists()
+
+    run(main)
+
+
+def test_the_tree_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        await started_and_stopped(tmp_path / "theirs")
+        cluster = SimulatedCluster(str(tmp_path / "ours"), MemoryNetwork(), 1, seed=9)
+        async with cluster:
+            other = SimulatedBroker(
+                str(tmp_path / "theirs" / "2"),
+                MemoryNetwork(),
+                settings={"zookeeper.connect": "zookeeper:2181", "broker.id": 2},
+                cluster=cluster.connector(2),
+            )
+            with pytest.raises(StartError, match="belongs to cluster"):
+                await other.start()
+            assert not any(path.startswith("/brokers/ids/2") for path in paths(cluster))
+
+    run(main)
+
+
+def test_a_directory_with_the_journal_of_a_broker_alone_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with SimulatedBroker(str(tmp_path / "1"), MemoryNetwork(), settings={"broker.id": 1}):
+            pass
+        cluster = SimulatedCluster(str(tmp_path), MemoryNetwork(), 1)
+        with pytest.raises(StartError, match="belongs to a broker that is alone"):
+            await cluster.start(1)
+        assert CLUSTER_ID not in paths(cluster)
+
+    run(main)
+
+
+def test_a_directory_of_a_cluster_is_refused_by_a_broker_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        await started_and_stopped(tmp_path)
+        alone = SimulatedBroker(str(tmp_path / "1"), MemoryNetwork(), settings={"broker.id": 1})
+        with pytest.raises(StartError, match=r"set zookeeper\.connect"):
+            await alone.start()
+
+    run(main)
+
+
+def test_two_brokers_with_one_id_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        async with SimulatedCluster(str(tmp_path), network, 2) as cluster:
+            settings = {
+                "zookeeper.connect": "zookeeper:2181",
+                "zookeeper.session.timeout.ms": SESSION_MS,
+                "broker.id": 1,
+            }
+            other = SimulatedBroker(
+                str(tmp_path / "other"), network, settings=settings, host="other", cluster=cluster.connector(3)
+            )
+            with pytest.raises(StartError, match="another broker with id 1 is alive, at PLAINTEXT://broker1:9092"):
+                await other.start()
+            assert "/brokers/ids/1" in paths(cluster)
+
+    run(main)
