@@ -19,7 +19,6 @@ from kafkalite.config.dynamic import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode, reason_of, shortened
 from kafkalite.slicing import Slicer, Steps, finish
-from kafkalite.state.placement import PlacementError, assign_replicas
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
@@ -302,6 +301,8 @@ class TopicManager:
         return self._assign_replicas(count, factor, 0)
 
     def _assign_replicas(self, count: int, factor: int, first_partition: int) -> list[tuple[int, ...]]:
+        from kafkalite.state.placement import PlacementError, assign_replicas  # a start does not need it
+
         racks = {broker.broker_id: broker.rack for broker in self._host.tables.brokers}
         first_index, shift = self._host.random.below(len(racks)), self._host.random.below(len(racks))
         try:

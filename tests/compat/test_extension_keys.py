@@ -15,7 +15,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalite.server import running_broker as server
+from kafkalite.server.alone_broker import AloneBroker
 from kafkalite.server.call import Call
 from kafkalite.testing.thread import BrokerThread
 from tests.kit import jvm
@@ -35,10 +35,10 @@ def fast_heartbeat(_call: Call, request: HeartbeatPlusRequest) -> HeartbeatPlusR
 @pytest.fixture
 def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerThread]:
     """A broker with a topic that answers HeartbeatPlus."""
-    rows = {row.api_key: row for row in server.ROWS}
+    rows = {row.api_key: row for row in AloneBroker.rows}
     rows[KEY] = copy(rows[KEY].load())
     rows[KEY].handler = fast_heartbeat
-    monkeypatch.setattr(server, "ROWS", tuple(rows.values()))
+    monkeypatch.setattr(AloneBroker, "rows", tuple(rows.values()))
     with BrokerThread() as running:
         running.create_topic("orders")
         yield running

@@ -65,7 +65,7 @@ async def history(data: Path, chance: random.Random) -> list[dict[str, bytes]]:
             if not incarnation:
                 await client.create(COMPACTED, **COMPACT)
             for topic in list(client.broker.replicas):
-                for partition in topic.partitions:
+                for partition in topic.partitions.values():
                     for number in range(chance.randint(0, 2)):
                         unique = batch(
                             b"%s-%d-%d" % (topic.name.encode(), partition.index, number), chance.randbytes(8)

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from aiozk.protocol.part import Part
-from aiozk.protocol.primitives import Buffer, Int, UString
+from aiozk.protocol.part import Part  # type: ignore[import-untyped]
+from aiozk.protocol.primitives import Buffer, Int, UString  # type: ignore[import-untyped]
 
 Parts: TypeAlias = Sequence[tuple[str, Any]]
 Decode: TypeAlias = Callable[[bytes, int], tuple[Any, int]]

@@ -14,12 +14,12 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from aiozk import protocol as declared
-from aiozk.protocol.acl import ACL, ID
-from aiozk.protocol.part import Part
-from aiozk.protocol.primitives import Bool, Int, Long, UString
-from aiozk.protocol.stat import Stat as DeclaredStat
-from aiozk.protocol.transaction import MultiHeader as DeclaredMultiHeader
+from aiozk import protocol as declared  # type: ignore[import-untyped]
+from aiozk.protocol.acl import ACL, ID  # type: ignore[import-untyped]
+from aiozk.protocol.part import Part  # type: ignore[import-untyped]
+from aiozk.protocol.primitives import Bool, Int, Long, UString  # type: ignore[import-untyped]
+from aiozk.protocol.stat import Stat as DeclaredStat  # type: ignore[import-untyped]
+from aiozk.protocol.transaction import MultiHeader as DeclaredMultiHeader  # type: ignore[import-untyped]
 
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import CHANGED, CHILDREN, CREATED, DELETED, Stat

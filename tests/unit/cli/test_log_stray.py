@@ -63,7 +63,7 @@ async def read(data: Path) -> dict[tuple[str, int], list[bytes | None]]:
     found = {}
     async with running(str(data)) as client:
         for topic in client.broker.replicas:
-            for partition in topic.partitions:
+            for partition in topic.partitions.values():
                 if topic.name != "a" and partition.log is not None:
                     values = await client.read(topic.name, partition.index, partition.log_start_offset)
                     found[topic.name, partition.index] = values
