@@ -77,21 +77,25 @@ class CommitCheck:
 
 
 class Owned(RebalanceListener):
-    """Keeps the partitions of a member; leaves them out of `owned` when they are revoked or lost."""
+    """Keeps the partitions of a member; leaves them out of `owned` when they are revoked or lost.
+
+    A listener is cancelled with the task that polls, and is not called again. The member then still has the partitions:
+    the next poll releases them, and until then the application may commit. So they are left out at the next assignment.
+    """
 
     def __init__(self, world: Any) -> None:
         self.owned: set[tuple[str, int]] = set()
+        self._releasing: set[tuple[str, int]] = set()
         self.next: dict[tuple[str, int], int] = {}
         self.ownerships: dict[tuple[str, int], int] = {}
         self._world = world
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._world.count("revoked")
-        try:
-            if self._world.random.random() < 0.2:
-                await pass_time(0.5)
-        finally:  # a listener is cancelled with the task that polls, and is not called again
-            self._remove(partitions)
+        self._releasing.update(partitions)
+        if self._world.random.random() < 0.2:
+            await pass_time(0.5)
+        self._remove(partitions)
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         self._world.count("lost")
@@ -99,14 +103,16 @@ class Owned(RebalanceListener):
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         self._world.count("assigned")
+        self._remove(self._releasing)
+        self._releasing.clear()
         for each in partitions:
             self.owned.add(tuple(each))  # type: ignore[arg-type]
             self.ownerships[each] = self.ownerships.get(each, 0) + 1
 
-    def _remove(self, partitions: Collection[TopicPartition]) -> None:
+    def _remove(self, partitions: Collection[tuple[str, int]]) -> None:
+        self.owned.difference_update(partitions)
         for each in partitions:
-            self.owned.discard(tuple(each))  # type: ignore[arg-type]
-            self.next.pop(tuple(each), None)  # type: ignore[call-overload]
+            self.next.pop(each, None)
 
 
 class ConsumerApplication:
