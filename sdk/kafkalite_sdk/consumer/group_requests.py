@@ -106,6 +106,7 @@ class GroupRequests:
     def work(self, now: float) -> float:
         """Send what is due; return when the next request is due. Times are seconds of the loop's clock."""
         self.commits.expire(now)
+        self._forget_moved(now)
         calls = self.membership.requests(now)
         for call in calls:
             if not call.to_coordinator:
@@ -120,18 +121,21 @@ class GroupRequests:
         machines = self.membership.wake_at(now), self.commits.wake_at(now), self.committed.wake_at(now)
         return min(*machines, *pauses)
 
+    def _forget_moved(self, now: float) -> None:
+        """Forget a coordinator that has moved. The member keeps its requests while the coordinator is unknown."""
+        commits, committed = self.commits, self.committed
+        if commits.coordinator_lost or committed.coordinator_lost or self.membership.needs_coordinator:
+            if not self._finding:
+                self._client.forget_coordinator(self.group)
+            commits.coordinator_lost = committed.coordinator_lost = False
+        if self.coordinator is None:
+            self.membership.coordinator_lost(now)
+
     def _find(self, now: float) -> int | None:
         """Return the coordinator; find it if it is needed and unknown."""
         commits, committed, membership = self.commits, self.committed, self.membership
-        if commits.coordinator_lost or committed.coordinator_lost or membership.needs_coordinator:
-            if not self._finding:
-                self._client.forget_coordinator(self.group)
-            if commits.coordinator_lost or committed.coordinator_lost:
-                membership.coordinator_lost(now)
-            commits.coordinator_lost = committed.coordinator_lost = False
-        node = self.coordinator
         needed = membership.needs_coordinator or commits.needs_coordinator or committed.needs_coordinator
-        if node is None and needed and not self._finding and self._find_at <= now:
+        if self.coordinator is None and needed and not self._finding and self._find_at <= now:
             self._finding = True
             self._client.find_coordinator(self.group, GROUP, self._guarded(self._found), self._guarded(self._not_found))
         return self.coordinator
