@@ -1,9 +1,10 @@
-"""The pytest plugin of the package: a broker for the test run, a topic, a producer and a consumer for each test.
+"""The pytest plugin: a broker for the test run; a topic, a producer, a consumer and a cluster for each test.
 
 1. Every pytest run of every user loads this module, so it imports nothing of the broker before a fixture is used.
 2. Each process of pytest-xdist has its own broker on a free port, so parallel tests do not affect each other.
-3. The marker `kafkalite` of a test precedes the ini options: `settings` (of the broker), `partitions` and `configs` (of
-   the topic), `producer` and `consumer` (their settings).
+3. The marker `kafkalite` of a test precedes the ini options: `settings` (of the brokers), `brokers` (of the cluster),
+   `partitions` and `configs` (of the topic), `producer` and `consumer` (their settings).
+4. A cluster belongs to one test, as tests kill its brokers.
 """
 
 import re
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
     from kafkalite_sdk.blocking import Consumer, Producer
 
     from kafkalite.config.keys import SettingValue
+    from kafkalite.testing.broker_cluster import BrokerCluster
     from kafkalite.testing.thread import BrokerThread
 
 TOPIC_NAME_MAX = 249  # Topic.java, MAX_NAME_LENGTH
 MARKER = "kafkalite"
-MARKER_ARGUMENTS = ("settings", "partitions", "configs", "producer", "consumer")
+MARKER_ARGUMENTS = ("settings", "brokers", "partitions", "configs", "producer", "consumer")
+CLUSTER_BROKERS = 3
 _numbers = count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the ini options."""
-    parser.addini("kafkalite_settings", "settings of kafkalite_broker, NAME=VALUE on each line", type="linelist")
+    parser.addini("kafkalite_settings", "settings of all brokers, NAME=VALUE on each line", type="linelist")
     parser.addini("kafkalite_partitions", "number of partitions of kafkalite_topic", default="1")
 
 
@@ -37,8 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     arguments = ", ".join(f"{each}=None" for each in MARKER_ARGUMENTS)
     config.addinivalue_line(
         "markers",
-        f"{MARKER}({arguments}): settings of the broker, partitions and configs of the topic, settings of producer and "
-        "consumer, for the fixtures kafkalite_*",
+        f"{MARKER}({arguments}): settings of the brokers, their number in a cluster, partitions and configs of the "
+        "topic, settings of producer and consumer, for the fixtures kafkalite_*",
     )
 
 
@@ -105,6 +108,34 @@ def kafkalite_broker(request: pytest.FixtureRequest) -> Iterator["BrokerThread"]
 
     with BrokerThread(settings={**_ini_settings(request.config), **getattr(request, "param", {})}) as broker:
         yield broker
+
+
+@pytest.fixture
+def kafkalite_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., "BrokerCluster"]]:
+    """A function of `brokers` (their number) and `settings` that starts a cluster, which ends with the test.
+
+    Without arguments, those of the marker apply, and 3 brokers. The settings precede those of the marker.
+    """
+    from kafkalite.testing.broker_cluster import BrokerCluster
+
+    marked = _marked(request.node)
+    with ExitStack() as clusters:
+
+        def start(brokers: int | None = None, settings: "Mapping[str, SettingValue] | None" = None) -> "BrokerCluster":
+            number = marked.get("brokers", CLUSTER_BROKERS) if brokers is None else brokers
+            merged = {**_ini_settings(request.config), **(marked.get("settings") or {}), **(settings or {})}
+            return clusters.enter_context(BrokerCluster(number, merged))
+
+        yield start
+
+
+@pytest.fixture
+def kafkalite_cluster(kafkalite_cluster_factory: Callable[..., "BrokerCluster"]) -> "BrokerCluster":
+    """A cluster of this test, with 3 brokers without a marker; clients connect to its `bootstrap_servers`.
+
+    Its methods kill, stop, start, disconnect and reconnect each broker.
+    """
+    return kafkalite_cluster_factory()
 
 
 @pytest.fixture

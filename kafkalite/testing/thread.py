@@ -103,6 +103,16 @@ class BrokerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        async with Broker(self._data_dir, self._settings) as broker:
+        broker = self._create()
+        await broker.start()
+        try:
             self._ready.set_result(broker)
             await self._stop.wait()
+        finally:
+            await self._end(broker)
+
+    def _create(self) -> Broker:
+        return Broker(self._data_dir, self._settings)
+
+    async def _end(self, broker: Broker) -> None:
+        await broker.stop()

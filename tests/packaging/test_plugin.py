@@ -87,6 +87,49 @@ def test_factories(
         admin.topics.create("orders").check()
         assert partitions(another, "orders") == 8
 """
+USES_A_CLUSTER = """
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+
+@pytest.mark.kafkalite(settings={"num.partitions": 4}, brokers=2)
+def test_foreign_clients_survive_a_kill(kafkalite_cluster):
+    cluster = kafkalite_cluster
+    assert cluster.broker_ids == cluster.running == (1, 2)
+    cluster.create_topic("orders", partitions=2)
+    assert len(AdminClient({"bootstrap.servers": cluster.address(2)}).list_topics(timeout=60).brokers) == 2
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
+    failures = []
+    for number in range(200):
+        report = {"on_delivery": lambda error, _: failures.append(error)}
+        producer.produce("orders", b"%d" % number, partition=number % 2, **report)
+        if number == 100:
+            producer.poll(0.1)
+            cluster.kill(cluster.leader("orders", 0))
+            (other,) = cluster.running
+            cluster.start(3 - other)
+    assert producer.flush(120) == 0
+    assert failures == [None] * 200
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "billing", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    values = []
+    while len(values) < 200:
+        message = consumer.poll(120)
+        assert message is not None and message.error() is None, message and message.error()
+        values.append(int(message.value()))
+    consumer.close()
+    assert sorted(values) == list(range(200))
+    assert [each for each in values if each % 2] == list(range(1, 200, 2))
+
+
+def test_factory(kafkalite_cluster_factory):
+    one, two = kafkalite_cluster_factory(1), kafkalite_cluster_factory(settings={"auto.create.topics.enable": False})
+    assert (one.running, two.running) == ((1,), (1, 2, 3))
+    assert not {one.address(1)} & set(two.bootstrap_servers.split(","))
+"""
 INI = "[pytest]\nkafkalite_settings =\n    num.partitions = 4\nkafkalite_partitions = 2\n"
 
 
@@ -105,11 +148,16 @@ def test_fixtures_follow_marker_ini_option_and_factory(tmp_path: Path) -> None:
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_clusters_belong_to_one_test(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, USES_A_CLUSTER)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("marker", "ini", "message"),
     [
-        ("@pytest.mark.kafkalite(partition=3)", "", "does not accept partition; it accepts settings, partitions"),
-        ("@pytest.mark.kafkalite(3)", "", "does not accept 3; it accepts settings, partitions"),
+        ("@pytest.mark.kafkalite(partition=3)", "", "does not accept partition; it accepts settings, brokers, "),
+        ("@pytest.mark.kafkalite(3)", "", "does not accept 3; it accepts settings, brokers, partitions"),
         ("", "kafkalite_partitions = many", "kafkalite_partitions is 'many', expected a number above 0"),
         ("", "kafkalite_settings = num.partitions", "'num.partitions' is no setting, expected NAME=VALUE"),
     ],

@@ -18,10 +18,10 @@ from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.zookeeper.connection import Dial
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
+from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.virtual_loop import VirtualLoop, pass_time
-from tests.kit.fake_zookeeper import FakeZooKeeper
 from tests.kit.virtual_time import LoopTime
 from tests.kit.zookeeper_proxy import Fault, ZooKeeperProxy
 

@@ -8,10 +8,10 @@ from typing import Any
 from kafkalite.clock import Outcome
 from kafkalite.coordination.tree import WatchEvent
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.virtual_clock import SeededRandom
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
-from tests.kit.fake_zookeeper import FakeZooKeeper
 from tests.kit.virtual_time import LoopTime
 from tests.kit.zookeeper_proxy import ZooKeeperProxy
 

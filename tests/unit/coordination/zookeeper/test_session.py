@@ -15,8 +15,8 @@ from kafkalite.coordination.tree import Check, Create, Set, WatchEvent
 from kafkalite.coordination.zookeeper import records
 from kafkalite.coordination.zookeeper.codec import SIZE
 from kafkalite.coordination.zookeeper.core import FRAME_BYTES_MAX, NEW_SESSION, SessionKey
+from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.virtual_loop import pass_time
-from tests.kit.fake_zookeeper import FakeZooKeeper
 from tests.kit.zookeeper_proxy import CONNECT, EVENT, REQUEST, RESPONSE, Fault, Stage
 from tests.unit.coordination.zookeeper.rig import HOST, PORT, TIMEOUT_MS, Rig, virtually
 

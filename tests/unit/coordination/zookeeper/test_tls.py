@@ -10,8 +10,8 @@ import uvloop
 from kafkalite.clock import LoopClock, Outcome, SystemRandom
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
+from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from tests.kit.certificates import Authority
-from tests.kit.fake_zookeeper import FakeZooKeeper
 
 DEADLINE_S = 20.0
 

@@ -221,7 +221,7 @@ class FakeConnection(asyncio.Protocol):
         tree = self.server.tree
         for path in request.data:
             node = tree.find(path)
-            if not self._missed(path, node, node and node.mzxid, request.zxid, CHANGED):
+            if not self._missed(path, node, None if node is None else node.mzxid, request.zxid, CHANGED):
                 tree.get(path, self.send_event)
         for path in request.exist:
             if tree.exists(path, None) is not None:
@@ -230,7 +230,7 @@ class FakeConnection(asyncio.Protocol):
                 tree.exists(path, self.send_event)
         for path in request.child:
             node = tree.find(path)
-            if not self._missed(path, node, node and node.pzxid, request.zxid, CHILDREN):
+            if not self._missed(path, node, None if node is None else node.pzxid, request.zxid, CHILDREN):
                 tree.children(path, self.send_event)
         return records.EmptyResponse()
 
