@@ -22,7 +22,7 @@ from kafkalite.coordination.errors import CoordinationError, NoNodeError, Sessio
 from kafkalite.coordination.tree import WatchEvent
 
 LOGGER = logging.getLogger("kafkalite.cluster")
-NAME = "config_change_"
+NAME = znodes.CONFIG_CHANGE
 RETRY_S = 1.0
 
 Changed = Callable[[str, str], object]
@@ -36,11 +36,18 @@ class ConfigWatcher:
         clock: for the age of notifications.
         changed: called with the type and the name of each changed entity, as in the tree: ("topics", "orders").
         loaded: called once when the watch is set; configs that are read from then on are followed.
+        path: the node above the notifications.
     """
 
     def __init__(
-        self, session: Coordination, clock: Clock, changed: Changed, loaded: Callable[[], object] = lambda: None
+        self,
+        session: Coordination,
+        clock: Clock,
+        changed: Changed,
+        loaded: Callable[[], object] = lambda: None,
+        path: str = znodes.CONFIG_CHANGES,
     ) -> None:
+        self._path = path
         self._session = session
         self._clock = clock
         self._changed = changed
@@ -70,7 +77,7 @@ class ConfigWatcher:
         self._again = self._reading
         if not self._reading:
             self._reading = True
-            self._session.children(znodes.CONFIG_CHANGES, self._listed, self._fired)
+            self._session.children(self._path, self._listed, self._fired)
 
     def _listed(self, outcome: Outcome) -> None:
         self._reading = False
@@ -95,7 +102,7 @@ class ConfigWatcher:
             if name in created:
                 self._keep(name, created[name])
             else:
-                self._session.get(f"{znodes.CONFIG_CHANGES}/{name}", partial(self._read, name, last, number))
+                self._session.get(f"{self._path}/{name}", partial(self._read, name, last, number))
         if first:
             self._loaded()
 
@@ -106,7 +113,7 @@ class ConfigWatcher:
         data, stat = outcome.result()
         if last is not None and number > last:
             try:
-                entity = znodes.decode_config_change(f"{znodes.CONFIG_CHANGES}/{name}", data)
+                entity = znodes.decode_config_change(f"{self._path}/{name}", data)
             except znodes.ZnodeError as error:
                 LOGGER.warning("%s: the notification is skipped", error)
             else:
@@ -116,7 +123,7 @@ class ConfigWatcher:
     def _keep(self, name: str, created_ms: int) -> None:
         """Remember when a notification was created, or delete it if it is old."""
         if created_ms < self._clock.wall_ms() - EXPIRATION_MS:
-            path = f"{znodes.CONFIG_CHANGES}/{name}"
+            path = f"{self._path}/{name}"
             self._session.delete(path, partial(deleted, path))
         else:
             self._created[name] = created_ms

@@ -57,9 +57,9 @@ class MetadataStore:
 
     # At start.
 
-    async def prepare(self) -> None:
-        """Create the znodes that always exist."""
-        await await_completion(lambda then: ensure_nodes(self._session, znodes.PERSISTENT, then))
+    async def prepare(self, *more: str) -> None:
+        """Create the znodes that always exist, and `more`."""
+        await await_completion(lambda then: ensure_nodes(self._session, (*znodes.PERSISTENT, *more), then))
 
     async def cluster_id(self, fresh: str) -> str:
         """The cluster id; `fresh` if there was none."""

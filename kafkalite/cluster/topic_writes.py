@@ -22,7 +22,7 @@ from kafkalite.cluster.metadata_store import answered, code_of
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, NodeExistsError, NoNodeError
-from kafkalite.coordination.tree import Create, Operation, Set
+from kafkalite.coordination.tree import Create, Delete, Operation, Set
 from kafkalite.coordination.znodes.controller import delete_topic_path
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 
@@ -161,13 +161,29 @@ class TopicWriter:
         path = znodes.broker_config_path(broker_id)
         self._configure(path, path.removeprefix("/config/"), configs, then)
 
-    def _configure(self, path: str, entity: str, configs: Mapping[str, str], then: Done) -> None:
+    def configure_group(self, group: str, configs: Mapping[str, str], then: Done) -> None:
+        """Replace the configs of a group, which need not exist; an empty mapping deletes them."""
+        path = znodes.group_config_path(group)
+        entity = path.removeprefix("/kafkalite/")
+        if configs:
+            self._configure(path, entity, configs, then, znodes.GROUP_CHANGES)
+            return
+
+        def gone(outcome: Outcome) -> None:
+            absent = isinstance(outcome.error, NoNodeError) and outcome.error.at == 0
+            answered(then)(Outcome() if absent else outcome)
+
+        self._session.multi((Delete(path), notice_of(entity, znodes.GROUP_CHANGES)), gone)
+
+    def _configure(
+        self, path: str, entity: str, configs: Mapping[str, str], then: Done, changes: str = znodes.CONFIG_CHANGES
+    ) -> None:
         data = znodes.encode_configs(configs)
         if len(data) > NODE_BYTES_MAX:
             text = f"The configs have {len(data)} bytes, allowed are {NODE_BYTES_MAX}"
             then(ErrorWithReason(KafkaErrorCode.INVALID_CONFIG, text))
             return
-        notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity), sequence=True)
+        notice = notice_of(entity, changes)
 
         def written(other: Operation | None, outcome: Outcome) -> None:
             error = outcome.error
@@ -177,6 +193,11 @@ class TopicWriter:
                 answered(then)(outcome)
 
         self._session.multi((Set(path, data), notice), partial(written, Create(path, data)))
+
+
+def notice_of(entity: str, changes: str) -> Create:
+    """The notification of a change, below the node `changes`."""
+    return Create(f"{changes}/{znodes.CONFIG_CHANGE}", znodes.encode_config_change(entity), sequence=True)
 
 
 def read_configs(session: Coordination, path: str, then: Callable[[Outcome], object]) -> None:

@@ -111,6 +111,7 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = field(init=False, repr=False, compare=False)
     group_max_size: int = field(init=False, repr=False, compare=False)
     kafkalite_group_member_memory_max_bytes: int = field(init=False, repr=False, compare=False)
+    kafkalite_group_peer_timeout_ms: int = field(init=False, repr=False, compare=False)
     group_consumer_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     group_consumer_min_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     group_consumer_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
@@ -262,6 +263,7 @@ PLAIN = (
     "group.initial.rebalance.delay.ms",
     "group.max.size",
     "kafkalite.group.member.memory.max.bytes",
+    "kafkalite.group.peer.timeout.ms",
     "group.consumer.session.timeout.ms",
     "group.consumer.min.session.timeout.ms",
     "group.consumer.max.session.timeout.ms",

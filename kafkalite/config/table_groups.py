@@ -39,6 +39,8 @@ CLASSIC = (
     Key("kafkalite.group.member.memory.max.bytes", LONG, 268_435_456,
         "Memory for members of classic groups and for pending member ids, in bytes; each counts as 1 KiB and its "
         "metadata.", low=1),
+    Key("kafkalite.group.peer.timeout.ms", INT, 5000,
+        "How long a request for groups waits for another broker of the cluster, in ms.", low=1),
 )  # fmt: skip
 CONSUMER = (
     Key("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer", "streams"),

@@ -6,7 +6,7 @@ While there is no session, the broker has no connections: its clients find the o
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
@@ -22,6 +22,8 @@ from kafkalite.cluster.membership.membership import Membership, Notify
 from kafkalite.cluster.peer import Answer, Fail, Peer
 from kafkalite.cluster.topic_writes import TopicWriter, read_configs
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.group import check_group_configs
+from kafkalite.config.keys import ConfigError
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import CoordinationError
@@ -52,6 +54,15 @@ def ignore() -> None:
     """Do nothing at an event of a session that is only closed."""
 
 
+def refusal(config: BrokerConfig, texts: Mapping[str, str]) -> ConfigError | None:
+    """The reason why a group cannot have these configs."""
+    try:
+        check_group_configs(config, texts)
+    except ConfigError as error:
+        return error
+    return None
+
+
 class JoiningBroker(Protocol):
     """The broker, as its part in the cluster uses it: `MemberBroker`."""
 
@@ -59,8 +70,10 @@ class JoiningBroker(Protocol):
     controller_requests: "ControllerRequests"
     listening: "Listeners"
     tables: ClusterTables
+    group_configs: dict[str, dict[str, str]]
 
     def apply_configs(self, default: Mapping[str, str], own: Mapping[str, str]) -> None: ...
+    def apply_group_configs(self, group: str, texts: Mapping[str, str]) -> None: ...
     def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None: ...
 
 
@@ -115,7 +128,7 @@ class ClusterMember:
         self._static = config
         self._broker: JoiningBroker | None = None
         self._controller: ControllerRuntime | None = None
-        self._watcher: ConfigWatcher | None = None
+        self._watchers: list[ConfigWatcher] = []
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._membership = Membership(self, self._connect, resources.clock, wait_ms)
@@ -211,8 +224,13 @@ class ClusterMember:
         """Take part in the cluster with a session."""
         self.session.session = session
         self.broker.controller_requests.fence.registered(broker_epoch)
-        self._watcher = ConfigWatcher(session, self.clock, self._config_changed, self._read_all_configs)
-        self._watcher.start()
+        changed, groups = self._config_changed, znodes.GROUP_CHANGES
+        self._watchers = [
+            ConfigWatcher(session, self.clock, changed, self._read_all_configs),
+            ConfigWatcher(session, self.clock, changed, self._read_group_configs, groups),
+        ]
+        for watcher in self._watchers:
+            watcher.start()
         self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, Controller)
         self._controller.start()
         if self._started.done():
@@ -235,10 +253,12 @@ class ClusterMember:
             self._resources.fail(reason)
 
     def _leave(self) -> None:
-        for part in (self._controller, self._watcher):
-            if part is not None:
-                part.close()
-        self._controller = self._watcher = None
+        for watcher in self._watchers:
+            watcher.close()
+        self._watchers = []
+        if self._controller is not None:
+            self._controller.close()
+            self._controller = None
 
     # The controller.
 
@@ -283,8 +303,12 @@ class ClusterMember:
 
     def endpoint_of(self, broker: Broker) -> Endpoint | None:
         """The address of a broker for other brokers."""
+        return self.endpoint_among(broker.endpoints)
+
+    def endpoint_among(self, endpoints: Iterable[Endpoint]) -> Endpoint | None:
+        """The address for other brokers, of all addresses of a broker."""
         wanted = self._static.inter_broker_listener_name
-        for endpoint in broker.endpoints:
+        for endpoint in endpoints:
             if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == PLAINTEXT:
                 return endpoint
         return None
@@ -344,6 +368,30 @@ class ClusterMember:
             self._read_topic(topic, partial(self.broker.configure_topic, topic))
         elif kind == "brokers" and name in (znodes.ALL_BROKERS, str(self.broker_id)):
             self._read_broker_configs()
+        elif kind == "groups":
+            self._read_group(znodes.group_of(name))
+
+    def _read_group_configs(self) -> None:
+        """Read the configs of all groups; those that have none any more are known already."""
+
+        def listed(outcome: Outcome) -> None:
+            if outcome.error is not None:  # the session is lost, and the next one reads again
+                LOGGER.warning("the configs of groups are unchanged: %s", outcome.error)
+                return
+            for group in {*self.broker.group_configs, *map(znodes.group_of, outcome.value[0])}:
+                self._read_group(group)
+
+        self.session.children(znodes.GROUP_CONFIGS, listed)
+
+    def _read_group(self, group: str) -> None:
+        def read(outcome: Outcome) -> None:
+            error = outcome.error or refusal(self.config, outcome.value)
+            if error is not None:
+                LOGGER.warning("the configs of group %r are unchanged: %s", group, error)
+            else:
+                self.broker.apply_group_configs(group, outcome.value)
+
+        read_configs(self.session, znodes.group_config_path(group), read)
 
     def _read_broker_configs(self) -> None:
         paths = [znodes.broker_config_path(None), znodes.broker_config_path(self.broker_id)]

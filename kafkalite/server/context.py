@@ -25,6 +25,7 @@ from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported with the first request of a group, or only in a cluster
+    from kafkalite.cluster.broker_peers import BrokerPeers
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.server.controller_requests import ControllerRequests
 
@@ -108,6 +109,7 @@ class GroupContext(ClusterContext, Protocol):
     """Consumer groups."""
 
     random: Random
+    peers: "BrokerPeers | None"  # None: the broker is alone
 
     @property
     def groups(self) -> "GroupService": ...

@@ -1,6 +1,6 @@
 """Builds responses about many groups: queried and encoded over several loop iterations."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from kafkalite.coordinators.group.service import Machines
@@ -9,11 +9,20 @@ from kafkalite.state.groups.shard import GroupShard
 
 
 def encoded(
-    call: GroupCall, query: Callable[[GroupShard], Iterator[Any]]
+    call: GroupCall, query: Callable[[GroupShard], Iterator[Any]], others: Iterable[Any] = ()
 ) -> Generator[None, None, tuple[list[Any], Machines]]:
-    """Return the groups of all shards as an array of the response, and the machines that were queried."""
+    """Return the groups of all shards as an array of the response, and the machines that were queried.
+
+    Arguments:
+        call: the request.
+        query: yields the structs of the groups of a shard.
+        others: structs of groups that other brokers coordinate.
+    """
     array = call.elements()
     machines = yield from call.context.groups.query_all_shards(query, array.add)
+    for each in others:
+        array.add(each)
+        yield
     return array.finish(), machines
 
 

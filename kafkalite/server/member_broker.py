@@ -2,11 +2,14 @@
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.topics import Refusal, applying
 from kafkalite.cluster.topics_in_cluster import TopicsInCluster
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.model import Endpoint
 from kafkalite.server.assigned_partitions import AssignedPartitions
 from kafkalite.server.cluster_member import ClusterMember
 from kafkalite.server.clustered_broker import ClusteredBroker
@@ -38,6 +41,13 @@ class MemberBroker(ClusteredBroker):
         self.member = member
         self.configs.reader = member
         member.attach(self)
+        self.peers: BrokerPeers | None = BrokerPeers(
+            self._peer_endpoints,
+            str(self.broker_id),
+            resources.ports.dial,
+            resources.clock,
+            lambda: self.config.kafkalite_group_peer_timeout_ms,
+        )
 
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections, and join the cluster. Raises OSError, StartError."""
@@ -48,6 +58,16 @@ class MemberBroker(ClusteredBroker):
             await self.stop(0)
             raise
 
+    def _peer_endpoints(self) -> dict[int, Endpoint]:
+        """The address of each other live broker for brokers."""
+        found = ((each.broker_id, self.member.endpoint_among(each.endpoints.values())) for each in self.image.brokers)
+        return {broker_id: endpoint for broker_id, endpoint in found if endpoint is not None}
+
+    def _close_coordinator(self) -> None:
+        super()._close_coordinator()
+        if self.peers is not None:
+            self.peers.close()
+
     async def _close_session(self) -> None:
         await self.member.close()
 
@@ -57,6 +77,11 @@ class MemberBroker(ClusteredBroker):
         """Replace dynamic configs in the tree; every broker applies them when it is notified."""
         broker_id = None if all_brokers else self.broker_id
         self.member.writer.configure_broker(broker_id, texts, applying(lambda: None, then))
+
+    def configure_group(self, group: str, texts: Mapping[str, str], then: Callable[[Refusal | None], None]) -> None:
+        """Replace the configs of a group in the tree; every other broker applies them when it is notified."""
+        configured = partial(self.apply_group_configs, group, texts)
+        self.member.writer.configure_group(group, texts, applying(configured, then))
 
     def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None:
         """Apply the configs of a topic that were read from the tree."""

@@ -39,6 +39,7 @@ from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
 if TYPE_CHECKING:
+    from kafkalite.cluster.broker_peers import BrokerPeers
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
 
@@ -64,10 +65,12 @@ class RunningBroker(ABC):
         closing: what `stop` closes last, whatever is raised before.
         rows: the served API keys.
         in_cluster: whether this broker is one of a cluster.
+        peers: the other brokers of the cluster; None: the broker is alone.
     """
 
     rows: tuple[Row, ...] = ROWS
     in_cluster = False
+    peers: "BrokerPeers | None" = None
 
     def __init__(
         self,
@@ -269,10 +272,11 @@ class RunningBroker(ABC):
             then: called with None, or with the reason why they were not stored.
         """
 
-        def configured() -> None:
-            if texts:
-                self.group_configs[group] = dict(texts)
-            else:
-                self.group_configs.pop(group, None)
+        self.store.configure_group(group, texts, applying(lambda: self.apply_group_configs(group, texts), then))
 
-        self.store.configure_group(group, texts, applying(configured, then))
+    def apply_group_configs(self, group: str, texts: Mapping[str, str]) -> None:
+        """Apply durable dynamic configs of a group; an empty mapping removes them."""
+        if texts:
+            self.group_configs[group] = dict(texts)
+        else:
+            self.group_configs.pop(group, None)

@@ -66,7 +66,7 @@ async def agreed_identity(
     known = logs.identity()
     if known is not None:
         await check_tree(known, session)
-    await store.prepare()
+    await store.prepare(znodes.GROUP_CHANGES)
     cluster_id = await store.cluster_id(uuid_text(resources.random.uuid()))
     broker_id = config.broker_id
     if broker_id < 0:

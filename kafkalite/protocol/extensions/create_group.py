@@ -1,6 +1,6 @@
 """CreateGroup, key 10001, v0. Defines a group before it has members; any broker serves it."""
 
-from kafkalite.protocol.schema import Request, Response, boolean, int16, int32, string
+from kafkalite.protocol.schema import Request, Response, boolean, field, int16, int32, string
 
 
 class CreateGroupRequest(Request, key=10001, versions=(0, 0), flexible=0):
@@ -13,6 +13,7 @@ class CreateGroupRequest(Request, key=10001, versions=(0, 0), flexible=0):
         topic_pattern: regular expression (RE2) of the topics that the group reads, null with topics.
         assignor: the partition assignor: range, roundrobin, sticky or uniform.
         ephemeral: whether the group is deleted when its last member leaves.
+        coordinator_only: whether the request fails unless the broker coordinates the group; for brokers.
     """
 
     group_id: string
@@ -21,6 +22,7 @@ class CreateGroupRequest(Request, key=10001, versions=(0, 0), flexible=0):
     topic_pattern: string | None = None
     assignor: string
     ephemeral: boolean = False
+    coordinator_only: boolean = field(tag=0, default=False)
 
 
 class CreateGroupResponse(Response, key=10001, versions=(0, 0), flexible=0):

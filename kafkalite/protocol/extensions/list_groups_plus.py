@@ -1,6 +1,6 @@
 """ListGroups+, key 10000, v0. Lists groups with their members and owned partitions; any broker serves it."""
 
-from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, string
+from kafkalite.protocol.schema import Request, Response, Struct, boolean, field, int16, int32, string
 
 
 class ListGroupsPlusRequest(Request, key=10000, versions=(0, 0), flexible=0):
@@ -8,9 +8,11 @@ class ListGroupsPlusRequest(Request, key=10000, versions=(0, 0), flexible=0):
 
     Attributes:
         groups: the names; empty = all groups.
+        coordinator_only: whether the broker returns only groups that it coordinates itself; for brokers.
     """
 
     groups: list[string]
+    coordinator_only: boolean = field(tag=0, default=False)
 
 
 class ListGroupsPlusResponse(Response, key=10000, versions=(0, 0), flexible=0):

@@ -1,53 +1,66 @@
 """ListGroups+, key 10000, v0: returns groups of every type with their members and the partitions that these own.
 
 The generation of a consumer group is its epoch. A group that does not exist has GROUP_ID_NOT_FOUND and the state Dead.
+
+In a cluster any broker answers for all groups: it asks their coordinators. An entry without a group id names a broker
+whose groups are missing in a list of all groups, with the reason: REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
+from kafkalite.callbacks import gather
+from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
+from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
 from kafkalite.server.call import GroupCall
-from kafkalite.server.group_responses import answer_each, encoded
+from kafkalite.server.group_responses import answer_each, collected, encoded, ended
 from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
 
 NO_TIMEOUT = -1
 DEAD = "Dead"
+NO_ID = NO_PORT = -1
 
 Group = ListGroupsPlusResponse.ListedGroup
 Member = Group.Member
 OwnedTopic = Member.OwnedTopic
+Put = Callable[[list[Group]], None]
 
 
 def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
     """Return the named groups, or all groups."""
-    node = call.own_node
-    if request.groups:
-        answer_each(
-            call,
-            list(dict.fromkeys(request.groups)),
-            partial(listed, node),
-            partial(bare, node, state=DEAD),
-            ListGroupsPlusResponse,
-        )
+    node, names = call.own_node, list(dict.fromkeys(request.groups))
+    peers = None if request.coordinator_only else call.context.peers
+    if peers is not None:
+        (list_named if names else list_all)(call, peers, names)
+    elif names:
+        refused = partial(bare, node, state=DEAD)
+        answer_each(call, names, partial(listed, node), refused, ListGroupsPlusResponse)
     else:
-        groups = call.context.groups
-        steps = encoded(call, partial(all_listed, node))
-        call.in_slices(steps, groups.group_count(), partial(answer_all, call, node))
+        list_own(call, ())
 
 
-def answer_all(call: GroupCall, node: Node, walked: tuple[list[Any], Machines]) -> None:
+def list_own(call: GroupCall, others: Sequence[Group]) -> None:
+    """Return all groups of this broker, and those of other brokers."""
+    node = call.own_node
+    steps = encoded(call, partial(all_listed, node), others)
+    objects = call.context.groups.group_count() + len(others)
+    call.in_slices(steps, objects, partial(answer_all, call, others))
+
+
+def answer_all(call: GroupCall, others: Sequence[Group], walked: tuple[list[Any], Machines]) -> None:
     """Send the response when everything that it shows is committed."""
     groups, machines = walked
 
     def committed(error: int) -> None:
         # there is no other field for the error
-        shown = [bare(node, "", state=DEAD, error=error)] if error else groups
+        shown = [bare(call.own_node, "", state=DEAD, error=error), *others] if error else groups
         call.answer(ListGroupsPlusResponse(groups=shown))
 
     call.context.groups.when_committed(machines, call.guarded(committed))
@@ -77,7 +90,7 @@ def listed(node: Node, name: str, shard: GroupShard) -> Group:
 
 
 def bare(node: Node, name: str, error: int = 0, *, state: str) -> Group:
-    """Return a group without members, coordinated by this broker."""
+    """Return a group without members, coordinated by a broker."""
     return Group(
         error_code=error,
         group_id=name,
@@ -90,3 +103,68 @@ def bare(node: Node, name: str, error: int = 0, *, state: str) -> Group:
         controller_host=node.host,
         controller_port=node.port,
     )
+
+
+# In a cluster.
+
+
+def list_all(call: GroupCall, peers: BrokerPeers, _names: list[str]) -> None:
+    """Return the groups of all coordinators."""
+    image = call.context.image
+    nodes = {node.broker_id: node for node in call.context.nodes(image, call.connection)}
+    topic = image.topics.get(OFFSETS.name)
+    partitions = () if topic is None else topic.partitions
+    leaders = {each.leader for each in partitions if each.leader > NO_ID} - {call.context.broker_id}
+    absent = {replica for each in partitions if each.leader <= NO_ID for replica in each.replicas}
+    error = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+    missing = [bare(Node(each, "", NO_PORT), "", error, state=DEAD) for each in sorted(absent)]
+    calls = [partial(ask, peers, nodes.get(each, Node(each, "", NO_PORT)), []) for each in sorted(leaders)]
+    gather(calls, call.guarded(lambda found: list_own(call, [*chain.from_iterable(found), *missing])))
+
+
+def list_named(call: GroupCall, peers: BrokerPeers, names: list[str]) -> None:
+    """Return the named groups, each from its coordinator."""
+    find, own = call.context.coordinators(call.connection), call.own_node
+    exists = OFFSETS.name in call.context.image.topics
+    missing = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE if exists else KafkaErrorCode.GROUP_ID_NOT_FOUND
+    by_node: dict[Node, list[str]] = {}
+    found: list[Group] = []
+    for name in names:
+        node = find(name)
+        if node is None:
+            found.append(bare(Node(NO_ID, "", NO_PORT), name, missing, state=DEAD))
+        else:
+            by_node.setdefault(node, []).append(name)
+
+    def answer(results: list[list[Group]]) -> None:
+        by_name = {group.group_id: group for group in chain(found, *results)}
+        ordered = [by_name[name] for name in names]
+        call.answer_from(collected(call, ordered, ListGroupsPlusResponse), len(ordered))
+
+    calls = [
+        partial(query_own, call, of_node) if node.broker_id == own.broker_id else partial(ask, peers, node, of_node)
+        for node, of_node in by_node.items()
+    ]
+    gather(calls, call.guarded(answer))
+
+
+def query_own(call: GroupCall, names: list[str], put: Put) -> None:
+    """Describe groups that this broker coordinates."""
+    node = call.own_node
+    refused = partial(bare, node, state=DEAD)
+    steps = call.context.groups.query_each(names, str, partial(listed, node), refused, put)
+    call.in_slices(steps, len(names), ended)
+
+
+def ask(peers: BrokerPeers, node: Node, names: list[str], put: Put) -> None:
+    """Request groups from their coordinator; no names = all of its groups."""
+
+    def answered(result: CallResult) -> None:
+        if result.error:
+            put([bare(node, name, result.error, state=DEAD) for name in names or [""]])
+            return
+        for group in result.response.groups:
+            group.controller_id, group.controller_host, group.controller_port = node[:3]
+        put(result.response.groups)
+
+    peers.call(node.broker_id, ListGroupsPlusRequest(groups=names, coordinator_only=True), answered)

@@ -1,19 +1,20 @@
 """RewindConsumer, key 10005, v0: sets the offsets of a group, also while the group has members.
 
 1. Every partition is looked up first. An offset outside the log is moved to the nearest end of the log; a time becomes
-   the first record of that time or later, or the log end if there is none.
+   the first record of that time or later, or the log end if there is none. Other brokers of the cluster look up the
+   partitions that they lead (`remote_offsets`).
 2. Then all offsets are one command of the group's shard, and one batch.
 3. Members that own a rewound partition are fenced, whatever their protocol: members of classic groups are removed,
    members of consumer groups have an old member epoch. Both drop their partitions as lost, rejoin and read the new
    offsets.
 
-Errors per partition: those of ListOffsets, INVALID_REQUEST for a partition that occurs twice. Errors of all partitions:
+Errors per partition: those of ListOffsets, LEADER_NOT_AVAILABLE and REQUEST_TIMED_OUT for a leader that cannot be
+reached or does not answer in time, INVALID_REQUEST for a partition that occurs twice. Errors of all partitions:
 INVALID_GROUP_ID, GROUP_ID_NOT_FOUND and those of the coordinator.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
@@ -27,6 +28,7 @@ from kafkalite.server.offset_lookup import (
     PartitionResponse,
     look_up_offset,
 )
+from kafkalite.server.remote_offsets import RemoteOffsets, RemotePartition, look_up_elsewhere
 from kafkalite.state.groups.offsets.manager import CommitResult, PartitionCommit
 
 NO_OFFSET = -1
@@ -36,13 +38,34 @@ Rewound = Topic.RewoundPartition
 Asked = RewindConsumerRequest.RewoundTopic.RewoundPartition
 
 
-class RequestedRewind(NamedTuple):
-    """One partition of the request: its new offset, after `found` is filled in, or its error."""
+class RequestedRewind:
+    """One partition of the request: its new offset, after `found` is filled in, or its error.
 
-    topic: str
-    asked: Asked
-    found: PartitionResponse
-    partition: Partition | None = None
+    Arguments:
+        topic, asked: the partition, and where to rewind it.
+        found: the offset or the error.
+        partition: the partition if this broker leads it.
+        elsewhere: whether another broker leads it.
+
+    Attributes:
+        bounds: log start and high watermark as that broker reports them.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        asked: Asked,
+        found: PartitionResponse,
+        partition: Partition | None = None,
+        *,
+        elsewhere: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.asked = asked
+        self.found = found
+        self.partition = partition
+        self.elsewhere = elsewhere
+        self.bounds: tuple[int, int] | None = None
 
 
 def rewind_consumer(call: GroupPartitionCall, request: RewindConsumerRequest) -> None:
@@ -55,7 +78,7 @@ def rewind_consumer(call: GroupPartitionCall, request: RewindConsumerRequest) ->
             one, look_up = requested_rewind(call, topic.name, asked, again=again)
             wanted.append(one)
             look_ups += [] if look_up is None else [look_up]
-    OffsetLookups(call, look_ups, lambda: rewind(call, request, wanted)).start()
+    OffsetLookups(call, look_ups, lambda: look_up_others(call, request, wanted)).start()
 
 
 def requested_rewind(
@@ -68,13 +91,50 @@ def requested_rewind(
         found.error_code = KafkaErrorCode.INVALID_REQUEST
         return RequestedRewind(topic, asked, found), None
     if isinstance(partition, KafkaErrorCode):
-        found.error_code = partition
-        return RequestedRewind(topic, asked, found), None
+        elsewhere = partition == KafkaErrorCode.NOT_LEADER_OR_FOLLOWER and call.context.peers is not None
+        if not elsewhere:
+            found.error_code = partition
+        return RequestedRewind(topic, asked, found, elsewhere=elsewhere), None
     one = RequestedRewind(topic, asked, found, partition)
     if asked.offset != NO_OFFSET:
         found.offset = asked.offset
         return one, None
     return one, look_up_offset(found, partition, asked.timestamp, committed_only=False)
+
+
+def look_up_others(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: list[RequestedRewind]) -> None:
+    """Look up the partitions that other brokers lead, then rewind."""
+    others = [one for one in wanted if one.elsewhere]
+    peers = call.context.peers
+    if peers is None or not others:
+        rewind(call, request, wanted)
+        return
+
+    def looked_up(results: dict[tuple[str, int], RemoteOffsets]) -> None:
+        for one in others:
+            fill_in_remote(one, results[one.topic, one.asked.partition_index])
+        rewind(call, request, wanted)
+
+    partitions = [RemotePartition(one.topic, one.asked.partition_index, timestamp_of(one.asked)) for one in others]
+    look_up_elsewhere(call.context.image, peers, partitions, call.guarded(looked_up))
+
+
+def timestamp_of(asked: Asked) -> int:
+    """The timestamp to look up; an offset needs only the bounds of the log."""
+    return LATEST if asked.offset != NO_OFFSET else asked.timestamp
+
+
+def fill_in_remote(one: RequestedRewind, result: RemoteOffsets) -> None:
+    """Use the offsets that the leader of a partition has reported."""
+    found, asked = one.found, one.asked
+    found.error_code = result.error
+    one.bounds = result.start, result.end
+    if asked.offset != NO_OFFSET:
+        found.offset = asked.offset
+    elif asked.timestamp in (EARLIEST, LATEST):
+        found.offset = result.start if asked.timestamp == EARLIEST else result.end
+    else:
+        found.offset = result.end if result.found == NO_OFFSET else result.found
 
 
 def rewind(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: list[RequestedRewind]) -> None:
@@ -87,6 +147,7 @@ def rewind(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: lis
             lambda done: answer(request, wanted, done), lambda error: answer(request, wanted, CommitResult(error))
         ),
     )
+    call.context.replicas.write_pending()  # after a job or another broker's response no iteration does it
 
 
 def committable(call: GroupPartitionCall, wanted: list[RequestedRewind]) -> Iterator[PartitionCommit]:
@@ -94,14 +155,18 @@ def committable(call: GroupPartitionCall, wanted: list[RequestedRewind]) -> Iter
     for one in wanted:
         found, partition = one.found, one.partition
         topic = call.context.tables.topics.get(one.topic)
-        if found.error_code or partition is None:
+        if found.error_code or (partition is None and one.bounds is None):
             continue
         if topic is None:  # deleted while other partitions were looked up
             found.error_code = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
-        if found.offset == NO_OFFSET:  # no record has that time or a later one
-            look_up_offset(found, partition, LATEST, committed_only=False)
-        found.offset = min(max(found.offset, partition.log_start_offset), partition.high_watermark)
+        if partition is not None:
+            if found.offset == NO_OFFSET:  # no record has that time or a later one
+                look_up_offset(found, partition, LATEST, committed_only=False)
+            one.bounds = partition.log_start_offset, partition.high_watermark
+        assert one.bounds is not None
+        start, end = one.bounds
+        found.offset = min(max(found.offset, start), end)
         yield PartitionCommit(one.topic, found.partition_index, found.offset, topic_id=topic.topic_id)
 
 

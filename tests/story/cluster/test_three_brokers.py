@@ -32,10 +32,10 @@ class Client:
     """Connections to the brokers of a cluster."""
 
     def __init__(self, network: MemoryNetwork) -> None:
-        self._network = network
+        self.network = network
 
     async def call(self, broker_id: int, request: Any, version: int) -> Any:
-        async with ClientConnection(f"broker{broker_id}", 9092, timeout_s=60.0, dial=self._network.dial) as connection:
+        async with ClientConnection(f"broker{broker_id}", 9092, timeout_s=60.0, dial=self.network.dial) as connection:
             return await connection.call(request, version_max=version)
 
     async def metadata(self, broker_id: int, *topics: str) -> MetadataResponse:

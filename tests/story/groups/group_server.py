@@ -100,6 +100,7 @@ class GroupServer:
             groups=SimpleNamespace(submit=self._submit),
             replicas=SimpleNamespace(partition=lambda *of, **by: SimpleNamespace(log_start_offset=0)),
             broker_id=1,
+            peers=None,
             nodes=lambda connection: [SimpleNamespace(broker_id=1, host="h", port=1)],
         )
 

@@ -1,5 +1,6 @@
 """Tests RewindConsumer over the wire: on empty groups, classic groups with members, KIP-848 groups with members."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.kit.members import (
     owned,
     sync,
 )
-from tests.kit.server import NOW_MS, Client, Hub, Wire, batch
+from tests.kit.server import GZIP, NOW_MS, Client, Hub, Wire, batch
 
 EARLIEST, LATEST = -2, -1
 Topic = RewindConsumerRequest.RewoundTopic
@@ -50,6 +51,16 @@ async def orders(client: Client) -> Client:
         found = await client.produce("orders", batch(b"v", timestamp=NOW_MS + 1000 * second))
         assert found.error_code == 0
     return client
+
+
+async def test_rewind_after_a_search_outside_the_loop_is_written_at_once(client: Client) -> None:
+    """No other request ends an iteration that would write it."""
+    await client.create("packed", partitions=1)
+    packed = batch(*[b"v"] * 100, timestamp=NOW_MS, codec=GZIP)
+    assert (await client.produce("packed", packed)).error_code == 0
+    assert codes(await client.call(commit("g", "packed", {0: 5}), 9)) == [0]
+    answer = await asyncio.wait_for(client.call(rewind("g", ("packed", 0, -1, NOW_MS))), 4.0)  # commits fail after 5 s
+    assert outcome(answer) == [(0, 0)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,159 @@
+"""Calls from this broker to the other brokers of its cluster, each with a time limit.
+
+1. Each call ends once, never inside `call`: with the response, or with a Kafka error code. REQUEST_TIMED_OUT: no
+   response within the time limit; COORDINATOR_NOT_AVAILABLE: the broker is not alive, or the connection has failed.
+2. A broker has one connection, which is made by the first call. It ends when the broker has another address, or is not
+   alive any more. When a call exceeds the time limit, later calls use another connection; earlier ones still may end.
+3. At most `OPEN_MAX` calls are open per broker; further ones fail with THROTTLING_QUOTA_EXCEEDED.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from kafkalite.clock import Clock, Timer
+from kafkalite.cluster.peer import Peer
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Endpoint
+from kafkalite.net.client.connection import Dial
+from kafkalite.protocol.schema import Request
+
+OPEN_MAX = 1_000
+LIMITS = 3  # that a connection waits for a response: it is closed after two
+
+
+class CallResult(NamedTuple):
+    """The end of a call: the response, or an error code.
+
+    Arguments:
+        response: None with an error.
+        error: 0 = none.
+    """
+
+    response: Any
+    error: int = 0
+
+
+Then = Callable[[CallResult], object]
+
+
+class BrokerPeers:
+    """The other brokers.
+
+    Arguments:
+        endpoints: returns the address of each live broker for brokers, by its id.
+        client_id: sent with each request.
+        dial: connects.
+        clock: for the time limit.
+        limit_ms: returns the time limit of a call.
+    """
+
+    def __init__(
+        self,
+        endpoints: Callable[[], dict[int, Endpoint]],
+        client_id: str,
+        dial: Dial,
+        clock: Clock,
+        limit_ms: Callable[[], int],
+    ) -> None:
+        self._endpoints = endpoints
+        self._client_id = client_id
+        self._dial = dial
+        self._clock = clock
+        self._limit_ms = limit_ms
+        self._peers: dict[int, Peer] = {}
+        self._slow: set[Peer] = set()
+        self._open: dict[int, dict[OpenCall, None]] = {}  # by broker
+        self._closed = False
+
+    def call(self, broker_id: int, request: Request, then: Then) -> None:
+        """Send a request to a broker; `then` is called once with its result."""
+        opened = self._open.setdefault(broker_id, {})
+        call = OpenCall(then, opened)
+        endpoints = self._endpoints()
+        endpoint = endpoints.get(broker_id)
+        self._drop_changed(endpoints)
+        opened[call] = None
+        if endpoint is None or self._closed:
+            self._end_soon(call, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif len(opened) > OPEN_MAX:
+            self._end_soon(call, KafkaErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        else:
+            limit_s = self._limit_ms() / 1000
+            peer = self._peer(broker_id, endpoint, limit_s)
+            late = partial(self._late, call, broker_id, peer, limit_s)
+            call.timer = self._clock.call_at(self._clock.monotonic() + limit_s, late)
+            peer.call(request, partial(answered, call), partial(failed, call))
+
+    def close(self) -> None:
+        """End the connections; open calls fail with COORDINATOR_NOT_AVAILABLE, as do later ones."""
+        self._closed = True
+        self._drop_changed({})
+        for peer in list(self._slow):
+            self._close_slow(peer)
+        for call in [call for opened in self._open.values() for call in opened]:
+            call.end(CallResult(None, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _late(self, call: "OpenCall", broker_id: int, peer: Peer, limit_s: float) -> None:
+        """End a call at its time limit. The calls that use its connection end within another one."""
+        if self._peers.get(broker_id) is peer:
+            del self._peers[broker_id]
+            self._slow.add(peer)
+            self._clock.call_at(self._clock.monotonic() + limit_s, self._close_slow, peer)
+        call.end(CallResult(None, KafkaErrorCode.REQUEST_TIMED_OUT))
+
+    def _close_slow(self, peer: Peer) -> None:
+        if peer in self._slow:
+            self._slow.remove(peer)
+            peer.close()
+
+    def _end_soon(self, call: "OpenCall", error: int) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        call.timer = self._clock.call_at(self._clock.monotonic(), call.end, CallResult(None, error))
+
+    def _peer(self, broker_id: int, endpoint: Endpoint, limit_s: float) -> Peer:
+        peer = self._peers.get(broker_id)
+        if peer is None:
+            peer = self._peers[broker_id] = Peer(endpoint, self._client_id, self._dial, limit_s * LIMITS)
+        return peer
+
+    def _drop_changed(self, endpoints: dict[int, Endpoint]) -> None:
+        """End the connections to brokers that are not alive, or have another address; their calls fail."""
+        for broker_id, peer in list(self._peers.items()):
+            if endpoints.get(broker_id) != peer.endpoint:
+                self._peers.pop(broker_id).close()
+                for call in self._open.get(broker_id, {}):
+                    self._end_soon(call, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class OpenCall:
+    """One call that has not ended.
+
+    Arguments:
+        then: called with the result.
+        opened: the open calls to its broker; this one is removed at its end.
+    """
+
+    def __init__(self, then: Then, opened: dict["OpenCall", None]) -> None:
+        self.timer: Timer | None = None
+        self._then = then
+        self._opened = opened
+
+    def end(self, result: CallResult) -> None:
+        """End the call; a second end has no effect."""
+        if self in self._opened:
+            del self._opened[self]
+            if self.timer is not None:
+                self.timer.cancel()
+            self._then(result)
+
+
+def answered(call: OpenCall, response: Any) -> None:
+    """End a call with the response."""
+    call.end(CallResult(response))
+
+
+def failed(call: OpenCall, _reason: str) -> None:
+    """End a call whose connection has failed."""
+    call.end(CallResult(None, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE))
