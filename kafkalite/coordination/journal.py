@@ -1,4 +1,4 @@
-"""Encodes and decodes the journal file of the embedded tree.
+"""Encodes and decodes the journal file of a tree: that of one process, and that of served sessions.
 
 The file, all numbers little-endian:
     file     = "KLTREE", format version (u16), a snapshot, then transactions
@@ -11,6 +11,9 @@ a hole, records that were written together with it are dropped, because they wer
 written after the hole had been synced proves that an acknowledged record is lost, and the file is rejected.
 
 The snapshot is written completely and renamed into place, so a hole in it is always damage.
+
+In format 1, of the embedded tree, a session is its id and ends with the process. In format 2, of `served`, the start of
+a session and the end of a snapshot also have the password and the timeout of each session, which outlives the process.
 """
 
 import struct
@@ -19,9 +22,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.coordination.errors import CoordinationError
-from kafkalite.coordination.tree import Check, Create, Delete, Operation, Set, Tree, TreeNode
+from kafkalite.coordination.tree import Check, Create, Delete, Operation, SessionRecord, Set, Tree, TreeNode
 
-FORMAT_VERSION = 1
+EMBEDDED_FORMAT, SERVED_FORMAT = 1, 2
 HEADER = struct.Struct("<6sH")
 MAGIC = b"KLTREE"
 MARKER = b"\xf4KL\x00"
@@ -33,6 +36,7 @@ TRANSACTION = struct.Struct("<QqI")  # session, time in ms, operations
 OPERATION = struct.Struct("<Bi")  # what, version
 COUNTS = struct.Struct("<QI")  # nodes, sessions
 SESSION = struct.Struct("<Q")
+SESSION_RECORD = struct.Struct("<16sI")  # password, timeout in ms; of format 2
 
 KIND_NODE, KIND_SNAPSHOT_END, KIND_MULTI, KIND_OPEN, KIND_CLOSE = 1, 2, 3, 4, 5
 CREATE, SET, DELETE, CHECK, EPHEMERAL, SEQUENCE = 1, 2, 3, 4, 0x10, 0x20
@@ -53,9 +57,9 @@ class JournalFormatError(JournalError):
 # Writing.
 
 
-def header() -> bytes:
+def header(version: int = EMBEDDED_FORMAT) -> bytes:
     """The first bytes of the file."""
-    return HEADER.pack(MAGIC, FORMAT_VERSION)
+    return HEADER.pack(MAGIC, version)
 
 
 def record(kind: int, zxid: int, durable: int, body: bytes) -> bytes:
@@ -84,16 +88,22 @@ def encode_multi(operations: Sequence[Operation], session: int, now_ms: int) -> 
     return b"".join(parts)
 
 
-def encode_snapshot(tree: Tree) -> bytes:
+def encode_record(session: SessionRecord | None) -> bytes:
+    """The body of the start of a session; empty in format 1."""
+    return b"" if session is None else SESSION_RECORD.pack(*session)
+
+
+def encode_snapshot(tree: Tree, version: int = EMBEDDED_FORMAT) -> bytes:
     """The bytes of a journal that contains only this tree."""
-    parts, count = [header()], 0
+    parts, count = [header(version)], 0
     for path, node in tree.walk():
         times = NODE.pack(
             node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime, node.version, node.creates, node.owner
         )
         parts.append(record(KIND_NODE, tree.zxid, tree.zxid, times + sized(path.encode()) + sized(node.data)))
         count += 1
-    sessions = b"".join(map(SESSION.pack, sorted(tree.sessions)))
+    records = tree.session_records
+    sessions = b"".join(SESSION.pack(each) + encode_record(records.get(each)) for each in sorted(tree.sessions))
     end = COUNTS.pack(count, len(tree.sessions)) + sessions
     parts.append(record(KIND_SNAPSHOT_END, tree.zxid, tree.zxid, end))
     return b"".join(parts)
@@ -125,34 +135,39 @@ class JournalRecord(NamedTuple):
     end: int
 
 
-def load(data: bytes) -> LoadedJournal:
-    """Read a journal; raises JournalError if an acknowledged transaction is missing, or the file is not a journal."""
-    at = check_header(data)
-    tree, at = load_snapshot(data, at)
+def load(data: bytes, version: int = EMBEDDED_FORMAT) -> LoadedJournal:
+    """Read a journal; raises JournalError if an acknowledged transaction is missing, or the file is not a journal.
+
+    Arguments:
+        data: the bytes of the file.
+        version: the format that the file must have.
+    """
+    at = check_header(data, version)
+    tree, at = load_snapshot(data, at, version)
     while at < len(data):
         found = read_record(data, at)
         if found is None:
             if proves_loss(data, at, tree.zxid):
                 raise JournalError(f"damaged at byte {at}, before synced transactions")
             break
-        replay(tree, found, at)
+        replay(tree, found, at, version)
         at = found.end
     return LoadedJournal(tree, at, len(data) - at)
 
 
-def check_header(data: bytes) -> int:
+def check_header(data: bytes, expected: int) -> int:
     """Return the position of the first record; raises JournalError."""
     if len(data) < HEADER.size:
         raise JournalError("not a journal of this broker: too short")
     magic, version = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise JournalError("not a journal of this broker")
-    if version != FORMAT_VERSION:
-        raise JournalFormatError(f"format version {version} is not supported, expected {FORMAT_VERSION}")
+    if version != expected:
+        raise JournalFormatError(f"format version {version} is not supported, expected {expected}")
     return HEADER.size
 
 
-def load_snapshot(data: bytes, at: int) -> tuple[Tree, int]:
+def load_snapshot(data: bytes, at: int, version: int) -> tuple[Tree, int]:
     """The tree at the beginning of the file, and where it ends; raises JournalError."""
     tree, count = Tree(), 0
     while True:
@@ -162,7 +177,7 @@ def load_snapshot(data: bytes, at: int) -> tuple[Tree, int]:
         body = Body(found.body, at)
         at = found.end
         if found.kind == KIND_SNAPSHOT_END:
-            finish_snapshot(tree, body, count, found.zxid)
+            finish_snapshot(tree, body, count, found.zxid, version)
             return tree, at
         insert_node(tree, body)
         count += 1
@@ -187,10 +202,15 @@ def insert_node(tree: Tree, body: "Body") -> None:
         tree.sessions.setdefault(owner, set()).add(path)
 
 
-def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
+def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int, version: int) -> None:
     """Validate the end of the snapshot."""
     expected, session_count = body.unpack(COUNTS)
-    sessions = {body.unpack(SESSION)[0] for _ in range(min(session_count, len(body.data)))}
+    sessions: set[int] = set()
+    for _ in range(min(session_count, len(body.data))):
+        (session,) = body.unpack(SESSION)
+        sessions.add(session)
+        if version == SERVED_FORMAT:
+            tree.session_records[session] = body.session_record()
     body.end()
     if expected != count or len(sessions) != session_count or not sessions.issuperset(tree.sessions):
         raise JournalError("the snapshot is inconsistent")
@@ -199,7 +219,7 @@ def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
     tree.zxid = zxid
 
 
-def replay(tree: Tree, found: JournalRecord, at: int) -> None:
+def replay(tree: Tree, found: JournalRecord, at: int, version: int) -> None:
     """Replay one transaction; raises JournalError if it does not fit the tree."""
     if found.zxid != tree.zxid + 1:
         raise JournalError(f"transaction {found.zxid} at byte {at} follows transaction {tree.zxid}")
@@ -213,8 +233,9 @@ def replay(tree: Tree, found: JournalRecord, at: int) -> None:
                 raise JournalError(f"transaction {found.zxid} at byte {at} is truncated")
             tree.multi(operations, session, now_ms)
         elif found.kind == KIND_OPEN:
+            record = body.session_record() if version == SERVED_FORMAT else None
             body.end()
-            tree.open_session()
+            tree.open_session(record)
         elif found.kind == KIND_CLOSE:
             (session,) = body.unpack(SESSION)
             body.end()
@@ -273,6 +294,13 @@ class Body:
             raise JournalError(f"the record at byte {self._where} is truncated")
         self._at += size
         return self.data[self._at - size : self._at]
+
+    def session_record(self) -> SessionRecord:
+        """The next password and timeout."""
+        if len(self.data) - self._at < SESSION_RECORD.size:
+            raise JournalError(f"the record at byte {self._where} is truncated")
+        self._at += SESSION_RECORD.size
+        return SessionRecord(*SESSION_RECORD.unpack_from(self.data, self._at - SESSION_RECORD.size))
 
     def path(self) -> str:
         """The next path."""

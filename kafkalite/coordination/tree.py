@@ -101,6 +101,13 @@ CREATED, DELETED, CHANGED, CHILDREN = "created", "deleted", "changed", "children
 Watcher: TypeAlias = Callable[[WatchEvent], object]
 
 
+class SessionRecord(NamedTuple):
+    """What a session that outlives its process consists of: the password of 16 bytes, and the timeout."""
+
+    password: bytes
+    timeout_ms: int
+
+
 class TreeNode:
     """A node; its name is the key in its parent."""
 
@@ -133,36 +140,84 @@ class TreeNode:
         )
 
 
+class WatchTable:
+    """Watches of one type (of data, or of children), each set by a session."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, dict[Watcher, int]] = {}
+        self._by_session: dict[int, set[tuple[str, Watcher]]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of paths with watches."""
+        return len(self._by_path)
+
+    def add(self, path: str, watch: Watcher, session: int) -> None:
+        """Set a watch; the same one on the same path counts once."""
+        self._by_path.setdefault(path, {})[watch] = session
+        self._by_session.setdefault(session, set()).add((path, watch))
+
+    def take(self, path: str) -> dict[Watcher, int]:
+        """Remove the watches of a path, and return them with their sessions."""
+        watches = self._by_path.pop(path, {})
+        for watch, session in watches.items():
+            self._by_session[session].discard((path, watch))
+        return watches
+
+    def drop(self, session: int) -> None:
+        """Remove the watches of a session."""
+        for path, watch in self._by_session.pop(session, ()):
+            watches = self._by_path[path]
+            del watches[watch]
+            if not watches:
+                del self._by_path[path]
+
+    def count(self, session: int) -> int:
+        """Return the number of a session's watches."""
+        return len(self._by_session.get(session, ()))
+
+
 class Tree:
-    """The nodes, the sessions with their ephemeral nodes, and the watches."""
+    """The nodes, the sessions with their ephemeral nodes, and the watches.
+
+    Attributes:
+        zxid: the number of the last transaction.
+        sessions: the paths of the ephemeral nodes of each session.
+        session_records: of the sessions that outlive their process; the embedded tree has none.
+        fired: the watches that fired, with their events; see `take_fired`.
+        data_watches, child_watches: the watches of each type.
+    """
 
     def __init__(self) -> None:
         self.zxid = 0
         self.root = TreeNode(b"", NO_SESSION, 0, 0)
         self.sessions: dict[int, set[str]] = {}
+        self.session_records: dict[int, SessionRecord] = {}
         self.fired: list[tuple[Watcher, WatchEvent]] = []
-        self._data_watches: dict[str, dict[Watcher, int]] = {}
-        self._child_watches: dict[str, dict[Watcher, int]] = {}
+        self.data_watches = WatchTable()
+        self.child_watches = WatchTable()
 
     # Reads.
 
     def get(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[bytes, Stat]:
         """Data and Stat; raises NoNodeError. The watch fires when the data changes or the node is deleted."""
         node = self.node(path)
-        add_watch(self._data_watches, path, watch, session)
+        if watch is not None:
+            self.data_watches.add(path, watch, session)
         return node.data, node.stat()
 
     def exists(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> Stat | None:
         """Stat, or None if the node does not exist. The watch fires when it is created, changed or deleted."""
         check_path(path)
         node = self.find(path)
-        add_watch(self._data_watches, path, watch, session)
+        if watch is not None:
+            self.data_watches.add(path, watch, session)
         return None if node is None else node.stat()
 
     def children(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[list[str], Stat]:
         """Names of the children in order, and Stat; raises NoNodeError. The watch fires when they change."""
         node = self.node(path)
-        add_watch(self._child_watches, path, watch, session)
+        if watch is not None:
+            self.child_watches.add(path, watch, session)
         return sorted(node.children), node.stat()
 
     def walk(self) -> Iterator[tuple[str, TreeNode]]:
@@ -212,24 +267,43 @@ class Tree:
             change.undo()
             self.zxid -= 1
 
-    def open_session(self) -> int:
-        """Begin a session; its id is the zxid of this transaction."""
+    def open_session(self, record: SessionRecord | None = None, taken_back: list["TreeChange"] | None = None) -> int:
+        """Begin a session; its id is the zxid of this transaction.
+
+        Arguments:
+            record: of a session that outlives the process.
+            taken_back: receives the change, for `undo`.
+        """
+        change = TreeChange(self, self.zxid + 1, self.zxid + 1, 0)
+        change.open_session(record)
         self.zxid += 1
-        self.sessions[self.zxid] = set()
+        if taken_back is not None:
+            taken_back.append(change)
         return self.zxid
 
-    def close_session(self, session: int) -> None:
-        """End a session: its ephemeral nodes and its watches go; raises SessionExpiredError."""
+    def close_session(self, session: int, taken_back: list["TreeChange"] | None = None) -> None:
+        """End a session: its ephemeral nodes and its watches go; raises SessionExpiredError.
+
+        Arguments:
+            session: its id.
+            taken_back: receives the change, for `undo`, which does not set the watches again.
+        """
         if session not in self.sessions:
             raise SessionExpiredError()
-        for watches in (self._data_watches, self._child_watches):
-            drop_watches(watches, session)
+        self.drop_watches(session)
         self.zxid += 1
         change = TreeChange(self, self.zxid, session, 0)
         for path in sorted(self.sessions[session]):
             change.do(Delete(path))
-        del self.sessions[session]
+        change.close_session()
         self._fire(change.events)
+        if taken_back is not None:
+            taken_back.append(change)
+
+    def drop_watches(self, session: int) -> None:
+        """Forget a session's watches."""
+        self.data_watches.drop(session)
+        self.child_watches.drop(session)
 
     def take_fired(self) -> list[tuple[Watcher, WatchEvent]]:
         """The watches that fired since the last call, with their events."""
@@ -259,9 +333,9 @@ class Tree:
         for event in events:
             watchers: dict[Watcher, int] = {}
             if event.kind != CHILDREN:
-                watchers |= self._data_watches.pop(event.path, {})
+                watchers |= self.data_watches.take(event.path)
             if event.kind in (CHILDREN, DELETED):
-                watchers |= self._child_watches.pop(event.path, {})
+                watchers |= self.child_watches.take(event.path)
             self.fired += [(watcher, event) for watcher in watchers]
 
 
@@ -288,6 +362,31 @@ class TreeChange:
         if isinstance(operation, Delete):
             self._delete(operation.path, node)
         return None
+
+    def open_session(self, record: SessionRecord | None) -> None:
+        """Add the session."""
+        sessions, records, session = self._tree.sessions, self._tree.session_records, self._session
+        sessions[session] = set()
+        if record is not None:
+            records[session] = record
+
+        def undo() -> None:
+            del sessions[session]
+            records.pop(session, None)
+
+        self._undo.append(undo)
+
+    def close_session(self) -> None:
+        """Remove the session, whose ephemeral nodes are deleted already."""
+        sessions, records, session = self._tree.sessions, self._tree.session_records, self._session
+        ephemerals, record = sessions.pop(session), records.pop(session, None)
+
+        def undo() -> None:
+            sessions[session] = ephemerals
+            if record is not None:
+                records[session] = record
+
+        self._undo.append(undo)
 
     def undo(self) -> None:
         """Undo all changes."""
@@ -363,22 +462,6 @@ class TreeChange:
             ephemerals.discard(path)
         self._undo.append(undo)
         self.events += [WatchEvent(DELETED, path), WatchEvent(CHILDREN, parent_path or "/")]
-
-
-def add_watch(watches: dict[str, dict[Watcher, int]], path: str, watch: Watcher | None, session: int) -> None:
-    """Set a watch; the same one on the same path counts once."""
-    if watch is not None:
-        watches.setdefault(path, {})[watch] = session
-
-
-def drop_watches(watches: dict[str, dict[Watcher, int]], session: int) -> None:
-    """Forget a session's watches."""
-    for path in list(watches):
-        kept = {watch: owner for watch, owner in watches[path].items() if owner != session}
-        if kept:
-            watches[path] = kept
-        else:
-            del watches[path]
 
 
 def check_data(path: str, data: bytes) -> None:

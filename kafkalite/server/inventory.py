@@ -14,7 +14,6 @@ from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.coordination import journal, znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.znodes import ZnodeError
-from kafkalite.server.journal_check import older_journal
 from kafkalite.server.resources import JOURNAL
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs import stray_partitions
@@ -58,7 +57,7 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
             f"its last {loaded.torn:,} bytes are an unfinished write; after a crash that is normal, a copy is partial"
         )
         found.append(f"{path}: {text}")
-    found += older_journal(disk, path, zxid)
+    found += checkpoints.older_journal(disk, path, zxid)
     return [*found, *_unknown(disk, log_dir, topics), *_missing(disk, log_dir, topics, store)]
 
 

@@ -18,8 +18,8 @@ from kafkalite.model import uuid_text
 from kafkalite.server.alone_broker import AloneBroker
 from kafkalite.server.epoch_bump import raise_leader_epochs
 from kafkalite.server.hosted_partitions import HostedPartitions
-from kafkalite.server.journal_check import older_journal
 from kafkalite.server.resources import JOURNAL, BrokerResources, StartError
+from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs.log_directory import FORMAT, Identity
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -78,7 +78,7 @@ def check_tree(resources: BrokerResources, tree: Tree, broker_id: int) -> None:
     named = tree.find(CLUSTER_ID)
     if named is not None:
         resources.logs.check(Identity(decode_cluster_id(named.data), broker_id))
-    for line in older_journal(resources.disk, resources.journal, tree.zxid):
+    for line in checkpoints.older_journal(resources.disk, resources.journal, tree.zxid):
         LOGGER.warning("%s", line)
 
 

@@ -165,6 +165,26 @@ def read_broker_epoch(disk: Disk, directory: str) -> int:
     return -1 if found is None else int(found[1])
 
 
+def older_journal(disk: Disk, path: str, zxid: int) -> list[str]:
+    """Return a warning where the journal is older than the last clean shutdown of its log directory. Raises OSError.
+
+    After an unclean shutdown there is no record, and an older journal shows only by the topics that it lacks.
+
+    Arguments:
+        disk: holds both.
+        path: of the journal.
+        zxid: the last transaction of the journal.
+    """
+    noted = read_broker_epoch(disk, os.path.dirname(path))
+    if zxid >= noted:
+        return []
+    return [
+        f"{path}: an older copy: its last change is {zxid:,}, at the last shutdown it was "
+        f"{noted:,}. Topics and settings that were changed since are missing; put the newer file back, see "
+        "docs/operations.md, Restore"
+    ]
+
+
 def write_clean_shutdown(
     disk: Disk, directory: str, broker_epoch: int = -1, unclean: Collection[TopicPartition] = frozenset()
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.coordination.journal import FORMAT_VERSION as JOURNAL_FORMAT
+from kafkalite.coordination.journal import EMBEDDED_FORMAT as JOURNAL_FORMAT
 from kafkalite.coordination.journal import HEADER, MAGIC
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.resources import JOURNAL

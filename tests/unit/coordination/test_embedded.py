@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.clock import Outcome
+from kafkalite.coordination import journal
 from kafkalite.coordination.embedded import EmbeddedCoordination, EmbeddedSession
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.tree import Create, Set
@@ -147,6 +148,39 @@ class TestFullDisk:
         again = EmbeddedCoordination.open(FaultyDisk(), str(path), VirtualClock())
         assert sorted(picture(again.tree)) == ["/", "/kept", "/more"]
         again.close()
+
+
+class TestKilledProcess:
+    """The page cache of the machine keeps what a killed process wrote; only a flush makes it durable."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> str:
+        """A journal whose last transaction was written and not flushed."""
+        path = tmp_path / "journal"
+        before = Bench(path, None)
+        before.session.create("/kept", b"", before.note)
+        zxid, flushed = before.service.tree.zxid + 1, before.service.durable_zxid
+        body = journal.encode_multi((Create("/unflushed"),), before.session.session_id, 5)
+        before.service.close()
+        with path.open("ab") as file:
+            file.write(journal.record(journal.KIND_MULTI, zxid, flushed, body))
+        return str(path)
+
+    def test_written_bytes_are_flushed_before_a_read_shows_them_or_a_record_counts_them(self, path: str) -> None:
+        disk = FaultyDisk()
+        service = EmbeddedCoordination.open(disk, path, VirtualClock())
+        assert service.tree.exists("/unflushed") is not None
+        assert "sync" in disk.faults.log and "write" not in disk.faults.log
+        session = service.connect()
+        session.create("/next", b"", lambda outcome: outcome.result())
+        assert service.durable_zxid == service.tree.zxid
+        service.close()
+
+    def test_start_fails_where_they_cannot_be_flushed(self, path: str) -> None:
+        disk = FaultyDisk()
+        disk.faults.failing = {"sync"}
+        with pytest.raises(OSError, match="injected"):
+            EmbeddedCoordination.open(disk, path, VirtualClock())
 
 
 class TestBrokenDisk:

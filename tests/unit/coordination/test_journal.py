@@ -260,7 +260,7 @@ class TestFile:
         service.close()
 
     def test_long_journal_is_rewritten(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("kafkalite.coordination.embedded.COMPACT_BYTES", 20_000)
+        monkeypatch.setattr("kafkalite.coordination.transactions.COMPACT_BYTES", 20_000)
         path = tmp_path / "journal"
         service = EmbeddedCoordination.open(Disk(), str(path), VirtualClock())
         session = service.connect()
@@ -283,7 +283,7 @@ class TestFile:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, when: int
     ) -> None:
         """One change is refused, whichever call finds no descriptor; the next one compacts the journal."""
-        monkeypatch.setattr("kafkalite.coordination.embedded.COMPACT_BYTES", 20_000)
+        monkeypatch.setattr("kafkalite.coordination.transactions.COMPACT_BYTES", 20_000)
         path, disk = tmp_path / "journal", FaultyDisk()
         service = EmbeddedCoordination.open(disk, str(path), VirtualClock())
         session = service.connect()

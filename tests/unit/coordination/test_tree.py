@@ -84,4 +84,5 @@ def test_forgotten_watches_leave_nothing_behind() -> None:
         tree.children("/", print, session)
     tree.multi([Create("/a"), Delete("/a")], session, 0)
     tree.close_session(session)
-    assert tree._data_watches == {} and tree._child_watches == {}
+    assert len(tree.data_watches) == len(tree.child_watches) == 0
+    assert tree.data_watches.count(session) == tree.child_watches.count(session) == 0
