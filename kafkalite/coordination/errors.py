@@ -27,6 +27,13 @@ class ConnectionLossError(CoordinationError):
     words = "the coordination service is out of reach"
 
 
+class UnimplementedError(CoordinationError):
+    """The service does not support the request."""
+
+    code = -6
+    words = "the request is not supported"
+
+
 class BadArgumentsError(CoordinationError):
     """Not a path, too much data, or an operation that is never possible."""
 
@@ -81,6 +88,13 @@ class SessionExpiredError(CoordinationError):
 
     code = -112
     words = "the session is over"
+
+
+class InvalidAclError(CoordinationError):
+    """The service does not support the access control list."""
+
+    code = -114
+    words = "the access control list is not supported"
 
 
 class AuthenticationError(CoordinationError):

@@ -17,6 +17,8 @@ from tests.contract.coordination.services import (
     EmbeddedService,
     FakeService,
     NetworkService,
+    ServedOverSockets,
+    ServedService,
     ServerService,
     Service,
 )
@@ -27,6 +29,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "zookeeper-asyncio": asyncio.new_event_loop,
     "zookeeper-uvloop": uvloop.new_event_loop,
 }
+SERVED = {name.replace("zookeeper", "served"): new_loop for name, new_loop in LOOPS.items()}
 SERVERS = [pytest.param(name, marks=pytest.mark.xdist_group("zookeeper")) for name in LOOPS]
 EMBEDDED = ["memory", "journal", "journal-jobs", "reopened"]
 
@@ -98,25 +101,29 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     server.kill()
 
 
-def network_service(request: pytest.FixtureRequest) -> NetworkService:
+def network_service(request: pytest.FixtureRequest, directory: Path) -> NetworkService:
     """Return the service that a parameter names."""
     if request.param == "fake":
         return FakeService()
+    if request.param == "served":
+        return ServedService(directory)
+    if request.param in SERVED:
+        return ServedOverSockets(SERVED[request.param](), directory)
     return ServerService(LOOPS[request.param](), request.getfixturevalue("zookeeper_address"))
 
 
-@pytest.fixture(params=[*EMBEDDED, "fake", *SERVERS])
+@pytest.fixture(params=[*EMBEDDED, "fake", "served", *SERVED, *SERVERS])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     embedded = request.param in EMBEDDED
-    service = EmbeddedService(request.param, tmp_path) if embedded else network_service(request)
+    service = EmbeddedService(request.param, tmp_path) if embedded else network_service(request, tmp_path)
     yield service
     service.close()
 
 
 @pytest.fixture
-def network(request: pytest.FixtureRequest) -> Iterator[NetworkService]:
+def network(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NetworkService]:
     """A service whose connections can be broken; a test names it as a parameter."""
-    service = network_service(request)
+    service = network_service(request, tmp_path)
     yield service
     service.close()
 

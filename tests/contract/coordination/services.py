@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Clock, LoopClock, Outcome, Random, SystemRandom
+from kafkalite.clock import Clock, LoopClock, Offload, Outcome, Random, SystemRandom, ThreadOffload
+from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.served.server import TreeServer
+from kafkalite.coordination.transactions import JournaledTree, open_journal
 from kafkalite.coordination.zookeeper.connection import Dial
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
@@ -306,6 +309,46 @@ class FakeService(NetworkService):
         return ms
 
 
+class ServedService(NetworkService):
+    """The served tree with its journal, in virtual time.
+
+    Arguments:
+        directory: has the journal.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        loop = VirtualLoop()
+        super().__init__(loop)
+        network = MemoryNetwork(random.Random(0), fragment_bytes=64)
+        self.clock = LoopTime(loop)
+        self.random = SeededRandom(0)
+        self._tree = open_served(directory, self.clock, None)
+        server = TreeServer(self._tree, self.clock, self.random)
+        network.listen(server.accept, "server", 2181)
+        self.proxy = ZooKeeperProxy(network.dial, "server", 2181)
+        network.listen(self.proxy.accept, "proxy", 2181)
+        self.address = "proxy:2181"
+        self._dial = network.dial
+        self.begin()
+
+    def pass_time(self, ms: int) -> int:
+        async def passing() -> None:
+            await pass_time(ms / 1000)
+
+        self.run(passing())
+        return ms
+
+    def close(self) -> None:
+        super().close()
+        self._tree.close()
+
+
+def open_served(directory: Path, clock: Clock, offload: Offload | None) -> JournaledTree:
+    """Open the journal of a served tree."""
+    file, tree = open_journal(Disk(), str(directory / "served.journal"), journal.SERVED_FORMAT)
+    return JournaledTree(clock, tree, file, offload, version=journal.SERVED_FORMAT)
+
+
 class ServerService(NetworkService):
     """A running server, over sockets.
 
@@ -327,3 +370,22 @@ class ServerService(NetworkService):
         await super().end()
         self._listening.close()
         await self._listening.wait_closed()
+
+
+class ServedOverSockets(ServerService):
+    """The served tree in the loop of the test, over sockets, with a journal that threads write."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, directory: Path) -> None:
+        clock = LoopClock(loop)
+        self._jobs = ThreadOffload(loop)
+        self._tree = open_served(directory, clock, self._jobs)
+        server = TreeServer(self._tree, clock, SystemRandom())
+        self._served = loop.run_until_complete(loop.create_server(server.accept, "127.0.0.1", 0))
+        super().__init__(loop, f"127.0.0.1:{self._served.sockets[0].getsockname()[1]}")
+
+    async def end(self) -> None:
+        await super().end()
+        self._served.close()
+        await self._served.wait_closed()
+        self._jobs.close()
+        self._tree.close()

@@ -40,7 +40,12 @@ def cases(stages: Sequence[Stage | None], stalled: Sequence[Stage | None] = ()) 
     """Every fault at every stage; on a real server, where a stall takes real time, stalls at some stages only."""
     quick = [(stage, fault) for stage in stages for fault in Fault]
     real = [(stage, fault) for stage, fault in quick if fault is not Fault.STALL or stage in stalled]
-    rows = [*(row("fake", *each) for each in quick), *(row(SERVER, *each, marks=ONE_SERVER) for each in real)]
+    virtual = [row(network, *each) for network in ("fake", "served") for each in quick]
+    rows = [
+        *virtual,
+        *(row("served-uvloop", *each) for each in real),
+        *(row(SERVER, *each, marks=ONE_SERVER) for each in real),
+    ]
     return pytest.mark.parametrize(("network", "stage", "fault"), rows, indirect=["network"])
 
 
@@ -178,7 +183,9 @@ def test_session_that_expires_during_a_break_is_lost(
     assert other.exists("/mine") is None
 
 
-@pytest.mark.parametrize("network", ["fake", pytest.param(SERVER, marks=ONE_SERVER)], indirect=True)
+@pytest.mark.parametrize(
+    "network", ["fake", "served", "served-uvloop", pytest.param(SERVER, marks=ONE_SERVER)], indirect=True
+)
 def test_session_of_a_killed_process_can_be_closed(service: NetworkService, client: Client, other: Client) -> None:
     """With its id and its password, within the session timeout."""
     client.create("/registration", ephemeral=True)

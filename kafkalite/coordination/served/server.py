@@ -1,0 +1,201 @@
+"""The sessions of the served tree.
+
+1. A session begins and ends with a transaction, so it outlives the process: a server that replays the journal continues
+   it with its full timeout. Its id is the zxid of its beginning.
+2. A session expires when its client has sent nothing for its timeout. One timer, at the nearest deadline, finds the
+   expired ones. If it fires late, this process did not run, and what clients have sent is still unread: all sessions
+   get their full timeout again.
+3. An end of a session that could not be written, because the disk is full, is tried again.
+4. A second connection of a session closes the first.
+"""
+
+import hmac
+import logging
+from collections.abc import Callable
+
+from kafkalite.clock import Clock, Outcome, Random, Timer
+from kafkalite.coordination.backend import Then
+from kafkalite.coordination.served.connection import ServerConnection
+from kafkalite.coordination.transactions import JournaledTree
+from kafkalite.coordination.tree import SessionRecord
+from kafkalite.coordination.zookeeper import records
+
+LOGGER = logging.getLogger("kafkalite.coordination")
+
+TIMEOUT_MIN_MS, TIMEOUT_MAX_MS = 400, 600_000
+CONNECTIONS_MAX = 1024
+SESSIONS_MAX = 10_000
+LATE_S = 0.2
+RETRY_S = 1.0
+
+
+class ServedSession:
+    """A session: its record in the journal, when it expires, and its connection."""
+
+    __slots__ = ("connection", "deadline", "record", "session_id")
+
+    def __init__(self, session_id: int, record: SessionRecord, deadline: float) -> None:
+        self.session_id = session_id
+        self.record = record
+        self.deadline = deadline
+        self.connection: ServerConnection | None = None
+
+
+class TreeServer:
+    """The server; it listens nowhere by itself: `accept` is the factory of the protocol of each connection.
+
+    Arguments:
+        tree: the tree with its journal; its sessions continue.
+        clock: timers of sessions.
+        random: draws passwords.
+
+    Attributes:
+        sessions: by id.
+    """
+
+    def __init__(self, tree: JournaledTree, clock: Clock, random: Random) -> None:
+        self.tree = tree
+        self.clock = clock
+        self._random = random
+        self._connections: set[ServerConnection] = set()
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        now = clock.monotonic()
+        self.sessions = {
+            session: ServedSession(session, record, now + record.timeout_ms / 1000)
+            for session, record in tree.tree.session_records.items()
+        }
+        self._arm()
+
+    def accept(self) -> ServerConnection:
+        """Return the protocol of a new connection."""
+        return ServerConnection(self)
+
+    def close(self) -> None:
+        """End all connections and the timer; the sessions continue with the next server of the journal."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in list(self._connections):
+            connection.transport.abort()
+
+    # Of connections.
+
+    def register(self, connection: ServerConnection) -> bool:
+        """Add a connection; returns False above the limit."""
+        if len(self._connections) >= CONNECTIONS_MAX:
+            LOGGER.warning("a client is refused: the coordination service has %d connections", CONNECTIONS_MAX)
+            return False
+        self._connections.add(connection)
+        return True
+
+    def unregister(self, connection: ServerConnection) -> None:
+        """A connection has ended."""
+        self._connections.discard(connection)
+        if connection.session is not None and connection.session.connection is connection:
+            self._detach(connection.session)
+
+    def connect(self, connection: ServerConnection, request: records.ConnectRequest) -> None:
+        """Begin or continue a session."""
+        if request.last_zxid > self.tree.tree.zxid:
+            LOGGER.warning(
+                "a client has seen transaction %d, this server's last one is %d: it belongs to another tree, or the "
+                "journal is an older copy", request.last_zxid, self.tree.tree.zxid,
+            )  # fmt: skip
+            connection.transport.close()
+        elif request.session_id == 0:
+            self._open(connection, request.timeout_ms)
+        else:
+            session = self.sessions.get(request.session_id)
+            if session is None or not hmac.compare_digest(session.record.password, request.password or b""):
+                connection.refuse()
+            else:
+                self._attach(session, connection)
+
+    def touch(self, session: ServedSession) -> None:
+        """The client of a session has sent something."""
+        session.deadline = self.clock.monotonic() + session.record.timeout_ms / 1000
+
+    def end(self, session: ServedSession, then: Then) -> None:
+        """End a session; `then` receives the outcome of the transaction."""
+        if self.sessions.pop(session.session_id, None) is None:
+            self.tree.read(lambda: None, then)
+            return
+
+        def ended(outcome: Outcome) -> None:
+            if outcome.error is not None and self.tree.failure is None:  # undone: the disk is full
+                session.connection = None
+                session.deadline = self.clock.monotonic() + RETRY_S
+                self.sessions[session.session_id] = session
+                self._arm()
+            then(outcome)
+
+        self.tree.close_session(session.session_id, ended)
+
+    def _open(self, connection: ServerConnection, asked_ms: int) -> None:
+        if len(self.sessions) >= SESSIONS_MAX:
+            LOGGER.warning("a new session is refused: the coordination service has %d sessions", SESSIONS_MAX)
+            connection.transport.close()
+            return
+        timeout_ms = max(TIMEOUT_MIN_MS, min(TIMEOUT_MAX_MS, asked_ms))
+        record = SessionRecord(self._random.bytes(16), timeout_ms)
+
+        def opened(outcome: Outcome) -> None:
+            if outcome.error is not None:
+                connection.transport.close()
+                return
+            session = ServedSession(outcome.value, record, self.clock.monotonic() + timeout_ms / 1000)
+            self.sessions[session.session_id] = session
+            if not connection.transport.is_closing():
+                self._attach(session, connection)
+            self._arm()
+
+        self.tree.open_session(record, opened)
+
+    def _attach(self, session: ServedSession, connection: ServerConnection) -> None:
+        if session.connection is not None:
+            earlier = session.connection
+            self._detach(session)
+            earlier.transport.close()
+        session.connection = connection
+        self.touch(session)
+        connection.greet(session)
+
+    def _detach(self, session: ServedSession) -> None:
+        session.connection = None
+        self.tree.tree.drop_watches(session.session_id)
+
+    # Expiry.
+
+    def _arm(self) -> None:
+        """Set the timer to the nearest deadline, unless it fires before."""
+        if not self.sessions:
+            return
+        at = min(session.deadline for session in self.sessions.values())
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self.clock.call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self.clock.monotonic()
+        if now - self._timer_at > LATE_S:
+            for session in self.sessions.values():
+                self.touch(session)
+        for session in [each for each in self.sessions.values() if each.deadline <= now]:
+            self.expire(session)
+        self._arm()
+
+    def expire(self, session: ServedSession, then: Callable[[Outcome], object] | None = None) -> None:
+        """End a session whose client has sent nothing for its timeout, and its connection."""
+        connection = session.connection
+        self.end(session, then or ignore)
+        if connection is not None:
+            connection.transport.close()
+
+
+def ignore(outcome: Outcome) -> None:
+    """Of an expiry: one that could not be written is tried again."""
