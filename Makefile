@@ -31,7 +31,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-broker test-spark spark pipeline contract build loadgen debug asan bench compare torture lint dist clean
+.PHONY: help run test test-broker test-spark spark pipeline contract build loadgen debug asan bench compare simulate torture lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -87,6 +87,11 @@ bench: build .venv/stamp-test
 #: make compare   measure kafkalite, Apache Kafka and kfake side by side
 compare: build loadgen .venv/stamp-test
 	$(BIN)/python -m perf compare
+
+#: make simulate  whole clusters with clients under random faults in virtual time (SEEDS=1000, KAFKALITE_FIRST_SEED=n)
+simulate: build .venv/stamp-test
+	$(BIN)/python -m pytest -s tests/story/cluster/test_simulation.py -k random_faults --simulations $(or $(SEEDS),1000) \
+		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 
 #: make torture   the long runs of the fuzz tests and rigs
 torture: build .venv/stamp-test build/stamp-asan

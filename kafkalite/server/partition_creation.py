@@ -93,7 +93,7 @@ class PartitionCreator:
         if queue is not None:
             queue.background.append(partition)
             queue.not_before = queue.not_before or self._clock.monotonic() + BACKGROUND_S
-            self._begin(queue)
+            self._begin_soon(queue)  # the caller sets the leader epoch, with which the files begin
 
     def open(self, partition: Partition, opened: Opened) -> None:
         """Open the log of a partition; its files are created next if there are none.

@@ -6,12 +6,15 @@
     network.reset("broker", 9092)                           # all connections end; bytes in transit are lost
     network.stall("broker", 9092, seconds=3.0)              # no bytes pass, new connections wait
     network.refuse("broker", 9092)                          # until `accept`
+    network.cut("broker1", "broker2")                       # no bytes pass between these hosts, until `mend`
 
 Invariants:
 1. The transports behave as those of asyncio: bytes arrive in order, in calls of the loop, never inside `write`; a
    writer is paused above the high-water mark; `connection_lost` comes exactly once.
 2. A transport accepts `WINDOW_BYTES` as a kernel does: they count as sent, and `close` waits for the rest only.
 3. All random decisions come from the given generator, so a run in virtual time repeats exactly.
+4. Bytes between hosts that are cut off from each other arrive after `mend`, as TCP sends them again. The end of a
+   process is noticed by its peers at once, also those that are cut off.
 """
 
 import asyncio
@@ -21,6 +24,8 @@ import ssl as ssl_module
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from random import Random
 from typing import Any, cast
 
@@ -151,7 +156,15 @@ class MemoryTransport(asyncio.Transport):
         """Deliver the next bytes when they arrive."""
         if self._timer is None and self._in_transit and not self.other.receives_nothing:
             at = max(self._in_transit[0][0], self._link.stalled_until)
-            self._timer = self._loop.call_at(at, self._deliver)
+            if at < inf:
+                self._timer = self._loop.call_at(at, self._deliver)
+
+    def reschedule(self) -> None:
+        """Deliver the next bytes at another time: the connection is held back differently."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.schedule()
 
     @property
     def receives_nothing(self) -> bool:
@@ -216,6 +229,7 @@ class Link:
     def __init__(self, network: "MemoryNetwork", server: "MemoryServer", client: Address) -> None:
         self.network = network
         self.server = server
+        self.hosts = frozenset((client[0], server.address[0]))
         self.stalled_until = server.stalled_until
         self.client_half = MemoryTransport(self, client, server.address)
         self.server_half = MemoryTransport(self, server.address, client)
@@ -239,6 +253,12 @@ class Link:
     def stall(self, until: float) -> None:
         """Hold back all bytes until then, in seconds of the loop."""
         self.stalled_until = max(self.stalled_until, until)
+
+    def hold_until(self, until: float) -> None:
+        """Hold back all bytes until then, whatever was the time before; infinite = until the next call."""
+        self.stalled_until = until
+        for half in (self.client_half, self.server_half):
+            half.reschedule()
 
     def forget(self) -> None:
         """The connection has ended."""
@@ -285,6 +305,7 @@ class MemoryNetwork:
         self._delay_s = delay_s
         self._fragment_bytes = fragment_bytes
         self._clients = 0
+        self._cut: dict[frozenset[str], asyncio.Future[None]] = {}  # done when the hosts are connected again
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -292,7 +313,12 @@ class MemoryNetwork:
         return asyncio.get_running_loop()
 
     async def dial(
-        self, factory: ProtocolFactory, host: str, port: int, ssl: ssl_module.SSLContext | None
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        ssl: ssl_module.SSLContext | None,
+        origin: str = "client",
     ) -> MemoryTransport:
         """Connect a protocol, and return its transport; the `dial` of a client's environment.
 
@@ -300,6 +326,7 @@ class MemoryNetwork:
             factory: creates the protocol of the client.
             host, port: a listening address.
             ssl: must be None.
+            origin: the host of the client.
 
         Raises:
             OSError: nothing listens there, or it refuses connections.
@@ -307,6 +334,8 @@ class MemoryNetwork:
         if ssl is not None:
             raise OSError(errno.EPROTONOSUPPORT, "a network in memory has no TLS")
         await self._wait(self.arrival())
+        while (mended := self._cut.get(frozenset((origin, host)))) is not None:
+            await asyncio.shield(mended)
         server = self.servers.get((host, port))
         while server is not None and server.stalled_until > self.loop.time():
             await self._wait(server.stalled_until)
@@ -314,9 +343,13 @@ class MemoryNetwork:
         if server is None or not server.accepting:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._clients += 1
-        link = Link(self, server, ("client", self._clients))
+        link = Link(self, server, (origin, self._clients))
         link.connect(factory(), server.factory())
         return link.client_half
+
+    def dial_from(self, origin: str) -> Callable[..., Any]:
+        """Return `dial` for the clients of a host."""
+        return partial(self.dial, origin=origin)
 
     async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> MemoryServer:
         """Listen at an address; see `listen`."""
@@ -362,6 +395,26 @@ class MemoryNetwork:
             server.stalled_until = max(server.stalled_until, self.loop.time() + seconds)
             for link in server.links:
                 link.stall(server.stalled_until)
+
+    def cut(self, host: str, other: str) -> None:
+        """Let no bytes pass between two hosts, and no connections be established, until `mend`."""
+        hosts = frozenset((host, other))
+        if hosts not in self._cut:
+            self._cut[hosts] = self.loop.create_future()
+            for link in self._links(hosts):
+                link.hold_until(inf)
+
+    def mend(self, host: str, other: str) -> None:
+        """Let bytes pass again between two hosts."""
+        hosts = frozenset((host, other))
+        mended = self._cut.pop(hosts, None)
+        if mended is not None:
+            mended.set_result(None)
+            for link in self._links(hosts):
+                link.hold_until(link.server.stalled_until)
+
+    def _links(self, hosts: frozenset[str]) -> list[Link]:
+        return [link for server in self.servers.values() for link in server.links if link.hosts == hosts]
 
     def refuse(self, host: str, port: int) -> None:
         """Refuse new connections of an address until `accept`."""

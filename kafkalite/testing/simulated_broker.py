@@ -42,15 +42,20 @@ HOST, PORT = "broker", 9092
 class LoopTimers:
     """A `BrokerClock` over the timers of an event loop in virtual time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, raised: Raised) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, raised: Raised, wall_offset_ms: int = 0) -> None:
         self._loop = loop
         self._raised = raised
+        self._wall_offset_ms = wall_offset_ms
         self._timers: set[asyncio.TimerHandle] = set()
         self._closed = False
 
     def wall_ms(self) -> int:
         """Return the virtual wall time, milliseconds since 1970."""
-        return START_WALL_MS + round(self._loop.time() * 1000)
+        return START_WALL_MS + self._wall_offset_ms + round(self._loop.time() * 1000)
+
+    def jump_wall(self, by_ms: int) -> None:
+        """Move the wall clock alone, as an administrator or NTP would."""
+        self._wall_offset_ms += by_ms
 
     def monotonic(self) -> float:
         """Return the time of the loop in seconds."""
@@ -81,11 +86,23 @@ class LoopTimers:
 
 
 class LoopOffload(InlineOffload):
-    """Runs jobs in the thread of the loop, and applies their outcomes in its next iteration."""
+    """Runs jobs in the thread of the loop, and applies their outcomes in its next iteration.
+
+    Attributes:
+        late_s: how much later outcomes are applied: the jobs of a slow disk.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *_: object, **_named: object) -> None:
-        super().__init__(loop.call_soon)
+        super().__init__(self._later)
+        self.late_s = 0.0
+        self._loop = loop
         self._killed = False
+
+    def _later(self, apply: Callable[[], object]) -> None:
+        if self.late_s:
+            self._loop.call_later(self.late_s, apply)
+        else:
+            self._loop.call_soon(apply)
 
     def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
         """Run a job now, unless the process has ended."""
@@ -301,9 +318,11 @@ class MemoryListener(MemoryHub):
 class Process:
     """One incarnation of a simulated broker: what ends when its process ends."""
 
-    def __init__(self, network: MemoryNetwork, disk: SimulatedDisk) -> None:
+    def __init__(self, network: MemoryNetwork, host: str, disk: SimulatedDisk, wall_offset_ms: int) -> None:
         self.disk = disk
         self._network = network
+        self._host = host
+        self._wall_offset_ms = wall_offset_ms
         self._clocks: list[LoopTimers] = []
         self._jobs: list[LoopOffload] = []
         self._listeners: list[MemoryListener] = []
@@ -326,7 +345,7 @@ class Process:
     async def _dial(self, factory: ProtocolFactory, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
         """Connect to another broker, unless the process has ended."""
         if not self._killed:
-            transport = await self._network.dial(factory, host, port, ssl)
+            transport = await self._network.dial(factory, host, port, ssl, self._host)
             self._dialed = [each for each in self._dialed if not each.is_closing()]
             self._dialed.append(transport)
         if self._killed:
@@ -347,8 +366,19 @@ class Process:
         for listener in self._listeners:
             listener.kill()
 
+    def jump_wall(self, by_ms: int) -> None:
+        """Move the wall clock."""
+        self._wall_offset_ms += by_ms
+        for clock in self._clocks:
+            clock.jump_wall(by_ms)
+
+    def slow_jobs(self, late_s: float) -> None:
+        """Apply the outcomes of jobs later."""
+        for jobs in self._jobs:
+            jobs.late_s = late_s
+
     def _clock(self, loop: asyncio.AbstractEventLoop, raised: Raised) -> LoopTimers:
-        self._clocks.append(LoopTimers(loop, raised))
+        self._clocks.append(LoopTimers(loop, raised, self._wall_offset_ms))
         return self._clocks[-1]
 
     def _offload(self, loop: asyncio.AbstractEventLoop, *_: object, **_named: object) -> LoopOffload:
@@ -399,7 +429,9 @@ class SimulatedBroker:
         self._failures = randoms.Random(seed)
         self._cluster = cluster
         self._broker: Broker | None = None
-        self._process = Process(network, SimulatedDisk())
+        self._host = host
+        self._wall_offset_ms = 0
+        self._process = Process(network, host, SimulatedDisk(), 0)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -427,7 +459,8 @@ class SimulatedBroker:
         if self._broker is None:
             for row in ROWS:
                 row.load()  # the first use would load it in steps: a run would depend on the runs before it
-            self._process = Process(self._network, SimulatedDisk(self._process.disk))
+            disk = SimulatedDisk(self._process.disk)
+            self._process = Process(self._network, self._host, disk, self._wall_offset_ms)
             broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random, self._cluster))
             await broker.start()
             self._broker = broker
@@ -437,6 +470,15 @@ class SimulatedBroker:
         if self._broker is not None:
             broker, self._broker = self._broker, None
             await broker.stop(grace_s)
+
+    def jump_wall(self, by_ms: int) -> None:
+        """Move the wall clock of the machine, milliseconds; it stays moved after a restart."""
+        self._wall_offset_ms += by_ms
+        self._process.jump_wall(by_ms)
+
+    def slow_jobs(self, late_s: float) -> None:
+        """Let the jobs of the broker end `late_s` seconds later, as those of a slow disk do, until the next start."""
+        self._process.slow_jobs(late_s)
 
     def kill(self) -> None:
         """End the process at once, as SIGKILL does: connections are reset, what it wrote stays."""

@@ -49,7 +49,7 @@ async def scenario(world: World, make_consumer: Any = Consumer) -> dict[str, int
     check_outcomes(producer.sent)
     logs = await world.logs(TOPICS)
     check_logs(producer.sent, logs)
-    await _until_handled(world, ledger, logs, consuming)
+    await until_handled(world, ledger, logs, consuming)
     for each in members:
         each.stopped = True
     await asyncio.gather(*consuming)
@@ -64,7 +64,7 @@ def _shared(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: settings[name] for name in ("partition_assignment_strategy",) if name in settings}
 
 
-async def _until_handled(world: World, ledger: GroupLedger, logs: Any, consuming: list[asyncio.Task[None]]) -> None:
+async def until_handled(world: World, ledger: GroupLedger, logs: Any, consuming: list[asyncio.Task[None]]) -> None:
     """Wait until the group has handled every record."""
     deadline = world.loop.time() + RECOVERY_S
     missing = {partition: {offset for offset, _ in log} for partition, log in logs.items()}

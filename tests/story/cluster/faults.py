@@ -1,0 +1,139 @@
+"""The faults of a simulated cluster. Each seed has its own subset of the kinds (swarm testing)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+from kafkalite.testing.virtual_loop import pass_time
+from tests.story.cluster.world import PORT, ZOOKEEPER, ZOOKEEPER_PORT, ClusterWorld, host_of
+
+FAULTLESS_EVERY = 20
+MEAN_PAUSES_S = (0.5, 1.5, 4.0)
+HOUR_MS = 3_600_000
+CLIENT = "client"
+Undo = Callable[[], object]
+
+
+class Faults:
+    """The faults of one run.
+
+    Arguments:
+        world: the brokers, the network and the random numbers.
+
+    Attributes:
+        kinds: the kinds of this seed.
+    """
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+        self._random = world.random
+        kinds = [
+            *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
+            *(self._cut, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
+        ]
+        self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
+        self._starting: dict[int, asyncio.Task[None]] = {}
+        self._undo: dict[str, Undo] = {}
+
+    async def inject(self, until: float) -> None:
+        """Let faults happen until a time of the loop; at its end every broker runs, and the network works."""
+        loop, mean_s = self._world.loop, self._random.choice(MEAN_PAUSES_S)
+        if self._world.seed % FAULTLESS_EVERY == 0:
+            await pass_time(until - loop.time())
+            return
+        while (pause_s := self._random.expovariate(1 / mean_s)) < until - loop.time():
+            await pass_time(pause_s)
+            self._one()
+        await pass_time(max(0.0, until - loop.time()))
+        await self._heal()
+
+    def _one(self) -> None:
+        """Let one fault happen to a broker that runs, or end those that last."""
+        if self._undo and self._random.random() < 0.4:
+            self._undo.pop(self._random.choice(list(self._undo)))()
+            return
+        running = [each for each in self._world.brokers if self._runs(each)]
+        if running:
+            fault = self._random.choice(self.kinds)
+            self._world.count(fault.__name__.strip("_"))
+            fault(self._random.choice(running))
+
+    def _runs(self, broker_id: int) -> bool:
+        task = self._starting.get(broker_id)
+        if task is not None and task.done():
+            task.result()
+            del self._starting[broker_id]
+        return broker_id not in self._starting
+
+    async def _heal(self) -> None:
+        while self._undo:
+            self._undo.popitem()[1]()
+        await asyncio.gather(*self._starting.values())
+
+    # Processes and machines.
+
+    def _kill(self, broker_id: int) -> None:
+        self._world.brokers[broker_id].kill()
+        self._start(broker_id)
+
+    def _cut_power(self, broker_id: int) -> None:
+        self._world.brokers[broker_id].cut_power()
+        self._start(broker_id)
+
+    def _start(self, broker_id: int) -> None:
+        pause_s = self._random.choice((0.0, 0.3, 1.0, 4.0))
+
+        async def start() -> None:
+            await pass_time(pause_s)
+            await self._world.brokers[broker_id].start()
+
+        for kind in ("slow disk", "full disk"):
+            self._undo.pop(f"{kind} {broker_id}", None)
+        self._starting[broker_id] = asyncio.ensure_future(start())
+
+    def _step_clock(self, broker_id: int) -> None:
+        self._world.brokers[broker_id].jump_wall(self._random.choice((-HOUR_MS, -1000, 1000, HOUR_MS)))
+
+    def _slow_disk(self, broker_id: int) -> None:
+        broker = self._world.brokers[broker_id]
+        broker.slow_jobs(self._random.choice((0.01, 0.1, 1.0)))
+        self._undo[f"slow disk {broker_id}"] = lambda: broker.slow_jobs(0.0)
+
+    def _full_disk(self, broker_id: int) -> None:
+        disk = self._world.brokers[broker_id].disk
+        disk.fail("write", errno.ENOSPC, when=self._random.randint(1, 20), repeat=True)
+        self._undo[f"full disk {broker_id}"] = disk.faults.clear
+
+    # Sessions and connections.
+
+    def _expire(self, broker_id: int) -> None:
+        for session in list(self._world.zookeeper.sessions.values()):
+            connection = session.connection
+            if connection is not None and connection.transport.get_extra_info("peername")[0] == host_of(broker_id):
+                self._world.zookeeper.expire(session.session_id)
+
+    def _reset(self, broker_id: int) -> None:
+        self._world.network.reset(host_of(broker_id), PORT, share=self._random.choice((0.5, 1.0)))
+
+    def _stall(self, broker_id: int) -> None:
+        self._world.network.stall(host_of(broker_id), PORT, self._random.uniform(0.1, 3.0))
+
+    def _stall_zookeeper(self, _broker_id: int) -> None:
+        self._world.network.stall(ZOOKEEPER, ZOOKEEPER_PORT, self._random.uniform(0.1, 3.0))
+
+    def _cut(self, broker_id: int) -> None:
+        self._cut_off(broker_id, self._random.choice(self._others(broker_id)))
+
+    def _isolate(self, broker_id: int) -> None:
+        for other in self._others(broker_id):
+            self._cut_off(broker_id, other)
+
+    def _others(self, broker_id: int) -> list[str]:
+        return [CLIENT, ZOOKEEPER, *(host_of(each) for each in self._world.brokers if each != broker_id)]
+
+    def _cut_off(self, broker_id: int, other: str) -> None:
+        host, network = host_of(broker_id), self._world.network
+        network.cut(host, other)
+        self._undo[" - ".join(sorted((host, other)))] = lambda: network.mend(host, other)

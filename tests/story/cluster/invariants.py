@@ -1,0 +1,83 @@
+"""What must hold 10 virtual seconds after the last fault of a simulated cluster.
+
+The checks read the tree, the log directories and responses, and of the brokers their images only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kafkalite.coordination import znodes
+from tests.story.cluster.administrator import Administrator
+from tests.story.cluster.world import ClusterWorld
+
+STRAY, DELETED = "-stray", "-delete"
+EPOCHS = "leader-epoch-checkpoint"
+
+
+def check_controllers(world: ClusterWorld) -> None:
+    """One controller writes in each epoch, and each epoch is won once."""
+    assert not world.trace.violations, world.trace.violations
+
+
+def check_topics(world: ClusterWorld, administrator: Administrator) -> None:
+    """Acknowledged changes of topics are in the tree, and every topic of the tree is whole."""
+    topics = world.topics()
+    for name, partitions in administrator.exists.items():
+        assert name in topics, f"{name} was created and is gone"
+        assert len(topics[name].replicas) >= partitions, f"{name} has lost partitions: {topics[name]}"
+    left = administrator.deleted & topics.keys()
+    assert not left, f"{left} were deleted and exist"
+    for name in topics:
+        states = world.states(name)
+        led = [leader for leader, _, _ in states.values() if leader in world.brokers]
+        assert len(led) == len(states), f"{name} has partitions without a leader: {states}"
+    waiting, _ = world.zookeeper.tree.children(znodes.DELETE_TOPICS)
+    assert not waiting, f"deletions of topics are not complete: {waiting}"
+
+
+def check_images(world: ClusterWorld) -> None:
+    """The image of every broker equals the tree."""
+    tree = {name: world.states(name) for name in world.topics()}
+    for broker_id, broker in world.brokers.items():
+        image = {
+            name: {
+                at: (one.leader, one.leader_epoch, one.partition_epoch)
+                for at, one in enumerate(topic.partitions)
+            }
+            for name, topic in broker.running.image.topics.items()
+        }  # fmt: skip
+        different = {name for name in tree.keys() | image.keys() if tree.get(name) != image.get(name)}
+        assert not different, f"broker {broker_id}: " + ", ".join(
+            f"{name}: image {image.get(name)}, tree {tree.get(name)}" for name in sorted(different)
+        )
+
+
+async def check_answers(world: ClusterWorld) -> None:
+    """Every broker names the leaders of the tree, and each leader serves its partitions."""
+    tree = {name: {at: state[0] for at, state in world.states(name).items()} for name in world.topics()}
+    for broker_id in world.brokers:
+        response = await world.metadata(broker_id, *tree)
+        answers = {
+            topic.name: {part.partition_index: part.leader_id for part in topic.partitions} for topic in response.topics
+        }
+        assert answers == tree, f"broker {broker_id}: {answers}, tree {tree}"
+    await world.logs(list(tree))
+
+
+def check_directories(world: ClusterWorld, directory: Path) -> None:
+    """Each log directory has the partitions that its broker leads, and no others; strays are kept."""
+    expected: dict[int, set[str]] = {broker_id: set() for broker_id in world.brokers}
+    for name in world.topics():
+        for partition, (leader, _, _) in world.states(name).items():
+            expected[leader].add(f"{name}-{partition}")
+    for broker_id, partitions in expected.items():
+        entries = [entry.name for entry in os.scandir(directory / str(broker_id)) if entry.is_dir()]
+        found = {name for name in entries if not name.endswith((STRAY, DELETED))}
+        assert partitions <= found, f"broker {broker_id} has lost the logs of {sorted(partitions - found)}"
+        assert found <= partitions, f"broker {broker_id} has the logs of others: {sorted(found - partitions)}"
+        for name in sorted(partitions):
+            epochs = directory / str(broker_id) / name / EPOCHS
+            entries = epochs.read_text().splitlines()[2:] if epochs.exists() else []  # lost by a power failure
+            assert not any(entry.startswith("-") for entry in entries), f"broker {broker_id}, {name}: {entries}"

@@ -1,0 +1,59 @@
+"""Every change of the tree of a simulated cluster: its digest, and that one controller writes in each epoch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from kafkalite.coordination.tree import Check, Create, Operation, Set, Tree
+from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH, decode_controller_epoch
+
+
+class Trace:
+    """Observes the transactions of a tree.
+
+    Arguments:
+        tree: the tree.
+
+    Attributes:
+        winners: the session that has won each controller epoch.
+        violations: what must not happen, in order.
+        writes: number of fenced transactions.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.winners: dict[int, int] = {}
+        self.violations: list[str] = []
+        self.writes = 0
+        self._tree = tree
+        self._digest = hashlib.sha256()
+        self._multi = tree.multi
+        tree.multi = self._observed  # type: ignore[method-assign]
+
+    @property
+    def digest(self) -> str:
+        """Of all changes until now."""
+        return self._digest.hexdigest()
+
+    def _observed(self, operations: Sequence[Operation], session_id: int, now_ms: int) -> Any:
+        results = self._multi(operations, session_id, now_ms)
+        self._digest.update(repr((now_ms, session_id, operations)).encode())
+        for operation in operations:
+            if isinstance(operation, Create | Set) and operation.path == CONTROLLER_EPOCH:
+                self._won(decode_controller_epoch(operation.data), session_id)
+            elif isinstance(operation, Check) and operation.path == CONTROLLER_EPOCH:
+                self._written(session_id)
+        return results
+
+    def _won(self, epoch: int, session_id: int) -> None:
+        if epoch <= max(self.winners, default=-1):
+            self.violations.append(f"controller epoch {epoch} is won again, by session {session_id}")
+        self.winners[epoch] = session_id
+
+    def _written(self, session_id: int) -> None:
+        self.writes += 1
+        epoch = max(self.winners)
+        winner = self.winners[epoch]
+        if winner != session_id:
+            self.violations.append(f"session {session_id} writes in epoch {epoch}, which session {winner} has won")

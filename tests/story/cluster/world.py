@@ -1,0 +1,186 @@
+"""A cluster of whole brokers, its clients and ZooKeeper's protocol over one network in memory, in virtual time.
+
+The attributes that the applications of `tests.story.sdk` use are those of its `World`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from kafkalite_sdk.client.environment import Environment
+
+from kafkalite._speedups.records.batches import batches
+from kafkalite.coordination import znodes
+from kafkalite.coordination.errors import NoNodeError
+from kafkalite.net.client import ClientConnection
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.testing.memory_network import MemoryNetwork
+from kafkalite.testing.simulated_broker import LoopTimers, SimulatedBroker
+from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
+from tests.kit.fake_zookeeper import FakeZooKeeper
+from tests.kit.server import fetch_request, fetched
+from tests.story.cluster.trace import Trace
+from tests.story.sdk.virtual import check_nothing_left
+
+T = TypeVar("T")
+
+PORT = 9092
+ZOOKEEPER = "zookeeper"
+ZOOKEEPER_PORT = 2181
+SESSION_MS = 2_000
+BROKERS = (3, 3, 3, 4, 5)
+DELAYS_S = ((0.0001, 0.0001), (0.0001, 0.003), (0.001, 0.03))
+SETTINGS = {
+    "zookeeper.connect": f"{ZOOKEEPER}:{ZOOKEEPER_PORT}",
+    "zookeeper.session.timeout.ms": SESSION_MS,
+    "log.flush.interval.messages": 1,  # acknowledged records survive a power failure
+    "offsets.topic.num.partitions": 4,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.heartbeat.interval.ms": 1000,
+    "group.consumer.min.heartbeat.interval.ms": 500,
+    "group.consumer.min.session.timeout.ms": 3000,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.min.session.timeout.ms": 1000,
+}
+
+
+class ClusterWorld:
+    """The brokers, which do not run yet.
+
+    Arguments:
+        directory: of the log directories.
+        seed: of all random decisions.
+
+    Attributes:
+        zookeeper: the coordination service; it does not fail, connections to it do.
+        trace: every change of its tree.
+        brokers: by id.
+        bootstrap: the bootstrap servers of clients.
+        counts: number of each event.
+    """
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.loop = asyncio.get_running_loop()
+        self.network = MemoryNetwork(Random(seed + 1), delay_s=self.random.choice(DELAYS_S))
+        self.clock = LoopTimers(self.loop, self._raised)
+        self.zookeeper = FakeZooKeeper(self.clock)
+        self.trace = Trace(self.zookeeper.tree)
+        ids = range(1, self.random.choice(BROKERS) + 1)
+        self.brokers = {
+            broker_id: SimulatedBroker(
+                str(directory / str(broker_id)),
+                self.network,
+                seed=seed * 1_000 + broker_id,
+                settings={**SETTINGS, "broker.id": broker_id},
+                host=host_of(broker_id),
+                port=PORT,
+            )
+            for broker_id in ids
+        }
+        self.bootstrap = ",".join(f"{host_of(each)}:{PORT}" for each in ids)
+        self.counts: dict[str, int] = {}
+
+    def _raised(self, callback: object, error: BaseException) -> None:
+        self.loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
+
+    def environment(self) -> Environment:
+        """The environment of a client."""
+        return Environment(dial=self.network.dial, random=Random(self.random.random()), wall_ms=virtual_wall_ms)
+
+    def count(self, event: str) -> None:
+        """Count an event of the simulation."""
+        self.counts[event] = self.counts.get(event, 0) + 1
+
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of a topic id."""
+        return next(name for name, node in self.topics().items() if node.topic_id == topic_id)
+
+    def topics(self) -> dict[str, znodes.TopicNode]:
+        """The topics in the tree."""
+        tree = self.zookeeper.tree
+        try:
+            names, _ = tree.children(znodes.TOPICS)
+        except NoNodeError:
+            return {}
+        paths = {name: znodes.topic_path(name) for name in names}
+        return {name: znodes.decode_topic(path, tree.get(path)[0]) for name, path in paths.items()}
+
+    def states(self, topic: str) -> dict[int, tuple[int, int, int]]:
+        """Leader, leader epoch and partition epoch of each partition in the tree."""
+        found = {}
+        for partition in self.topics()[topic].replicas:
+            path = znodes.state_path(topic, partition)
+            data, stat = self.zookeeper.tree.get(path)
+            state = znodes.decode_state(path, data)
+            found[partition] = state.leader, state.leader_epoch, stat.version
+        return found
+
+    async def call(self, broker_id: int, request: Any, version: int) -> Any:
+        """The response of a broker. Raises KafkaConnectionError, KafkaTimeoutError."""
+        connection = ClientConnection(host_of(broker_id), PORT, timeout_s=10.0, dial=self.network.dial)
+        async with connection:
+            return await connection.call(request, version_max=version)
+
+    async def metadata(self, broker_id: int, *topics: str) -> MetadataResponse:
+        """The metadata of topics as a broker has them."""
+        names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        response: MetadataResponse = await self.call(broker_id, request, 12)
+        return response
+
+    async def logs(self, topics: list[str]) -> dict[tuple[str, int], list[tuple[int, bytes | None]]]:
+        """Offset and value of every record of the topics, by partition; all brokers run and the network works."""
+        found: dict[tuple[str, int], list[tuple[int, bytes | None]]] = {}
+        for topic in topics:
+            for partition, (leader, _, _) in self.states(topic).items():
+                log = found[topic, partition] = []
+                while new := await self._read(leader, topic, partition, log[-1][0] + 1 if log else 0):
+                    log += new
+        return found
+
+    async def _read(self, leader: int, topic: str, partition: int, offset: int) -> list[tuple[int, bytes | None]]:
+        response = await self.call(leader, fetch_request(topic, (partition, offset), max_bytes=1 << 26), 12)
+        part = fetched(response)[topic, partition]
+        assert part.error_code == 0, part
+        records = [record for found in batches(part.records) for record in found]
+        return [(record.offset, record.value) for record in records if record.offset >= offset]
+
+
+def host_of(broker_id: int) -> str:
+    """The host of a broker in the network."""
+    return f"broker{broker_id}"
+
+
+@asynccontextmanager
+async def cluster_world(directory: Path, seed: int) -> AsyncIterator[ClusterWorld]:
+    """A world whose brokers run; after it no task, no timer and no listening address may be left."""
+    world = ClusterWorld(directory, seed)
+    service = world.network.listen(world.zookeeper.accept, ZOOKEEPER, ZOOKEEPER_PORT)
+    for broker in world.brokers.values():
+        await broker.start()
+    yield world
+    for broker in world.brokers.values():
+        await broker.stop()
+    service.close()
+    await pass_time(1.0)  # the ends of the last connections arrive
+    world.clock.close()
+    check_nothing_left()
+    assert not world.network.servers
+
+
+def run(directory: Path, seed: int, scenario: Callable[[ClusterWorld], Awaitable[T]]) -> T:
+    """Run a scenario in a world of its own."""
+
+    async def main() -> T:
+        async with cluster_world(directory / str(seed), seed) as world:
+            return await scenario(world)
+
+    print(f"KAFKALITE_SEED={seed}")
+    return run_virtually(main)[0]
