@@ -6,13 +6,17 @@ owner need a tree with the same cluster id.
 
 import asyncio
 import logging
-from typing import Any
+from functools import partial
+from typing import NamedTuple
 
+from kafkalite.callbacks import gather
+from kafkalite.clock import Outcome
 from kafkalite.cluster.metadata_store import MetadataStore, await_completion
+from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.errors import CoordinationError, NoNodeError
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
 from kafkalite.coordination.tree import Stat
 from kafkalite.coordination.znodes.brokers import generated_broker_id
 from kafkalite.model import uuid_text
@@ -44,18 +48,48 @@ async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> 
 
 
 async def recover(resources: BrokerResources, config: BrokerConfig, member: ClusterMember) -> MemberBroker:
-    """Agree on the identity, and load the logs; the controller assigns partitions later."""
+    """Agree on the identity, and load the logs; the controller assigns partitions later.
+
+    The load may take longer than a session, so everything is read before it.
+    """
     store = MetadataStore(member.session, resources.clock)
-    identity = await agreed_identity(resources, config, store, member.session)
-    member.identify(identity)
-    store.register(identity.broker_id)
-    config = BrokerConfig(config.static, *await store.broker_configs())
-    overrides = await all_topic_configs(member)
+    found = await reading(resources, config, member, store)
+    member.identify(found.identity)
+    config = BrokerConfig(config.static, *found.broker_configs)
     loaded = resources.logs.load(
-        lambda topic: config.topic_config(overrides.get(topic, {})), config.num_recovery_threads_per_data_dir
+        lambda topic: config.topic_config(found.topics.get(topic, {})), config.num_recovery_threads_per_data_dir
     )
-    groups = await store.group_configs()
-    return MemberBroker(resources, identity, config, groups, store, member, loaded)
+    return MemberBroker(resources, found.identity, config, found.groups, store, member, loaded)
+
+
+class StartState(NamedTuple):
+    """What a start reads from the tree: dynamic configs of all brokers and of this one, of topics and of groups."""
+
+    identity: Identity
+    broker_configs: tuple[dict[str, str], dict[str, str]]
+    topics: dict[str, dict[str, str]]
+    groups: dict[str, dict[str, str]]
+
+
+async def reading(
+    resources: BrokerResources, config: BrokerConfig, member: ClusterMember, store: MetadataStore
+) -> StartState:
+    """Read the tree, as long as it takes: while the service is out of reach, and in another session after a lost one.
+
+    The changes of a start (nodes that must exist, a generated broker id) can be repeated.
+    """
+    while True:
+        try:
+            await await_completion(partial(member.session.exists, "/"))  # it waits while the service is out of reach
+            identity = await agreed_identity(resources, config, store, member.session)
+            store.register(identity.broker_id)
+            topics = await all_topic_configs(member.writer, member.session)
+            return StartState(identity, await store.broker_configs(), topics, await store.group_configs())
+        except ConnectionLossError as error:
+            LOGGER.warning("the start waits for the coordination service: %s", error)
+        except SessionExpiredError as error:
+            LOGGER.warning("the start begins again in another session: %s", error)
+            await member.open()
 
 
 async def agreed_identity(
@@ -99,10 +133,15 @@ async def generated_id(config: BrokerConfig, session: Coordination) -> int:
     return generated_broker_id(stat.version, config.reserved_broker_max_id)
 
 
-async def all_topic_configs(member: ClusterMember) -> dict[str, Any]:
-    """The configs of all topics in the tree."""
-    names = (await await_completion(lambda then: member.session.children(znodes.TOPICS, then)))[0]
-    read: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    member.read(names, read.set_result)
-    found: dict[str, Any] = await read
+async def all_topic_configs(writer: TopicWriter, session: Coordination) -> dict[str, dict[str, str]]:
+    """The configs of all topics in the tree. A topic whose node is invalid has those of the broker."""
+    names = (await await_completion(lambda then: session.children(znodes.TOPICS, then)))[0]
+    read: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+    gather([partial(writer.read_configs, name) for name in names], read.set_result)
+    found: dict[str, dict[str, str]] = {}
+    for name, outcome in zip(names, await read, strict=True):
+        if isinstance(outcome.error, znodes.ZnodeError):
+            LOGGER.error("%s; topic %s has the broker's configs", outcome.error, name)
+        else:
+            found[name] = outcome.result()
     return found

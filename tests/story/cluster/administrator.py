@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.errors import KafkaError, KafkaErrorCode
+from kafkalite.errors import KafkaError
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -23,8 +23,8 @@ class Administrator:
         world: the cluster.
 
     Attributes:
-        exists: the number of partitions of each topic whose creation or growth was acknowledged, and that nobody has
-            asked to delete since.
+        exists: the number of partitions of each topic that was created or grown, and whose deletion was not
+            requested since.
         deleted: topics whose deletion was acknowledged; a name is used once.
     """
 
@@ -66,7 +66,7 @@ class Administrator:
         if name is not None:
             del self.exists[name]
             response = await self._controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
-            if response.responses[0].error_code in (KafkaErrorCode.NONE, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            if not response.responses[0].error_code:
                 self.deleted.add(name)
                 self._world.count("deleted topics")
 

@@ -5,7 +5,6 @@ The checks read the tree, the log directories and responses, and of the brokers 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from kafkalite.coordination import znodes
@@ -13,7 +12,7 @@ from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.world import ClusterWorld
 
 STRAY, DELETED = "-stray", "-delete"
-EPOCHS = "leader-epoch-checkpoint"
+EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
 
 
 def check_controllers(world: ClusterWorld) -> None:
@@ -66,18 +65,28 @@ async def check_answers(world: ClusterWorld) -> None:
     await world.logs(list(tree))
 
 
-def check_directories(world: ClusterWorld, directory: Path) -> None:
-    """Each log directory has the partitions that its broker leads, and no others; strays are kept."""
+def check_directories(world: ClusterWorld, directory: Path, with_records: set[str]) -> None:
+    """Each log directory has the partitions that its broker leads, and no others but strays.
+
+    A partition without records may lack its files: on a full disk the next append creates them. A directory without
+    `partition.metadata` is left of such a creation.
+
+    Arguments:
+        world: its brokers run.
+        directory: with the log directories of the brokers.
+        with_records: partitions with records, as TOPIC-N.
+    """
     expected: dict[int, set[str]] = {broker_id: set() for broker_id in world.brokers}
     for name in world.topics():
         for partition, (leader, _, _) in world.states(name).items():
             expected[leader].add(f"{name}-{partition}")
     for broker_id, partitions in expected.items():
-        entries = [entry.name for entry in os.scandir(directory / str(broker_id)) if entry.is_dir()]
-        found = {name for name in entries if not name.endswith((STRAY, DELETED))}
-        assert partitions <= found, f"broker {broker_id} has lost the logs of {sorted(partitions - found)}"
+        logs = [path.parent.name for path in (directory / str(broker_id)).glob(f"*/{METADATA}")]
+        found = {name for name in logs if not name.endswith((STRAY, DELETED))}
+        lost = (partitions - found) & with_records
+        assert not lost, f"broker {broker_id} has lost the logs of {sorted(lost)}"
         assert found <= partitions, f"broker {broker_id} has the logs of others: {sorted(found - partitions)}"
-        for name in sorted(partitions):
+        for name in sorted(partitions & found):
             epochs = directory / str(broker_id) / name / EPOCHS
             entries = epochs.read_text().splitlines()[2:] if epochs.exists() else []  # lost by a power failure
             assert not any(entry.startswith("-") for entry in entries), f"broker {broker_id}, {name}: {entries}"

@@ -71,7 +71,7 @@ async def scenario(world: ClusterWorld, directory: Path) -> dict[str, int]:
     for each in members:
         each.stopped = True
     await asyncio.gather(*consuming)
-    check_directories(world, directory)
+    check_directories(world, directory, {f"{topic}-{at}" for (topic, at), log in logs.items() if log})
     world.count("runs")
     world.counts["handled"] = sum(map(len, ledger.handled.values()))
     world.counts["acknowledged"] = sum(not each.cancelled and not each.awaitable.exception() for each in producer.sent)

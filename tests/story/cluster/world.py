@@ -19,10 +19,10 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import LoopTimers, SimulatedBroker
 from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
-from tests.kit.fake_zookeeper import FakeZooKeeper
 from tests.kit.server import fetch_request, fetched
 from tests.story.cluster.trace import Trace
 from tests.story.sdk.virtual import check_nothing_left
