@@ -62,6 +62,7 @@ class BrokerConfig:
     inter_broker_listener_name: str | None = field(init=False, repr=False, compare=False)
     controller_socket_timeout_ms: int = field(init=False, repr=False, compare=False)
     zookeeper_connect: str | None = field(init=False, repr=False, compare=False)
+    kafkalite_coordination_directory: str | None = field(init=False, repr=False, compare=False)
     zookeeper_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     zookeeper_connection_timeout_ms: int | None = field(init=False, repr=False, compare=False)
     socket_request_max_bytes: int = field(init=False, repr=False, compare=False)
@@ -143,6 +144,7 @@ class BrokerConfig:
         assert isinstance(overrides, str)
         put(self, "max_connections_per_ip_overrides", MappingProxyType(parse_overrides(overrides)))
         self._check_queued()
+        self._check_coordination()
         check_groups(self)
         defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
         put(self, "topic_defaults", build_topic_config(defaults, {}))
@@ -174,6 +176,16 @@ class BrokerConfig:
         if found < -1:
             raise ConfigError("broker.id", f"Invalid value {found} for configuration broker.id: expected -1 or more")
         return found
+
+    @property
+    def coordination(self) -> str | None:
+        """The coordination service of the cluster, for messages; None = the broker is alone."""
+        return self.zookeeper_connect or self.kafkalite_coordination_directory
+
+    def _check_coordination(self) -> None:
+        if self.zookeeper_connect is not None and self.kafkalite_coordination_directory is not None:
+            key = "kafkalite.coordination.directory"
+            raise ConfigError(key, f"{key} and zookeeper.connect are set: a cluster has one of them")
 
     def _check_queued(self) -> None:
         queued, largest = self.queued_max_request_bytes, self.socket_request_max_bytes
@@ -215,6 +227,7 @@ PLAIN = (
     "inter.broker.listener.name",
     "controller.socket.timeout.ms",
     "zookeeper.connect",
+    "kafkalite.coordination.directory",
     "zookeeper.session.timeout.ms",
     "zookeeper.connection.timeout.ms",
     "socket.request.max.bytes",

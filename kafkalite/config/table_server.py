@@ -181,6 +181,9 @@ REPLICATION = (
     Key("zookeeper.connect", STRING, None,
         "ZooKeeper servers of a cluster, and the path of its znodes: HOST:PORT,HOST:PORT/PATH; unset: the broker is "
         "alone."),
+    Key("kafkalite.coordination.directory", STRING, None,
+        "Directory with the tree of a cluster on this machine, which its brokers serve themselves; unset: see "
+        "zookeeper.connect."),
     Key("zookeeper.session.timeout.ms", INT, 18_000, "ZooKeeper session timeout, in ms.", low=1),
     Key("zookeeper.connection.timeout.ms", INT, None,
         "How long a start waits for ZooKeeper, in ms; unset: as long as it takes (Kafka: the session timeout)."),

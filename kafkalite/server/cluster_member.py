@@ -27,6 +27,7 @@ from kafkalite.config.keys import ConfigError
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
@@ -131,6 +132,7 @@ class ClusterMember:
         self._watchers: list[ConfigWatcher] = []
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
+        self._served = self._served_coordination()
         self._membership = Membership(self, self._connect, resources.clock, wait_ms)
 
     # The start and the stop.
@@ -138,9 +140,11 @@ class ClusterMember:
     async def open(self) -> None:
         """Open the first session, as long as it takes. Raises StartError."""
         timeout_ms = self._static.zookeeper_connection_timeout_ms
-        servers = self._static.zookeeper_connect
+        servers = self._static.coordination
         LOGGER.info("connecting to the coordination service at %s", servers)
         try:
+            if self._served is not None:
+                await self._served.open()
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._end_earlier_session()
                 outcome = await self._completed(self._membership.open)
@@ -153,6 +157,15 @@ class ClusterMember:
         if outcome.error is not None:
             raise StartError(f"{servers}: {outcome.error}") from outcome.error
         self.session.session = outcome.value
+
+    def _served_coordination(self) -> ServedCoordination | None:
+        """The coordination service of this machine, None with ZooKeeper."""
+        directory = self._static.kafkalite_coordination_directory
+        if directory is None:
+            return None
+        resources = self._resources
+        disk, jobs = resources.open_shared_files()
+        return ServedCoordination(directory, disk, self.clock, self.random, jobs, resources.ports.dial)
 
     async def _end_earlier_session(self) -> None:
         """End the session of an earlier process of this broker, which was killed."""
@@ -194,6 +207,8 @@ class ClusterMember:
             self._saved.remove()
         else:
             LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
+        if self._served is not None:
+            await self._served.close()
 
     # Of `Membership`.
 
@@ -208,11 +223,12 @@ class ClusterMember:
     def _open(
         self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify, key: SavedKey | None
     ) -> None:
-        servers = self._static.zookeeper_connect
+        served = self._served
+        servers = SERVERS if served is not None else self._static.zookeeper_connect
         assert servers is not None, "a broker of a cluster has them"
         self._resources.ports.cluster(
             servers, self._static.zookeeper_session_timeout_ms, then,
-            dial=self._resources.ports.dial, clock=self.clock, random=self.random,
+            dial=self._resources.ports.dial if served is None else served.dial, clock=self.clock, random=self.random,
             on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed, key=key,
         )  # fmt: skip
 

@@ -95,6 +95,10 @@ class BrokerResources:
         opened.callback(executor.close)
         return executor
 
+    def open_shared_files(self) -> tuple[Disk, Executor]:
+        """Create the disk and the executor of a coordination directory, which is flushed by brokers in memory, too."""
+        return self.ports.disk or Disk(), self._executor(self._opened, 1, name="kafkalite-tree")
+
     def open_coordination(self, check: Callable[[Tree], object]) -> EmbeddedCoordination:
         """Open the coordination service; `open_embedded` describes `check` and the errors."""
         journal = None if self.in_memory else self.journal

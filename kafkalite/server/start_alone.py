@@ -67,7 +67,10 @@ async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Met
 def without_journal(resources: BrokerResources, directory: str, owner: Identity) -> str:
     """Return the error text of a log directory that has an owner and no journal."""
     if resources.disk.exists(os.path.join(directory, FORMAT)):
-        cure = "choose another directory, restore the journal, or set zookeeper.connect if the broker was in a cluster"
+        cure = (
+            "choose another directory, restore the journal, or set zookeeper.connect or "
+            "kafkalite.coordination.directory if the broker was in a cluster"
+        )
     else:  # kafkalite was never here
         cure = f"choose another one; `kafkalite log adopt {directory} --data DIR` takes topics of Apache Kafka over"
     return f"{directory}: belongs to cluster {owner.cluster_id} and has no {JOURNAL}; {cure}"

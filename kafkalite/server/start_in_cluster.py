@@ -33,7 +33,7 @@ async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> 
     if not resources.in_memory and resources.disk.exists(resources.journal):
         raise StartError(
             f"{resources.journal}: the directory belongs to a broker that is alone, and {JOURNAL} has its topics; "
-            "unset zookeeper.connect, or choose another directory"
+            f"unset {key_of(config)}, or choose another directory"
         )
     member = ClusterMember(resources, config)
     try:
@@ -41,10 +41,15 @@ async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> 
         return await recover(resources, config, member)
     except CoordinationError as error:
         await member.close()
-        raise StartError(f"{config.zookeeper_connect}: {error}") from error
+        raise StartError(f"{config.coordination}: {error}") from error
     except BaseException:
         await member.close()
         raise
+
+
+def key_of(config: BrokerConfig) -> str:
+    """The setting that names the coordination service."""
+    return "kafkalite.coordination.directory" if config.zookeeper_connect is None else "zookeeper.connect"
 
 
 async def recover(resources: BrokerResources, config: BrokerConfig, member: ClusterMember) -> MemberBroker:
@@ -99,7 +104,7 @@ async def agreed_identity(
     logs = resources.logs
     known = logs.identity()
     if known is not None:
-        await check_tree(known, session)
+        await check_tree(known, session, key_of(config))
     await store.prepare(znodes.GROUP_CHANGES)
     cluster_id = await store.cluster_id(uuid_text(resources.random.uuid()))
     broker_id = config.broker_id
@@ -114,14 +119,17 @@ async def agreed_identity(
     return identity
 
 
-async def check_tree(known: Identity, session: Coordination) -> None:
-    """Refuse an empty tree, to which the log directories cannot belong. Another cluster's is refused later."""
+async def check_tree(known: Identity, session: Coordination, key: str) -> None:
+    """Refuse an empty tree, to which the log directories cannot belong. Another cluster's is refused later.
+
+    `key`: the setting that names the tree.
+    """
     try:
         await await_completion(lambda then: session.get(znodes.CLUSTER_ID, then))
     except NoNodeError as error:
         raise StartError(
             f"the log directories belong to cluster {known.cluster_id}, but the tree has no {znodes.CLUSTER_ID}: it is "
-            "empty or another one. Nothing was changed: restore the tree, or correct zookeeper.connect"
+            f"empty or another one. Nothing was changed: restore the tree, or correct {key}"
         ) from error
 
 

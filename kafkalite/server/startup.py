@@ -57,7 +57,7 @@ async def start_broker(
 
 async def prepared(resources: BrokerResources, config: BrokerConfig) -> RunningBroker:
     """Take a broker to the point where it accepts connections; raises as `start_broker`, without its conversion."""
-    if config.zookeeper_connect is not None:
+    if config.coordination is not None:
         from kafkalite.server.start_in_cluster import start_in_cluster  # a broker that is alone does not need it
 
         return await start_in_cluster(resources, config)

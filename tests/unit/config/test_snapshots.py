@@ -146,6 +146,13 @@ class TestRefused:
     def test_security_keys_with_default_values_are_accepted(self, key: str, value: str) -> None:
         assert BrokerConfig({key: value}).unknown() == []
 
+    def test_two_coordination_services_are_refused(self) -> None:
+        both = {"zookeeper.connect": "zk:2181", "kafkalite.coordination.directory": "/d"}
+        with pytest.raises(ConfigError, match="a cluster has one of them"):
+            BrokerConfig(both)
+        assert BrokerConfig({"kafkalite.coordination.directory": "/d"}).coordination == "/d"
+        assert BrokerConfig().coordination is None
+
     def test_remote_storage_of_a_topic_is_refused(self) -> None:
         with pytest.raises(ConfigError, match=r"remote\.storage\.enable is not supported"):
             BrokerConfig().topic_config({"remote.storage.enable": "true"})

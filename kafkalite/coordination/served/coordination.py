@@ -1,0 +1,176 @@
+"""Fail-over of the served tree: each broker of the machine can serve it, and the one that has the lock does.
+
+    served = ServedCoordination("/var/lib/kafka/coordination", disk, clock, random, offload, dial)
+    await served.open()                                      # raises what makes the directory unusable
+    connect_zookeeper(SERVERS, 18_000, then, dial=served.dial, ...)
+
+1. Each attempt of a session to connect tries the lock first. So the back-off of the sessions drives the fail-over, and
+   nothing polls. The process that gets the lock replays the journal and listens on the port of the former one.
+2. A take-over continues when the attempt that began it is cancelled: it may take longer than an attempt.
+3. A process that is stopped (SIGSTOP) keeps the lock: all sessions are suspended until it continues or ends.
+4. If the journal fails, the process stops to serve, and whichever process is next reads the file.
+"""
+
+import asyncio
+import errno
+import logging
+import ssl as ssl_module
+from collections.abc import Callable
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import Clock, Offload, Outcome, Random
+from kafkalite.coordination.journal import SERVED_FORMAT
+from kafkalite.coordination.served.directory import CoordinationDirectory, chosen_port
+from kafkalite.coordination.served.server import TreeServer
+from kafkalite.coordination.transactions import JournaledTree
+from kafkalite.coordination.zookeeper.connection import Dial
+
+LOGGER = logging.getLogger("kafkalite.coordination")
+
+SERVERS = "coordination-directory:1"
+"""The servers for `connect_zookeeper`: a name for the log; `ServedCoordination.dial` ignores it."""
+
+HOST = "127.0.0.1"
+COMPACT_BYTES = 8 * 1024 * 1024
+PORTS_TRIED = 100
+
+
+class ServedCoordination:
+    """The coordination service of the brokers of one machine, as one of them uses it.
+
+    Arguments:
+        path: the directory that the brokers share.
+        disk: holds it.
+        clock: times of nodes, timers of sessions.
+        random: draws passwords and the port.
+        offload: reads and writes the journal; it must outlive `close`.
+        dial: connects over TCP.
+    """
+
+    def __init__(self, path: str, disk: Disk, clock: Clock, random: Random, offload: Offload, dial: Dial) -> None:
+        self.directory = CoordinationDirectory(disk, path)
+        self._clock = clock
+        self._random = random
+        self._offload = offload
+        self._dial = dial
+        self._tree: JournaledTree | None = None
+        self._server: TreeServer | None = None
+        self._listening: asyncio.Server | None = None
+        self._taking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def serving(self) -> bool:
+        """Whether this process serves the tree."""
+        return self._listening is not None
+
+    async def open(self) -> None:
+        """Check the directory, and serve it if no other process does. Raises OSError, JournalError."""
+        self.directory.prepare()
+        await self._serve_if_free()
+
+    async def dial(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        ssl: ssl_module.SSLContext | None,
+    ) -> None:
+        """Connect to the process that serves, which may become this one; the `dial` of `connect_zookeeper`.
+
+        Raises OSError, JournalError, ConnectionLossError.
+        """
+        await self._serve_if_free()
+        await self._dial(protocol, HOST, self.directory.port(), None)
+
+    async def close(self) -> None:
+        """Stop to serve, once what is being written is durable; another process takes over. The sessions continue."""
+        self._closed = True
+        if self._taking is not None:
+            await asyncio.wait([self._taking])
+        if self._server is not None:
+            self._stop_listening()
+            await self._written()
+        self._release()
+
+    async def _written(self) -> None:
+        """Wait for the job that writes the journal."""
+        assert self._tree is not None
+        written: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._tree.read(lambda: None, written.set_result)
+        await written
+
+    # Taking over.
+
+    async def _serve_if_free(self) -> None:
+        if self._listening is not None or self._closed:
+            return
+        if self._taking is None:
+            if not self.directory.lock():
+                return
+            self._taking = asyncio.ensure_future(self._take_over())
+        await asyncio.shield(self._taking)
+
+    async def _take_over(self) -> None:
+        """Serve; with the lock."""
+        try:
+            await self._serve()
+        except BaseException:
+            self._release()
+            raise
+        finally:
+            self._taking = None
+
+    async def _serve(self) -> None:
+        loaded: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._offload.run(self.directory.load, done=loaded.set_result)
+        file, tree = (await loaded).result()
+        self._tree = JournaledTree(
+            self._clock, tree, file, self._offload,
+            version=SERVED_FORMAT, compact_bytes=COMPACT_BYTES, on_failure=self._failed,
+        )  # fmt: skip
+        self._server = TreeServer(self._tree, self._clock, self._random)
+        self._listening, port = await self._listen(self._server)
+        if port != self.directory.noted_port():  # a full disk must not prevent a take-over
+            self.directory.write_port(port)
+        LOGGER.info(
+            "this broker serves the coordination directory %s on port %d: %d sessions continue",
+            self.directory.path, port, len(self._server.sessions),
+        )  # fmt: skip
+
+    async def _listen(self, server: TreeServer) -> tuple[asyncio.Server, int]:
+        """Listen on the port of the former process, or on another one."""
+        noted = self.directory.noted_port()
+        loop = asyncio.get_running_loop()
+        for attempt in range(PORTS_TRIED):
+            port = noted if noted and attempt == 0 else chosen_port(self._random)
+            try:
+                return await loop.create_server(server.accept, HOST, port), port
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+        raise OSError(errno.EADDRINUSE, f"{PORTS_TRIED} ports of {HOST} are in use")
+
+    # Ends.
+
+    def _failed(self) -> None:
+        """The journal has failed: its file is in an unknown state."""
+        assert self._tree is not None
+        LOGGER.error("%s: the journal failed: %r", self.directory.path, self._tree.failure)
+        self._stop_listening()
+        self._release()
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _release(self) -> None:
+        self._stop_listening()
+        if self._tree is not None:
+            self._tree.close()
+            self._tree = None
+        self.directory.unlock()

@@ -1,0 +1,130 @@
+"""The directory of the served tree, which the brokers of one machine share: its access rights, lock, and port.
+
+    coordination.lock       held by the process that serves (an OFD lock: it ends with the process)
+    coordination.journal    the tree and its sessions
+    coordination.port       where the process that serves listens, on 127.0.0.1
+
+The directory has the mode 0700, as the journal has passwords of sessions. One that other users can read is refused,
+unless it is empty.
+"""
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+
+from kafkalite._speedups.storage.file import Disk, File
+from kafkalite.clock import Random
+from kafkalite.coordination import journal
+from kafkalite.coordination.errors import ConnectionLossError
+from kafkalite.coordination.transactions import JournalFile, open_journal
+from kafkalite.coordination.tree import Tree
+
+LOCK, JOURNAL, PORT = "coordination.lock", "coordination.journal", "coordination.port"
+PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
+PORT_MIN = 10_000
+PORT_TEXT = re.compile(rb"[0-9]{1,5}")
+
+
+class CoordinationDirectory:
+    """The directory.
+
+    Arguments:
+        disk: holds it.
+        path: where it is.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self._disk = disk
+        self._lock: File | None = None
+
+    def prepare(self) -> None:
+        """Create the directory. Raises OSError, also where other users have access to it."""
+        try:
+            os.makedirs(self.path, 0o700)
+        except FileExistsError:
+            self._check()
+
+    def _check(self) -> None:
+        status = os.stat(self.path)
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path)
+        if status.st_mode & 0o077 == 0:
+            return
+        if os.listdir(self.path):
+            mode = stat.S_IMODE(status.st_mode)
+            text = f"its mode is {mode:04o}, other users have access: use an empty directory, or `chmod 700` it"
+            raise PermissionError(errno.EPERM, text, self.path)
+        os.chmod(self.path, 0o700)
+
+    # The lock.
+
+    def lock(self) -> bool:
+        """Try to become the process that serves. Raises OSError."""
+        if self._lock is not None:
+            return True
+        file = self._disk.open(os.path.join(self.path, LOCK), create=True)
+        try:
+            file.lock()
+        except BlockingIOError:
+            file.close()
+            return False
+        except BaseException:
+            file.close()
+            raise
+        self._lock = file
+        return True
+
+    def unlock(self) -> None:
+        """Let another process serve."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def load(self) -> tuple[JournalFile, Tree]:
+        """Read the journal, and write it as a new file; only with the lock. Raises OSError, JournalError.
+
+        A flush of the former process may have failed, and the kernel forgets such pages as if they were clean. So the
+        old file cannot be relied on, except where the disk has no space for a new one.
+        """
+        file, tree = open_journal(self._disk, os.path.join(self.path, JOURNAL), journal.SERVED_FORMAT)
+        try:
+            file.replace(journal.encode_snapshot(tree, journal.SERVED_FORMAT))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                file.close()
+                raise
+        return file, tree
+
+    # The port.
+
+    def port(self) -> int:
+        """Return where the process that serves listens. Raises ConnectionLossError: there has been none yet."""
+        port = self.noted_port()
+        if port is None:
+            raise ConnectionLossError(detail=f"{self.path}: no process serves the directory yet")
+        return port
+
+    def noted_port(self) -> int | None:
+        """Return the port of the last process that served, None if there is none. Raises OSError."""
+        path = os.path.join(self.path, PORT)
+        text = self._disk.read_bytes(path).strip() if self._disk.exists(path) else b""
+        return int(text) if PORT_TEXT.fullmatch(text) else None
+
+    def write_port(self, port: int) -> None:
+        """Say where this process listens. Raises OSError."""
+        self._disk.write_atomic(os.path.join(self.path, PORT), b"%d\n" % port, sync=False)
+
+
+def chosen_port(random: Random) -> int:
+    """Return a port that the kernel gives to no client.
+
+    A client that connects to a port of its own range may be connected to itself, while nothing listens there.
+    """
+    low, high = map(int, Path(PORT_RANGE).read_text().split())
+    begin, end = (PORT_MIN, low) if low > PORT_MIN else (high + 1, 65_536)
+    if begin >= end:
+        raise OSError(errno.EADDRINUSE, f"{PORT_RANGE} ({low} to {high}) leaves no port to a server")
+    return begin + random.below(end - begin)

@@ -1,0 +1,43 @@
+"""A process that serves a coordination directory when it can: `python -m tests.kit.coordination_process DIRECTORY`.
+
+It has one session, as a broker has, and prints "serves" when it has become the process that serves.
+"""
+
+import asyncio
+import logging
+import sys
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
+from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
+from kafkalite.coordination.zookeeper.session import connect_zookeeper
+from kafkalite.net.client.connection import dial
+
+TIMEOUT_MS = 6000
+
+
+class Report(logging.Handler):
+    """Prints when this process serves."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("this broker serves"):
+            print("serves", flush=True)
+
+
+async def main(path: str) -> None:
+    """Serve until the process is killed."""
+    logger = logging.getLogger("kafkalite.coordination")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(Report())
+    loop = asyncio.get_running_loop()
+    clock, random = LoopClock(loop), SystemRandom()
+    served = ServedCoordination(path, Disk(), clock, random, ThreadOffload(loop), dial)
+    await served.open()
+    connect_zookeeper(
+        SERVERS, TIMEOUT_MS, lambda outcome: outcome.result(), dial=served.dial, clock=clock, random=random
+    )
+    await loop.create_future()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,195 @@
+"""The coordination directory: its lock, its port, access of other users, and the take-over by the next process."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import functools
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import LoopClock, Outcome, SystemRandom, ThreadOffload
+from kafkalite.coordination.backend import Then
+from kafkalite.coordination.journal import JournalError
+from kafkalite.coordination.served import directory
+from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
+from kafkalite.coordination.tree import WatchEvent
+from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.net.client.connection import dial
+from tests.unit.coordination.kit import FaultyDisk
+
+DEADLINE_S = 30.0
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **named: Any) -> None:
+        async def limited() -> None:
+            async with asyncio.timeout(DEADLINE_S):
+                await test(*args, **named)
+
+        asyncio.run(limited())
+
+    return run
+
+
+class Member:
+    """One broker of the machine, as far as coordination is concerned."""
+
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock = LoopClock(loop)
+        self.jobs = ThreadOffload(loop)
+        self.disk = disk or Disk()
+        self.served = ServedCoordination(str(path), self.disk, self.clock, SystemRandom(), self.jobs, dial)
+        self.states: asyncio.Queue[str] = asyncio.Queue()
+
+    async def connect(self) -> ZooKeeperSession:
+        """An established session."""
+        note = self.states.put_nowait
+        session: ZooKeeperSession = await completed(
+            lambda then: connect_zookeeper(
+                SERVERS, 6000, then, dial=self.served.dial, clock=self.clock, random=SystemRandom(),
+                on_lost=lambda: note("lost"), on_suspended=lambda: note("suspended"),
+                on_resumed=lambda: note("resumed"),
+            )
+        )  # fmt: skip
+        return session
+
+    async def close(self) -> None:
+        await self.served.close()
+        self.jobs.close()
+        self.clock.close()
+
+
+async def completed(call: Callable[[Then], object]) -> Any:
+    """The result of a call."""
+    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    call(ended.set_result)
+    return (await ended).result()
+
+
+@on_loop
+async def test_next_process_serves_and_the_sessions_continue(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    first, second = Member(path), Member(path)
+    await first.served.open()
+    await second.served.open()
+    assert (first.served.serving, second.served.serving) == (True, False)
+    port = first.served.directory.port()
+    session = await second.connect()
+    await completed(lambda then: session.create("/mine", b"1", then, ephemeral=True))
+    events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+    await completed(lambda then: session.get("/mine", then, events.put_nowait))
+    session_id = session.session_id
+    await first.close()
+    assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
+    assert second.served.serving and second.served.directory.port() == port
+    assert session.session_id == session_id
+    assert (await completed(lambda then: session.get("/mine", then)))[1].ephemeral_owner == session_id
+    await completed(lambda then: session.set("/mine", b"2", then))
+    assert await events.get() == WatchEvent("changed", "/mine")
+    await completed(session.close)
+    await second.close()
+
+
+@on_loop
+async def test_another_port_is_used_where_the_former_one_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    first, second = Member(path), Member(path)
+    await first.served.open()
+    session = await second.connect()
+    port = first.served.directory.port()
+    first.served._listening.close()  # type: ignore[union-attr]
+    taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
+    await first.close()
+    assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
+    assert second.served.directory.port() != port
+    taken.close()
+    await completed(session.close)
+    await second.close()
+
+
+@on_loop
+async def test_a_failed_journal_ends_the_serving_and_its_sessions_continue(tmp_path: Path) -> None:
+    path, disk = tmp_path / "shared", FaultyDisk()
+    first, second = Member(path, disk), Member(path)
+    await first.served.open()
+    session = await second.connect()
+    await completed(lambda then: session.create("/kept", b"", then, ephemeral=True))
+    disk.faults.failing = {"sync"}
+    session.create("/unsure", b"", lambda outcome: None)
+    assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
+    assert second.served.serving and not first.served.serving
+    assert await completed(lambda then: session.exists("/kept", then)) is not None
+    await completed(session.close)
+    await first.close()
+    await second.close()
+
+
+@on_loop
+async def test_a_full_disk_does_not_prevent_a_take_over(tmp_path: Path) -> None:
+    path, disk = tmp_path / "shared", FaultyDisk()
+    first, second = Member(path), Member(path, disk)
+    await first.served.open()
+    session = await second.connect()
+    await completed(lambda then: session.create("/kept", b"", then))
+    disk.faults.write_room = 0
+    first_port = first.served.directory.port()
+    await first.close()
+    assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
+    assert second.served.directory.port() == first_port
+    assert await completed(lambda then: session.exists("/kept", then)) is not None
+    disk.faults.write_room = None
+    await completed(session.close)
+    await second.close()
+
+
+@on_loop
+async def test_a_damaged_journal_is_refused_with_its_path(tmp_path: Path) -> None:
+    member = Member(tmp_path)
+    tmp_path.chmod(0o700)
+    (tmp_path / directory.JOURNAL).write_bytes(b"KLTREE\x01\x00")
+    with pytest.raises(JournalError, match=f"{tmp_path}/{directory.JOURNAL}: format version 1 is not supported"):
+        await member.served.open()
+    other = Member(tmp_path)
+    (tmp_path / directory.JOURNAL).unlink()
+    await other.served.open()
+    assert other.served.serving, "the lock is free"
+    await other.close()
+    await member.close()
+
+
+@on_loop
+async def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    member = Member(shared)
+    await member.served.open()
+    await member.close()
+    assert shared.stat().st_mode & 0o777 == 0o700, "it was empty"
+    shared.chmod(0o750)
+    with pytest.raises(PermissionError, match="its mode is 0750, other users have access"):
+        await Member(shared).served.open()
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        await Member(tmp_path / "file").served.open()
+
+
+def test_port_is_outside_the_range_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that dials a port of its own range, while nothing listens there, may be connected to itself."""
+    table = tmp_path / "range"
+    monkeypatch.setattr(directory, "PORT_RANGE", str(table))
+    for text, allowed in (("32768\t60999\n", range(10_000, 32_768)), ("1024 60999", range(61_000, 65_536))):
+        table.write_text(text)
+        assert all(directory.chosen_port(SystemRandom()) in allowed for _ in range(200))
+    table.write_text("1024 65535")
+    with pytest.raises(OSError, match="leaves no port") as caught:
+        directory.chosen_port(SystemRandom())
+    assert caught.value.errno == errno.EADDRINUSE
