@@ -1,29 +1,103 @@
-"""`kafkalite cluster`: brokers and log directories."""
+"""`kafkalite cluster`: status, brokers and log directories."""
 
+import json
+import sys
 from collections.abc import Iterator
 
 import click
+from kafkalite_sdk import Admin, Environment
 from kafkalite_sdk.admin import LogDirectory
 
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
-from kafkalite.cli.connection import connect
+from kafkalite.cli.cluster_status import ClusterStatus, read_status
+from kafkalite.cli.connection import connect, opened
 
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")
 DIRECTORY_COLUMNS = ("BROKER", "DIRECTORY", "STATE", "PARTITIONS", "BYTES", "TOTAL-BYTES", "USABLE-BYTES")
 PARTITION_COLUMNS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "BYTES", "OFFSET-LAG", "FUTURE")
+STATUS_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", "COORDINATION")
+LEADERLESS_COLUMNS = ("TOPIC", "PARTITION", "REPLICAS")
+LEADERLESS_MAX = 50
+EXIT_INCOMPLETE = 1
 UNKNOWN = -1
 
 
 @click.group(
     epilog="""\b
 Examples:
+  kafkalite cluster status
   kafkalite cluster describe
   kafkalite cluster log-dirs
   kafkalite cluster log-dirs --partitions --broker 1
 """
 )
 def command() -> None:
-    """Show the brokers of a cluster and their log directories."""
+    """Show the status of a cluster, its brokers and their log directories."""
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite cluster status
+  kafkalite cluster status --json --timeout 2
+"""
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each broker may take to answer.",
+)
+@cluster_options
+@json_option
+@command_runner
+async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
+    """Show the state of brokers and partitions.
+
+    Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. The exit code is 1
+    if the cluster is not complete: no controller, a broker that does not answer, a partition without a leader.
+    """
+    async with opened(cluster, Admin, environment=Environment()) as admin:
+        found = await read_status(admin, timeout)
+    if as_json:
+        click.echo(json.dumps(status_object(found)))
+    else:
+        print_status(found)
+    if found.problems:
+        sys.exit(EXIT_INCOMPLETE)
+
+
+def status_object(found: ClusterStatus) -> dict[str, object]:
+    """The status as JSON."""
+    return {
+        "cluster": found.cluster_id,
+        "controller": found.controller,
+        "topics": found.topics,
+        "partitions": found.partitions,
+        "brokers": [each._asdict() for each in found.brokers],
+        "without_leader": [each._asdict() for each in found.leaderless],
+        "problems": found.problems,
+    }
+
+
+def print_status(found: ClusterStatus) -> None:
+    """Print tables and the faults."""
+    controller = "none" if found.controller is None else f"broker {found.controller}"
+    click.echo(f"cluster {found.cluster_id}, controller: {controller}")
+    click.echo(f"{found.topics} topic(s), {found.partitions} partition(s), {len(found.leaderless)} without a leader")
+    rows = [
+        (*each[:4], "yes" if each.controller else "no", "answers" if each.answers else "silent", each.coordination)
+        for each in found.brokers
+    ]
+    print_rows(STATUS_COLUMNS, rows, False)
+    if found.leaderless:
+        print_rows(LEADERLESS_COLUMNS, found.leaderless[:LEADERLESS_MAX], False)
+        if len(found.leaderless) > LEADERLESS_MAX:
+            click.echo(f"and {len(found.leaderless) - LEADERLESS_MAX} more; --json prints all")
+    for each in found.problems:
+        click.echo(f"kafkalite: {each}", err=True)
 
 
 @command.command(

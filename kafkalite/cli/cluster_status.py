@@ -1,0 +1,101 @@
+"""Collects the status of a cluster: brokers, controller, coordination, partitions without a leader."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkalite_sdk import Admin
+from kafkalite_sdk.admin import Resource, TopicDescription
+
+from kafkalite.errors import KafkaError
+
+COORDINATION_KEYS = ("zookeeper.connect", "kafkalite.coordination.directory")
+
+
+class BrokerStatus(NamedTuple):
+    """A live broker.
+
+    Attributes:
+        broker, host, port, rack: its address as other brokers know it.
+        controller: whether it is the controller.
+        answers: whether it has answered in time.
+        coordination: its ZooKeeper or coordination directory, None = it has none, or does not answer.
+    """
+
+    broker: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+    answers: bool
+    coordination: str | None
+
+
+class PartitionStatus(NamedTuple):
+    """A partition without a leader; `replicas`: the brokers that have it."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+
+class ClusterStatus(NamedTuple):
+    """The status of a cluster.
+
+    Attributes:
+        cluster_id: its id.
+        controller: broker id, None = no broker is the controller.
+        brokers: all live brokers.
+        errors: why brokers do not answer.
+        topics, partitions: their numbers.
+        leaderless: the partitions without a leader.
+    """
+
+    cluster_id: str
+    controller: int | None
+    brokers: list[BrokerStatus]
+    errors: dict[int, KafkaError]
+    topics: int
+    partitions: int
+    leaderless: list[PartitionStatus]
+
+    @property
+    def problems(self) -> list[str]:
+        """One line for each fault; none = the cluster is complete."""
+        found = [] if self.controller is not None else ["no broker is the controller"]
+        found += [f"broker {broker} does not answer: {error}" for broker, error in self.errors.items()]
+        trees = {each.coordination for each in self.brokers if each.answers}
+        if len(trees) > 1:
+            found.append(f"brokers use different coordination: {', '.join(sorted(map(str, trees)))}")
+        if self.leaderless:
+            found.append(f"{len(self.leaderless)} partition(s) have no leader")
+        return found
+
+
+async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
+    """Ask the cluster, and each of its brokers for at most `timeout_s` seconds. Raises KafkaError."""
+    described = await admin.cluster.describe()
+    topics = await admin.topics.list()
+    resources = {each.broker_id: Resource.broker(each.broker_id) for each in described.brokers}
+    outcomes = await admin.configs.describe(*resources.values(), names=COORDINATION_KEYS, timeout=timeout_s)
+    errors = {broker: outcomes.errors[each] for broker, each in resources.items() if each in outcomes.errors}
+    brokers = []
+    for node in sorted(described.brokers, key=lambda each: each.broker_id):
+        answers = node.broker_id not in errors
+        configs = outcomes[resources[node.broker_id]] if answers else {}
+        values = (configs[key].value for key in COORDINATION_KEYS if key in configs)
+        coordination = next(filter(None, values), None)
+        is_controller = node.broker_id == described.controller
+        brokers.append(BrokerStatus(*node[:4], is_controller, answers, coordination))
+    leaderless = list(without_leader(topics))
+    partitions = sum(len(each.partitions) for each in topics)
+    return ClusterStatus(
+        described.cluster_id, described.controller, brokers, errors, len(topics), partitions, leaderless
+    )
+
+
+def without_leader(topics: Iterable[TopicDescription]) -> Iterable[PartitionStatus]:
+    """Yield the partitions without a leader."""
+    for topic in sorted(topics):
+        for each in topic.partitions:
+            if each.leader is None:
+                yield PartitionStatus(topic.name, each.partition, each.replicas)

@@ -1,0 +1,110 @@
+"""Reads from ZooKeeper for a command: a session that lasts as long as the command."""
+
+import asyncio
+import logging
+import ssl as ssl_module
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kafkalite.cli.failure import fail
+from kafkalite.clock import LoopClock, Outcome, SystemRandom
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.tree import Stat
+from kafkalite.coordination.zookeeper.session import connect_zookeeper
+from kafkalite.net.client.connection import dial
+from kafkalite.net.client.failures import reason_of
+
+SESSION_MS = 10_000
+CLOSE_S = 2.0
+logging.getLogger("kafkalite.coordination").addHandler(logging.NullHandler())  # the command reports failures itself
+
+
+class ZooKeeperReader:
+    """Reads nodes.
+
+    Arguments:
+        session: with the server.
+        timeout_s: of each read.
+    """
+
+    def __init__(self, session: Coordination, timeout_s: float) -> None:
+        self._session = session
+        self._timeout_s = timeout_s
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        """Data and metadata of a node. Raises CoordinationError, TimeoutError."""
+        found: tuple[bytes, Stat] = await self._read(lambda then: self._session.get(path, then))
+        return found
+
+    async def children(self, path: str) -> tuple[list[str], Stat]:
+        """The names of the children, and the metadata of a node. Raises CoordinationError, TimeoutError."""
+        found: tuple[list[str], Stat] = await self._read(lambda then: self._session.children(path, then))
+        return found
+
+    async def _read(self, call: Callable[[Then], object]) -> Any:
+        async with asyncio.timeout(self._timeout_s):
+            return (await completed(call)).result()
+
+
+@asynccontextmanager
+async def connected(servers: str, timeout_s: float) -> AsyncIterator[ZooKeeperReader]:
+    """Open a session, and close it at the end. Ends the command with the reason if there is none, or a read fails.
+
+    Arguments:
+        servers: as in zookeeper.connect.
+        timeout_s: how long the servers are tried, and a read takes at most.
+    """
+    reasons: list[str] = []
+
+    async def connect(
+        protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
+    ) -> None:
+        try:
+            await dial(protocol, host, port, ssl)
+        except OSError as error:
+            reasons[:] = [f"{host}:{port}: {reason_of(error)}"]
+            raise
+
+    clock = LoopClock(asyncio.get_running_loop())
+    established: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def ended(outcome: Outcome) -> None:
+        if not established.done():
+            established.set_result(outcome)
+
+    try:
+        session = connect_zookeeper(servers, SESSION_MS, ended, dial=connect, clock=clock, random=SystemRandom())
+    except ValueError as error:
+        fail(f"{error}; write SERVERS as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT")
+    try:
+        async with asyncio.timeout(timeout_s):
+            (await established).result()
+        yield ZooKeeperReader(session, timeout_s)
+    except TimeoutError:
+        reason = "".join(f" ({each})" for each in reasons)
+        fail(f"{servers}: no answer within {timeout_s:g} s{reason}; is ZooKeeper there?")
+    except CoordinationError as error:
+        fail(f"{servers}: {error}")
+    finally:
+        if not session.lost:
+            await closed(session)
+        session.stop()
+        clock.close()
+
+
+async def closed(session: Coordination) -> None:
+    """End the session; one that cannot be closed ends with its timeout."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await completed(session.close)
+    except TimeoutError:
+        return
+
+
+async def completed(call: Callable[[Then], object]) -> Outcome:
+    """The outcome of a call."""
+    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    call(lambda outcome: None if ended.done() else ended.set_result(outcome))
+    return await ended

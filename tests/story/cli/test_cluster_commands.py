@@ -1,0 +1,142 @@
+"""`cluster status` and `zk` against a cluster of three brokers."""
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkalite.coordination.tree import Create
+from kafkalite.testing.broker_cluster import BrokerCluster
+from kafkalite.testing.thread import BrokerThread
+from kafkalite.testing.zookeeper_thread import ZooKeeperThread
+from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[BrokerCluster]:
+    with BrokerCluster(3) as running:
+        running.create_topic("orders", 6)
+        yield running
+
+
+def run(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*COMMAND, *args], capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
+    assert done.returncode == code, f"{args} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done
+
+
+def status(cluster: BrokerCluster, broker_id: int, code: int = 0) -> dict[str, Any]:
+    done = run("cluster", "status", "-b", cluster.address(broker_id), "--json", "--timeout", "2", code=code)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+# cluster status
+
+
+def test_any_broker_shows_the_status_of_the_cluster(cluster: BrokerCluster) -> None:
+    for broker_id in cluster.broker_ids:
+        found = status(cluster, broker_id)
+        assert (found["controller"], found["partitions"], found["problems"]) == (cluster.controller(), 6, [])
+        assert [each["broker"] for each in found["brokers"]] == [1, 2, 3] and found["without_leader"] == []
+        for each in found["brokers"]:
+            assert f"{each['host']}:{each['port']}" == cluster.address(each["broker"])
+            assert each["coordination"] == cluster.zookeeper_connect and each["answers"]
+            assert each["controller"] == (each["broker"] == found["controller"])
+    lines = run("cluster", "status", "-b", cluster.bootstrap_servers).stdout.splitlines()
+    assert lines[0].endswith(f", controller: broker {cluster.controller()}")
+    assert lines[1] == "1 topic(s), 6 partition(s), 0 without a leader"
+    assert lines[2].split() == ["BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", "COORDINATION"]
+    assert len(lines) == 6
+
+
+def test_silent_brokers_and_partitions_without_a_leader_are_faults(cluster: BrokerCluster) -> None:
+    absent = cluster.leader("orders", 2)
+    asked = absent % 3 + 1
+    lost = [each for each in range(6) if cluster.leader("orders", each) == absent]
+    cluster.disconnect(absent)
+    found = status(cluster, asked, code=1)
+    if any(each["broker"] == absent for each in found["brokers"]):  # its session may have ended on a slow machine
+        assert [each["broker"] for each in found["brokers"] if not each["answers"]] == [absent]
+        assert any(each.startswith(f"broker {absent} does not answer: ") for each in found["problems"])
+    cluster.expire(absent)
+    cluster.controller()
+    done = run("cluster", "status", "-b", cluster.address(asked), code=1)
+    assert "2 without a leader" in done.stdout and "kafkalite: 2 partition(s) have no leader\n" in done.stderr
+    found = status(cluster, asked, code=1)
+    assert found["without_leader"] == [{"topic": "orders", "partition": each, "replicas": [absent]} for each in lost]
+    cluster.reconnect(absent)
+    cluster.leader("orders", 2)
+
+
+def test_a_broker_that_is_alone_has_no_coordination(broker: BrokerThread, kafkalite: Run) -> None:
+    found = json.loads(kafkalite("cluster", "status", "--json").stdout)
+    assert [each["coordination"] for each in found["brokers"]] == [None] and found["problems"] == []
+
+
+# zk
+
+
+def test_tree_prints_nodes_in_order_within_its_limits(cluster: BrokerCluster) -> None:
+    servers = cluster.zookeeper_connect
+    rows = [line.split() for line in run("zk", "tree", servers, "/brokers", "--depth", "2").stdout.splitlines()]
+    assert rows[0] == ["PATH", "BYTES", "CHILDREN", "VERSION", "EPHEMERAL"]
+    assert [row[0] for row in rows[1:]] == [
+        *("/brokers", "/brokers/ids", "/brokers/ids/1", "/brokers/ids/2", "/brokers/ids/3"),
+        *("/brokers/seqid", "/brokers/topics", "/brokers/topics/orders"),
+    ]
+    assert [row[4] for row in rows[1:]] == ["no", "no", "yes", "yes", "yes", "no", "no", "no"]
+    done = run("zk", "tree", servers, "--limit", "3", "--json")
+    assert [json.loads(line)["path"] for line in done.stdout.splitlines()] == ["/", "/admin", "/admin/delete_topics"]
+    assert done.stderr == "kafkalite: only the first 3 nodes are printed; --limit prints more\n"
+    below = run("zk", "tree", f"{servers}/brokers", "/ids").stdout.splitlines()
+    assert [line.split()[0] for line in below[1:]] == ["/ids", "/ids/1", "/ids/2", "/ids/3"]
+
+
+def test_get_prints_data_and_metadata(cluster: BrokerCluster) -> None:
+    servers, controller = cluster.zookeeper_connect, cluster.controller()
+    found = json.loads(run("zk", "get", servers, "/controller", "--json").stdout)
+    assert found["path"] == "/controller" and found["data"]["brokerid"] == controller
+    assert found["stat"]["ephemeral_owner"] and found["stat"]["num_children"] == 0
+    lines = run("zk", "get", servers, "/controller").stdout.splitlines()
+    assert json.loads(lines[0]) == found["data"]
+    assert f"ephemeral_owner: {found['stat']['ephemeral_owner']:#x}" in lines
+    assert json.loads(run("zk", "get", servers, "/brokers", "--json").stdout)["data"] is None
+
+
+def test_data_that_is_no_json_is_shown_safely() -> None:
+    with ZooKeeperThread() as zookeeper:
+        nodes = (Create("/text", b"a\x1b[2J"), Create("/bytes", b"\xff\x00"))
+        zookeeper.call(lambda server: server.tree.multi(nodes, server.tree.open_session(), 0))
+        assert run("zk", "get", zookeeper.address, "/text").stdout.splitlines()[0] == "a\\x1b[2J"
+        assert json.loads(run("zk", "get", zookeeper.address, "/text", "--json").stdout)["data"] == "a\x1b[2J"
+        assert run("zk", "get", zookeeper.address, "/bytes").stdout.splitlines()[0] == "\\xff\\x00"
+        found = json.loads(run("zk", "get", zookeeper.address, "/bytes", "--json").stdout)
+        assert found["data"] == {"base64": "/wA="}
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (("get", "{}", "/none"), "no such node: /none"),
+        (("tree", "{}/none"), "no such node: /"),
+        (("get", "{}", "controller"), "'controller' is not the path of a node; write it as /brokers/ids"),
+        (("get", "local host", "/x"), '"local host" is not host:port; write SERVERS as in zookeeper.connect'),
+    ],
+)
+def test_errors_name_the_reason(cluster: BrokerCluster, args: tuple[str, ...], error: str) -> None:
+    done = run("zk", *(each.format(cluster.zookeeper_connect) for each in args), code=2)
+    assert done.stdout == "" and error in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_server_that_is_absent_or_silent_ends_the_command() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        done = run("zk", "tree", address, "--timeout", "1", code=2)
+        assert done.stderr == f"kafkalite: {address}: no answer within 1 s; is ZooKeeper there?\n"
+    done = run("zk", "tree", address, "--timeout", "1", code=2)
+    refused = f"({address}: Connection refused)"
+    assert done.stderr == f"kafkalite: {address}: no answer within 1 s {refused}; is ZooKeeper there?\n"
