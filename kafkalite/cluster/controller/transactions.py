@@ -92,6 +92,7 @@ def features_enabled(operation: effects.EnableFeatures) -> Sequence[Operation]:
 
 
 CONVERSIONS: Mapping[type, Callable[..., Sequence[Operation]]] = {
+    effects.CheckTopic: lambda each: (Check(znodes.topic_path(each.topic), each.version),),
     effects.CreatePartitionsNode: lambda each: (Create(f"{znodes.topic_path(each.topic)}/partitions"),),
     effects.CreateState: state_created,
     effects.SetState: state_set,

@@ -2,8 +2,10 @@
 
 1. Each read sets its watch again, and each event has the value that was read, so changes may coalesce.
 2. What watches find while the snapshot is being read is reported after it.
-3. Nodes with invalid contents and foreign names are logged once per read and left out, or passed on as `InvalidNode`.
-4. Any failed read ends the controller (`ControllerMoved`): the session is over, or the service refuses reads.
+3. The read of a topic begins again if the watch on its node fires meanwhile, or if the machine asks for another read:
+   the node and the states that are reported belong together, and are not older than the machine's request.
+4. Nodes with invalid contents and foreign names are logged once per read and left out, or passed on as `InvalidNode`.
+5. Any failed read ends the controller (`ControllerMoved`): the session is over, or the service refuses reads.
 
 Sources: KafkaController.scala (its handlers of znode changes), KafkaZkClient.scala of Apache Kafka 3.9.
 """
@@ -65,6 +67,7 @@ class TreeReader:
         self._session = session
         self._report = report
         self._later: list[Event] | None = []  # found while the snapshot is read
+        self._reading: dict[str, bool] = {}  # the topics that are being read, and whether the read must begin again
         self._closed = False
 
     def close(self) -> None:
@@ -90,8 +93,11 @@ class TreeReader:
         gather(reads, self._snapshot_read)
 
     def read_topic(self, topic: str) -> None:
-        """Read a topic and watch its node; ends with `TopicRead`."""
-        self._topic(topic, lambda found: self._deliver(TopicRead(topic, found)))
+        """Read a topic and watch its node; ends with `TopicRead`. Calls during a read end with it."""
+        if topic in self._reading:
+            self._reading[topic] = True
+        else:
+            self._topic(topic, lambda found: self._deliver(TopicRead(topic, found)))
 
     def read_states(self, read_id: int, partitions: Sequence[TopicPartition]) -> None:
         """Read the states of partitions; ends with `StatesRead`."""
@@ -168,6 +174,18 @@ class TreeReader:
         self._names(znodes.DELETE_TOPICS, self._deletions_changed, lambda names: taken(frozenset(names)))
 
     def _topic(self, topic: str, taken: Callable[[TopicValue], object]) -> None:
+        """Read a topic until nothing asks for another read meanwhile."""
+        self._reading[topic] = False
+
+        def read(found: TopicValue) -> None:
+            if self._reading.pop(topic):
+                self._topic(topic, taken)
+            else:
+                taken(found)
+
+        self._topic_once(topic, read)
+
+    def _topic_once(self, topic: str, taken: Callable[[TopicValue], object]) -> None:
         path = znodes.topic_path(topic)
 
         def read(found: Found) -> None:
@@ -179,12 +197,12 @@ class TreeReader:
             except ZnodeError as error:
                 taken(invalid(error))
                 return
-            self._partitions(topic, node, found[1].version, taken)
+            self._partitions(topic, node, found[1], taken)
 
         self._get(path, self._topic_changed, read)
 
     def _partitions(
-        self, topic: str, node: znodes.TopicNode, version: int, taken: Callable[[TopicValue], object]
+        self, topic: str, node: znodes.TopicNode, stat: Stat, taken: Callable[[TopicValue], object]
     ) -> None:
         path = f"{znodes.topic_path(topic)}/partitions"
 
@@ -196,7 +214,8 @@ class TreeReader:
             def read(found: list[StateValue]) -> None:
                 states = {index: state for index, state in zip(made, found, strict=True) if state is not None}
                 nodes = None if names is None else frozenset(made)
-                taken(TopicNodes(node.topic_id, version, node.replicas, node.adding, node.removing, states, nodes))
+                assignment = node.replicas, node.adding, node.removing
+                taken(TopicNodes(node.topic_id, stat.version, *assignment, states, nodes, stat.czxid))
 
             gather([partial(self._state, key) for key in keys], read)
 

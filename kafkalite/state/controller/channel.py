@@ -87,6 +87,7 @@ class Channel:
         all_metadata, metadata: partitions for UpdateMetadata.
         all_leadership, leadership: partitions for LeaderAndIsr, with whether they are new.
         full_due: whether a full LeaderAndIsr is due.
+        evaluate_full: whether partitions have changed since it was evaluated whether that is possible.
         stops: replicas for StopReplica.
         deferred_leadership, deferred_stops: those that the broker has refused; sent again after the back-off.
         accepted: the partitions that the broker has accepted, with the incarnation of their topic.
@@ -104,6 +105,7 @@ class Channel:
         self.metadata: dict[TopicPartition, None] = {}
         self.all_leadership = True
         self.full_due = True
+        self.evaluate_full = False
         self.leadership: dict[TopicPartition, bool] = {}
         self.stops: dict[TopicPartition, Stop] = {}
         self.deferred_leadership: dict[TopicPartition, bool] = {}

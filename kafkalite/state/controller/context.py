@@ -35,10 +35,10 @@ class ControllerContext:
         verifying: whether a check of the controller epoch is one of them.
         reads: partitions of each `ReadStates` in flight.
         moved: why this broker is not the controller any more.
-        completed: whether a broker may now host only known partitions (see `channel`).
     Of the current event:
         now_ms, effects: the time, and the effects in their order.
         chosen: partitions whose wanted state must be written.
+        evaluated: whether the state of a partition or topic was evaluated.
         states_to_read, topics_to_read, changed: partitions, topics; partitions whose metadata has changed.
     """
 
@@ -54,7 +54,7 @@ class ControllerContext:
         self.writes: dict[int, PendingWrite] = {}
         self.reads: dict[int, list[Partition]] = {}
         self.moved: str | None = None
-        self.completed = False
+        self.evaluated = False
         self.verifying = False
         self.now_ms = 0
         self.effects: list[Effect] = []

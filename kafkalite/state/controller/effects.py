@@ -15,6 +15,13 @@ from kafkalite.state.controller.values import Broker, LeaderAndIsr, Replicas, Ti
 # Operations of a transaction.
 
 
+class CheckTopic(NamedTuple):
+    """Fail unless `/brokers/topics/<topic>` has this version: its partitions are about to get their first state."""
+
+    topic: str
+    version: int
+
+
 class CreatePartitionsNode(NamedTuple):
     """Create `/brokers/topics/<topic>/partitions` without data."""
 
@@ -115,7 +122,8 @@ class EnableFeatures(NamedTuple):
 
 
 Operation: TypeAlias = (
-    CreatePartitionsNode
+    CheckTopic
+    | CreatePartitionsNode
     | CreateState
     | SetState
     | SetTopicId

@@ -6,9 +6,11 @@ The runtime guarantees, and the machine relies on this:
    repeated value has no effect. The read sets the watch again.
 3. Results of reads and writes arrive in the order of the effects, as the session returns them, with the values that
    watches read.
-4. Every `Write`, `ReadTopic`, `ReadStates` and request ends with exactly one event, except after `Resign` and, for
+4. Every `Write`, `ReadStates` and request ends with exactly one event, except after `Resign` and, for
    requests, after `Disconnect` of that broker.
-5. After `Resign`, or after it has reported `ControllerMoved`, the runtime drops the machine.
+5. Nothing is reported about a topic that was read while the watch on its node fired: the read begins again. The same
+   holds if `ReadTopic` comes during the read; one `TopicRead` then ends both. This includes the reads of the snapshot.
+6. After `Resign`, or after it has reported `ControllerMoved`, the runtime drops the machine.
 
 Times are in ms of the monotonic clock. Errors are Kafka error codes, 0 = none.
 """

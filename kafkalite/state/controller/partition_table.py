@@ -70,7 +70,7 @@ TRANSITIONS: dict[tuple[PartitionState, PartitionEvent], PartitionTransition] = 
 
 def step(context: ControllerContext, partition: Partition, event: PartitionEvent | None) -> None:
     """Change the state of a partition, with the events that follow at once."""
-    context.completed = True
+    context.evaluated = True
     while event is not None:
         row = TRANSITIONS[partition.state, event]
         partition.state = row.state

@@ -19,12 +19,14 @@ def send_pending(context: ControllerContext) -> None:
     for channel in context.channels.values():
         if not channel.all_metadata:
             channel.metadata.update(context.changed)
-        if channel.full_due and context.completed and not channel.all_leadership:
-            channel.all_leadership = hosts_only_known(context, channel.broker.broker_id)
+        channel.evaluate_full = channel.full_due and (channel.evaluate_full or context.evaluated)
         if channel.idle:
+            if channel.evaluate_full and not channel.all_leadership:
+                channel.all_leadership = hosts_only_known(context, channel.broker.broker_id)
+                channel.evaluate_full = False
             send_next(context, channel)
     context.changed.clear()
-    context.completed = False
+    context.evaluated = False
 
 
 def send_next(context: ControllerContext, channel: Channel) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from kafkalite.state.controller.context import ControllerContext
-from kafkalite.state.controller.effects import CreatePartitionsNode, CreateState, Operation, SetState
+from kafkalite.state.controller.effects import CheckTopic, CreatePartitionsNode, CreateState, Operation, SetState
 from kafkalite.state.controller.partition_table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
-from kafkalite.state.controller.topics import Partition
+from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
@@ -46,21 +46,31 @@ def reject_states(context: ControllerContext, write: StateWrite, at: int) -> Non
 def _batches(context: ControllerContext, chosen: list[Partition]) -> Iterator[Batch]:
     operations: list[Operation] = []
     partitions: list[Partition | None] = []
+    topic: Topic | None = None  # of the last partition that is created in this batch
     size, prefix = 0, context.settings.path_prefix_bytes
     for partition in chosen:
         added = _bytes(partition, prefix)
         if operations and size + added > MULTI_BYTES_MAX:
             yield tuple(operations), tuple(partitions)
-            operations, partitions, size = [], [], 0
+            operations, partitions, size, topic = [], [], 0, None
         size += added
-        if partition.current is None and not partition.topic.has_partitions_node:
-            partition.topic.has_partitions_node = True
-            operations.append(CreatePartitionsNode(partition.topic.name))
-            partitions.append(None)
+        if partition.current is None and partition.topic is not topic:
+            topic = partition.topic
+            operations += (above := _above(topic))
+            partitions += [None] * len(above)
         operations.append(_operation(partition))
         partitions.append(partition)
     if operations:
         yield tuple(operations), tuple(partitions)
+
+
+def _above(topic: Topic) -> list[Operation]:
+    """What precedes the first states of a topic: its assignment must be the known one."""
+    check = CheckTopic(topic.name, topic.version)
+    if topic.has_partitions_node:
+        return [check]
+    topic.has_partitions_node = True
+    return [check, CreatePartitionsNode(topic.name)]
 
 
 def _operation(partition: Partition) -> Operation:
@@ -72,7 +82,7 @@ def _operation(partition: Partition) -> Operation:
 
 
 def _bytes(partition: Partition, prefix: int) -> int:
-    """An upper limit of the size of the operations; the node above the partitions is counted with each of them."""
-    nodes = 3 if partition.current is None else 1
+    """An upper limit of the size of the operations; those above the partitions are counted with each of them."""
+    nodes = 4 if partition.current is None else 1
     isr_bytes = REPLICA_BYTES * len(partition.replicas)
     return nodes * (prefix + len(partition.key.topic) + PATH_BYTES) + STATE_BYTES + isr_bytes

@@ -54,6 +54,7 @@ class TopicEvent(Enum):
     UNREADABLE = "its node is read and invalid"
     MISSING = "its node does not exist"
     DELETION_REQUESTED = "its deletion is requested"
+    DELETION_CONFIRMED = "its nodes are read after its deletion was requested"
     DELETION_WITHDRAWN = "the request to delete it was removed"
     REPLICAS_AVAILABLE = "a broker of its replicas is back"
     REPLICAS_UNAVAILABLE = "a broker or a log directory of its replicas failed"

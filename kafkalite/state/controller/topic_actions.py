@@ -26,10 +26,14 @@ def read(context: ControllerContext, topic: Topic, argument: Argument) -> None:
 
 
 def add_partitions(context: ControllerContext, topic: Topic, argument: Argument) -> TopicEvent | None:
-    """Add the partitions that are not known, and read states that are newer than the known ones."""
+    """Add the partitions that are not known, and use states that are newer than the known ones.
+
+    A deletion begins only now: the nodes that were read after the request are those of the topic to be deleted.
+    """
     assert isinstance(argument, TopicNodes)
     if argument.topic_id is not None:
         topic.topic_id = argument.topic_id
+    topic.created_zxid, topic.version = argument.created_zxid, argument.version
     if not any(partition.state is PartitionState.CREATING for partition in topic.partitions.values()):
         topic.has_partitions_node = argument.partition_nodes is not None
     nodes = argument.partition_nodes or frozenset()
@@ -45,7 +49,7 @@ def add_partitions(context: ControllerContext, topic: Topic, argument: Argument)
             revise(context, partition, argument.states.get(index))
         else:
             resolve(context, partition, argument.states.get(index), has_node=index in nodes)
-    return TopicEvent.DELETION_REQUESTED if deleted else None
+    return TopicEvent.DELETION_CONFIRMED if deleted else None
 
 
 def add_topic_id(context: ControllerContext, topic: Topic, argument: Argument) -> None:

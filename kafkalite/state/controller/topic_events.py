@@ -1,6 +1,5 @@
 """Topics appear, change and disappear in the tree, and deletions are requested."""
 
-from kafkalite.model import ZERO_UUID
 from kafkalite.state.controller.context import IN_DELETION, UNKNOWN_TOPICS, ControllerContext
 from kafkalite.state.controller.effects import DeleteDeletion
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic, DeletionsChanged, TopicRead, TopicsChanged
@@ -30,25 +29,27 @@ def add_unread(context: ControllerContext, name: str) -> Topic:
 
 
 def topic_read(context: ControllerContext, event: TopicRead) -> None:
-    """The nodes of a topic, or that it does not exist. Another topic id: the topic was deleted and created again."""
+    """The nodes of a topic, or that it does not exist. Another node or id: it was deleted and created again.
+
+    Nodes of a name that is not known are ignored: `TopicsChanged` will bring it.
+    """
     topic, nodes = context.topics.get(event.topic), event.nodes
-    if topic is not None and _is_other(topic, nodes):
+    if topic is None:
+        return
+    if _is_other(topic, nodes):
         if topic.state is TopicState.ACTIVE:
             step(context, topic, TopicEvent.MISSING)
         else:  # the deletion begins again, with the replicas of the existing topic
             context.forget(topic)
-        topic = None
-    if topic is None:
-        if nodes is None:
-            return
         topic = context.topics[event.topic] = Topic(event.topic)
     step(context, topic, event_of(nodes), nodes)
 
 
 def _is_other(topic: Topic, nodes: TopicNodes | InvalidNode | None) -> bool:
     """Whether the nodes are those of another topic with the name of a known one."""
-    known = topic.topic_id != ZERO_UUID and topic.state not in UNKNOWN_TOPICS
-    return known and isinstance(nodes, TopicNodes) and nodes.topic_id not in (None, topic.topic_id)
+    if topic.state in UNKNOWN_TOPICS or not isinstance(nodes, TopicNodes):
+        return False
+    return nodes.created_zxid != topic.created_zxid or nodes.topic_id not in (None, topic.topic_id)
 
 
 def event_of(nodes: TopicNodes | InvalidNode | None) -> TopicEvent:

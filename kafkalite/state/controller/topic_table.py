@@ -29,7 +29,7 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
     (UNREAD, Event.READ_WITHOUT_ID): Row(WITHOUT_ID, actions.add_topic_id),
     (UNREAD, Event.UNREADABLE): Row(INVALID, actions.do_nothing),
     (UNREAD, Event.MISSING): Row(REMOVED, actions.withdraw_request),
-    (UNREAD, Event.DELETION_REQUESTED): Row(UNREAD, actions.do_nothing),
+    (UNREAD, Event.DELETION_REQUESTED): Row(UNREAD, actions.read),
     (WITHOUT_ID, Event.READ): Row(ACTIVE, actions.add_partitions),
     (WITHOUT_ID, Event.READ_WITHOUT_ID): Row(WITHOUT_ID, actions.add_topic_id),
     (WITHOUT_ID, Event.UNREADABLE): Row(INVALID, actions.do_nothing),
@@ -48,7 +48,8 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
     (ACTIVE, Event.MISSING): Row(REMOVED, actions.lose),
     (ACTIVE, Event.WRITTEN): Row(ACTIVE, actions.read),
     (ACTIVE, Event.WRITE_FAILED): Row(ACTIVE, actions.read),
-    (ACTIVE, Event.DELETION_REQUESTED): Row(DELETING, deletion.begin),
+    (ACTIVE, Event.DELETION_REQUESTED): Row(ACTIVE, actions.read),
+    (ACTIVE, Event.DELETION_CONFIRMED): Row(DELETING, deletion.begin),
     (DELETING, Event.READ): Row(DELETING, actions.do_nothing),
     (DELETING, Event.READ_WITHOUT_ID): Row(DELETING, actions.do_nothing),
     (DELETING, Event.UNREADABLE): Row(DELETING, actions.do_nothing),
@@ -82,7 +83,7 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
 
 def step(context: ControllerContext, topic: Topic, event: TopicEvent | None, argument: Argument = None) -> None:
     """Change the state of a topic, with the events that follow at once; all have the same argument."""
-    context.completed = True
+    context.evaluated = True
     while event is not None:
         row = TRANSITIONS[topic.state, event]
         topic.state = row.state

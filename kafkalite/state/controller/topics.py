@@ -13,6 +13,7 @@ class Topic:
 
     Attributes:
         name, topic_id: zeros until the topic is read.
+        created_zxid, version: of the node that was read.
         partitions: by index.
         has_partitions_node: whether the node above the partitions exists or is being created.
         published: number of the partitions that this broker's image has with a leader.
@@ -24,13 +25,15 @@ class Topic:
     """
 
     __slots__ = (
-        *("has_config", "has_partitions_node", "name", "partitions", "published", "removal", "state", "stopping"),
-        *("topic_id", "unavailable", "write_id"),
+        *("created_zxid", "has_config", "has_partitions_node", "name", "partitions", "published", "removal"),
+        *("state", "stopping", "topic_id", "unavailable", "version", "write_id"),
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.topic_id = ZERO_UUID
+        self.created_zxid = 0
+        self.version = -1
         self.state = TopicState.UNREAD
         self.partitions: dict[int, Partition] = {}
         self.has_partitions_node = False

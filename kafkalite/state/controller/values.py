@@ -97,6 +97,7 @@ class TopicNodes(NamedTuple):
         adding, removing: of a reassignment that an Apache Kafka controller began.
         states: by partition; a partition without a state node is missing.
         partition_nodes: the partitions whose node exists; None = the node `partitions` above them does not exist.
+        created_zxid: the czxid of the topic's node: another one is another topic.
     """
 
     topic_id: bytes | None
@@ -106,6 +107,7 @@ class TopicNodes(NamedTuple):
     removing: Mapping[int, Replicas] = {}
     states: Mapping[int, StoredState | InvalidNode] = {}
     partition_nodes: frozenset[int] | None = None
+    created_zxid: int = 0
 
 
 class FeaturesNode(NamedTuple):

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.state.controller.context import ControllerContext
-from kafkalite.state.controller.effects import DeleteDeletion, DeleteTopicConfig, EnableFeatures
+from kafkalite.state.controller.context import IN_DELETION, ControllerContext
+from kafkalite.state.controller.effects import DeleteTopicConfig, EnableFeatures
 from kafkalite.state.controller.events import WriteDone, WriteFailed, WriteRejected
 from kafkalite.state.controller.state_writes import apply_states, reject_states
 from kafkalite.state.controller.states import TopicEvent, TopicState
+from kafkalite.state.controller.topic_events import add_unread, refuse_deletions
 from kafkalite.state.controller.topic_table import step
 from kafkalite.state.controller.writes import (
     RESULT_UNKNOWN,
@@ -82,14 +83,22 @@ def _removal_rejected(context: ControllerContext, write: NodeRemoval, at: int) -
         step(context, write.topic, TopicEvent.WRITE_FAILED)
 
 
-def _request_removed(context: ControllerContext, write: RequestRemoval, versions: tuple[int, ...]) -> None:
+def _request_removed(context: ControllerContext, write: RequestRemoval, result: object) -> None:
+    """The request does not exist any more; a later one, which was removed with it, is withdrawn."""
     context.deletions.discard(write.topic)
+    topic = context.topics.get(write.topic)
+    if topic is not None and topic.state in IN_DELETION:
+        step(context, topic, TopicEvent.DELETION_WITHDRAWN)
 
 
 def _request_not_removed(context: ControllerContext, write: RequestRemoval, at: int) -> None:
-    unknown = at == RESULT_UNKNOWN  # if it was rejected, the request does not exist
-    if unknown and write.topic in context.deletions and write.topic not in context.topics:
-        context.write((DeleteDeletion(write.topic),), write)
+    """If the removal was rejected, others have removed the request. Else the topic may exist by now."""
+    if at != RESULT_UNKNOWN:
+        _request_removed(context, write, at)
+    elif not context.settings.delete_topic_enable:
+        refuse_deletions(context, frozenset((write.topic,)))
+    elif write.topic in context.deletions and write.topic not in context.topics:
+        add_unread(context, write.topic)
 
 
 def _features_not_written(context: ControllerContext, write: FeatureWrite, at: int) -> None:

@@ -42,6 +42,8 @@ def changes_of(operation: out.Operation, chance: random.Random) -> list[nodes.Ch
 
 def _change(operation: out.Operation) -> nodes.Change:
     match operation:
+        case out.CheckTopic(topic, version):
+            return nodes.Check(topic_path(topic), version)
         case out.CreatePartitionsNode(topic):
             return nodes.Create(f"{topic_path(topic)}/partitions")
         case out.SetState(partition, state, version):

@@ -69,6 +69,8 @@ class ControllerRuntime:
         self._resigned = resigned
         self._reading = True
         self._late: list[Callable[[], object]] = []  # reads for watches that fired during the load
+        self._topic_watches: dict[str, Callable[[], object]] = {}
+        self._topics_read: dict[str, bool] = {}  # the topics that are being read, and whether to begin again
         self._connections: dict[int, Broker] = {}
         self._sent: dict[int, int] = {}  # broker of each request in flight
         self._timers: dict[TimerName, int] = {}
@@ -205,7 +207,16 @@ class ControllerRuntime:
         self._when_loaded(lambda: self._read_children(nodes.DELETIONS, self._deletions_fired, then))
 
     def _topic_fired(self, name: str) -> None:
-        self._when_loaded(lambda: self._read_topic(name, lambda value: self.handle(into.TopicRead(name, _any(value)))))
+        if name in self._topics_read:
+            self._topics_read[name] = True
+        else:
+            self._when_loaded(lambda: self._report_topic(name))
+
+    def _report_topic(self, name: str) -> None:
+        if name in self._topics_read:
+            self._topics_read[name] = True
+        else:
+            self._read_topic(name, lambda value: self.handle(into.TopicRead(name, _any(value))))
 
     def _events_fired(self) -> None:
         def execute() -> object:
@@ -228,13 +239,26 @@ class ControllerRuntime:
             read()
 
     def _read_topic(self, name: str, then: Answer) -> None:
+        """Read until the watch on the node does not fire meanwhile, and nothing asks for another read."""
+        self._topics_read[name] = False
+
+        def read(value: object) -> None:
+            if self._topics_read.pop(name):
+                self._read_topic(name, then)
+            else:
+                then(value)
+
+        self._read_topic_once(name, read)
+
+    def _read_topic_once(self, name: str, then: Answer) -> None:
         """The node with a watch, then the names of its partitions, then their states."""
         tree, path = self.session.tree, f"{nodes.TOPICS}/{name}"
+        fired = self._topic_watches.setdefault(name, partial(self._topic_fired, name))
 
         def node() -> object:
-            self.session.watch("data", path, partial(self._topic_fired, name))
+            self.session.watch("data", path, fired)
             found = tree.get(path)
-            return None if found is None else (found.value, found.version)
+            return None if found is None else (found.value, found.version, found.czxid)
 
         def node_read(value: object) -> None:
             if value is None or isinstance(_any(value)[0], InvalidNode):
@@ -246,16 +270,16 @@ class ControllerRuntime:
             above = f"{path}/partitions"
             return None if tree.get(above) is None else [int(index) for index in tree.children(above)]
 
-        def names_read(read: tuple[TopicValue, int], value: object) -> None:
+        def names_read(read: tuple[TopicValue, int, int], value: object) -> None:
             found: list[int] = [] if value is None else _any(value)
             keys = [TopicPartition(name, index) for index in found]
             exists = None if value is None else frozenset(found)
             self.session.read(partial(_states, tree, keys), partial(states_read, read, exists))
 
-        def states_read(read: tuple[TopicValue, int], exists: frozenset[int] | None, value: object) -> None:
+        def states_read(read: tuple[TopicValue, int, int], exists: frozenset[int] | None, value: object) -> None:
             states = {key.partition: state for key, state in _any(value).items() if state is not None}
-            topic, version = read
-            then(TopicNodes(topic.topic_id, version, topic.replicas, {}, {}, states, exists))
+            topic, version, created = read
+            then(TopicNodes(topic.topic_id, version, topic.replicas, {}, {}, states, exists, created))
 
         self.session.read(node, node_read)
 
@@ -301,7 +325,7 @@ class ControllerRuntime:
             remove(path)
 
     def read_topic(self, effect: out.ReadTopic) -> None:
-        self._read_topic(effect.topic, lambda value: self.handle(into.TopicRead(effect.topic, _any(value))))
+        self._report_topic(effect.topic)
 
     def read_states(self, effect: out.ReadStates) -> None:
         execute = partial(_states, self.session.tree, effect.partitions)

@@ -42,6 +42,7 @@ class Session:
         self._lost = lost
         self._calls: list[_Call] = []
         self._held: list[Callable[[], object]] = []  # events, while there is no connection
+        self._watches: dict[tuple[str, str, Callable[[], object]], Callable[[], object]] = {}
         self._executed_ms = self._arrived_ms = 0
 
     def write(self, changes: Sequence[Change], then: Then, writer: object = None) -> None:
@@ -53,8 +54,9 @@ class Session:
         self._call(_Call(execute, then, write=False))
 
     def watch(self, kind: str, path: str, fired: Callable[[], object]) -> None:
-        """Set a watch; called by the function of a read."""
-        self.tree.watch(kind, path, partial(self._deliver, fired))
+        """Set a watch; called by the function of a read. Equal ones count once, as in the sessions of brokers."""
+        key = kind, path, fired
+        self.tree.watch(kind, path, self._watches.setdefault(key, partial(self._deliver, fired)))
 
     def disconnect(self) -> None:
         """Break the connection."""

@@ -24,10 +24,6 @@ HISTORY_MS = 20_000
 QUIET_MS = 10_000
 STEP_MS = 250
 AWAIT_MS = 3_000
-AMBIGUOUS_MS = 10_000
-"""So long after its znodes were deleted by hand, a topic of the same name keeps its id: the versions of znodes begin
-again, so the controller cannot distinguish a topic without an id from the earlier one until it has read them.
-"""
 
 
 class Simulation:
@@ -45,7 +41,6 @@ class Simulation:
         self.tree = self.cluster.tree
         self.awaited: list[tuple[ControllerRuntime, object, str]] = []
         self._tokens = 0
-        self._removed_ms: dict[str, int] = {}
         self._operations = [each for each in OPERATIONS if self.chance.random() < 0.7] or list(OPERATIONS)
 
     def run(self) -> None:
@@ -87,7 +82,7 @@ class Simulation:
     def create_topic_in_the_tree(self) -> None:
         """As a tool does that writes znodes, perhaps without a topic id and without configs."""
         name = self.chance.choice(NAMES)
-        self._commit([nodes.Create(topic_path(name), self._new_topic(with_id=self._ambiguous(name)))])
+        self._commit([nodes.Create(topic_path(name), self._new_topic(with_id=False))])
 
     def create_half_a_topic(self) -> None:
         """As a controller leaves it that has failed."""
@@ -146,7 +141,7 @@ class Simulation:
         """As a tool of Kafka before 2.8 does when it adds partitions."""
         name = self.chance.choice(NAMES)
         topic = self.cluster.invariants.topic(name)
-        if topic is not None and not self._ambiguous(name):
+        if topic is not None:
             self._commit([nodes.Put(topic_path(name), topic._replace(topic_id=None))])
 
     def write_invalid_node(self) -> None:
@@ -226,11 +221,7 @@ class Simulation:
             return False
         return True
 
-    def _ambiguous(self, name: str) -> bool:
-        return self.schedule.now_ms < self._removed_ms.get(name, -AMBIGUOUS_MS) + AMBIGUOUS_MS
-
     def _remove_topic(self, name: str) -> None:
-        self._removed_ms[name] = self.schedule.now_ms
         paths = [*reversed(list(self.tree.below(topic_path(name)))), topic_path(name)]
         config = f"{nodes.CONFIGS}/{name}"
         self._commit([nodes.Remove(path) for path in [*paths, *([config] if self.tree.get(config) else [])]])

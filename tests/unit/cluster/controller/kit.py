@@ -13,7 +13,7 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.bulk_reads import ensure_nodes
 from kafkalite.coordination.embedded import EmbeddedCoordination, EmbeddedSession
 from kafkalite.coordination.errors import ConnectionLossError
-from kafkalite.coordination.tree import Operation
+from kafkalite.coordination.tree import Operation, Watcher
 from kafkalite.coordination.znodes import brokers
 from kafkalite.model import Endpoint
 from kafkalite.state.controller.effects import Effect
@@ -32,6 +32,7 @@ class ShakySession:
         lose: how many of the next transactions lose their response.
         executed: whether those are executed.
         sent: all transactions.
+        held: the reads of these paths that wait for `release`; None = reads are not held.
     """
 
     def __init__(self, session: EmbeddedSession) -> None:
@@ -39,6 +40,20 @@ class ShakySession:
         self.lose = 0
         self.executed = True
         self.sent: list[Sequence[Operation]] = []
+        self.held: dict[str, Callable[[], object]] | None = None
+
+    def children(self, path: str, then: Then, watch: Watcher | None = None) -> None:
+        if self.held is None:
+            self._session.children(path, then, watch)
+        else:
+            self.held[path] = lambda: self._session.children(path, then, watch)
+
+    def release(self) -> None:
+        """Execute the reads that are held, and hold those that follow."""
+        assert self.held is not None
+        held, self.held = self.held, {}
+        for read in held.values():
+            read()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)

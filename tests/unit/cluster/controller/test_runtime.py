@@ -95,6 +95,92 @@ def test_watches_report_every_kind_of_change_again_and_again() -> None:
         assert machine.of(events.LogDirsFailed)[-1].brokers[f"log_dir_event_{number}"] == 1
 
 
+def reading(service: Service, *wanted: effects.Effect) -> Node:
+    """A controller that has read the node of `orders`, but not yet its partitions."""
+    node = Node(service, on(events.DeletionsChanged, *wanted))
+    node.session.held = {}
+    service.topic("orders", 2)
+    assert list(node.session.held) == [f"{znodes.topic_path('orders')}/partitions"]
+    return node
+
+
+def test_the_read_of_a_topic_begins_again_if_its_node_changes_meanwhile() -> None:
+    service = Service()
+    service.topic("orders")
+    node = reading(service)
+    service.topic("orders", 3)
+    node.session.release()
+    assert not node.machine.of(events.TopicRead), "two partitions are not the current assignment"
+    node.session.release()
+    (event,) = node.machine.of(events.TopicRead)
+    assert (event.nodes.version, len(event.nodes.replicas)) == (2, 3)
+
+
+def test_the_read_of_a_topic_begins_again_if_its_node_is_deleted_meanwhile() -> None:
+    service = Service()
+    service.topic("orders")
+    node = reading(service)
+    service.delete(znodes.topic_path("orders"))
+    node.session.release()
+    assert node.machine.of(events.TopicRead) == [events.TopicRead("orders", None)]
+
+
+def test_a_topic_that_is_being_read_is_read_again_on_request_and_reported_once() -> None:
+    service = Service()
+    service.topic("orders")
+    node = reading(service, effects.ReadTopic("orders"), effects.ReadTopic("orders"))
+    node.runtime.submit(events.AwaitDeletion(None, "orders", 0), lambda _error: None)
+    node.script.update(on(events.AwaitDeletion, effects.ReadTopic("orders")))
+    node.runtime.submit(events.AwaitDeletion(None, "orders", 0), lambda _error: None)
+    node.session.release()
+    assert not node.machine.of(events.TopicRead)
+    node.session.release()
+    assert len(node.machine.of(events.TopicRead)) == 1 and not node.session.held
+
+
+def test_the_snapshot_has_no_topic_that_changed_while_it_was_read() -> None:
+    service = Service()
+    service.topic("orders")
+    node = Node(service, broker_id=1)
+    other = Node(service, broker_id=2)
+    other.session.held = {}
+    service.expire(node.session)
+    while f"{znodes.topic_path('orders')}/partitions" not in other.session.held:
+        other.session.release()
+    service.topic("orders", 2)
+    other.session.release()
+    assert not other.machine.events, "the topic is read again"
+    other.session.release()
+    (event,) = other.machine.events
+    assert len(event.snapshot.topics["orders"].replicas) == 2
+
+
+def test_a_topic_that_was_created_again_has_another_zxid() -> None:
+    service = Service()
+    service.topic("orders")
+    node = Node(service, {events.TopicsChanged: lambda event: [effects.ReadTopic(name) for name in event.topics]})
+    first = node.machine.of(events.SnapshotRead)[0].snapshot.topics["orders"]
+    service.delete(znodes.topic_path("orders"))
+    service.topic("orders")
+    second = node.machine.of(events.TopicRead)[-1].nodes
+    assert second._replace(created_zxid=first.created_zxid) == first and second.created_zxid > first.created_zxid > 0
+
+
+def test_a_state_is_created_only_for_the_version_of_the_topic_that_was_read() -> None:
+    service = Service()
+    service.topic("orders")
+    operations = effects.CheckTopic("orders", 0), effects.CreatePartitionsNode("orders")
+    node = Node(service, on(events.DeletionsChanged, effects.Write(7, operations)))
+    service.topic("orders", 2)
+    service.write(controller.delete_topic_path("x"), b"")
+    assert node.machine.of(events.WriteRejected) == [events.WriteRejected(7, 0)] and node.runtime.active
+    assert not service.exists(f"{znodes.topic_path('orders')}/partitions")
+    current = effects.Write(8, (effects.CheckTopic("orders", 1), operations[1]))
+    node.script.update(on(events.DeletionsChanged, current))
+    service.write(controller.delete_topic_path("y"), b"")
+    assert node.machine.of(events.WriteDone) == [events.WriteDone(8, (0, 0))]
+
+
 def test_foreign_and_invalid_registrations_are_left_out() -> None:
     service = Service()
     service.register(1)
