@@ -1,5 +1,6 @@
 """`kafkalite cluster`: status, brokers and log directories."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from kafkalite_sdk.admin import LogDirectory
 
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
 from kafkalite.cli.cluster_status import ClusterStatus, read_status
+from kafkalite.cli.cluster_up import ClusterProcesses
 from kafkalite.cli.connection import connect, opened
+from kafkalite.cli.signals import cancel_on_sigterm
 
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")
 DIRECTORY_COLUMNS = ("BROKER", "DIRECTORY", "STATE", "PARTITIONS", "BYTES", "TOTAL-BYTES", "USABLE-BYTES")
@@ -19,12 +22,15 @@ STATUS_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", "COOR
 LEADERLESS_COLUMNS = ("TOPIC", "PARTITION", "REPLICAS")
 LEADERLESS_MAX = 50
 EXIT_INCOMPLETE = 1
+UP_COLUMNS = ("BROKER", "ADDRESS", "PID", "LOG")
+BROKERS_MAX = 100
 UNKNOWN = -1
 
 
 @click.group(
     epilog="""\b
 Examples:
+  kafkalite cluster up --brokers 3
   kafkalite cluster status
   kafkalite cluster describe
   kafkalite cluster log-dirs
@@ -32,7 +38,46 @@ Examples:
 """
 )
 def command() -> None:
-    """Show the status of a cluster, its brokers and their log directories."""
+    """Run a cluster; show its status, its brokers and their log directories."""
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite cluster up
+  kafkalite cluster up --brokers 5 --data /var/lib/kafkalite --port 19092
+  kafkalite cluster up --brokers 2 --set num.partitions=6
+"""
+)
+@click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=3, show_default=True, help="Number of brokers.")
+@click.option("-d", "--data", default="./cluster", show_default=True, metavar="DIR", help="Directory of the cluster.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535 - BROKERS_MAX),
+    default=9092,
+    show_default=True,
+    metavar="PORT",
+    help="Port of the first broker, the others have the next ones; 0: free ports.",
+)
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Config of all brokers; may be repeated."
+)
+@command_runner
+async def up(brokers: int, data: str, port: int, settings: tuple[str, ...]) -> None:
+    """Run brokers on this machine until Ctrl-C.
+
+    They need no ZooKeeper: one of them serves the coordination of all, from DIR/coordination. Each broker has its log
+    directory and its log in DIR. Clients on this machine connect to 127.0.0.1.
+    """
+    cancel_on_sigterm()
+    try:
+        async with ClusterProcesses(brokers, data, port, settings) as running:
+            rows = [(each.broker_id, each.address, each.process.pid, each.log) for each in running.members]
+            print_rows(UP_COLUMNS, rows, False)
+            click.echo(f"kafkalite cluster ready on {','.join(each.address for each in running.members)}")
+            await running.run()
+    except asyncio.CancelledError:  # Ctrl-C or SIGTERM: all brokers are stopped
+        click.echo("kafkalite: all brokers are stopped", err=True)
 
 
 @command.command(

@@ -27,7 +27,7 @@ COMMANDS = {
     "serve": "Run a broker.",
     "topic": "Create, list, describe, alter and delete topics.",
     "config": "Show and change the settings of brokers, topics and groups.",
-    "cluster": "Show the status of a cluster, its brokers and their log directories.",
+    "cluster": "Run a cluster of this machine; show the state of a cluster.",
     "zk": "Read the znodes of ZooKeeper.",
     "group": "List, inspect, create, reset and delete consumer groups.",
     "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
