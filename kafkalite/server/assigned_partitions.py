@@ -230,6 +230,7 @@ class AssignedPartitions(PartitionHosting):
         partition.error = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
         partition.leader_epoch = NO_EPOCH
         hosted.partitions[key.partition] = partition
+        self._set_incomplete_aside(key)
         if self._use_files(partition, leads=False):
             if partition.log is not None:
                 partition.configure(hosted.config)
@@ -239,6 +240,15 @@ class AssignedPartitions(PartitionHosting):
         else:
             self._creations.add(partition)
         return partition
+
+    def _set_incomplete_aside(self, key: TopicPartition) -> None:
+        """Rename the directory of an interrupted creation to a stray, so that the files are created again."""
+        try:
+            if self._logs.is_incomplete(key):
+                renamed = self._logs.set_stray(key, None)
+                LOGGER.warning("%s: its creation was interrupted; what is there is kept as %s", key, renamed)
+        except OSError as error:
+            LOGGER.error("%s: its directory cannot be renamed: %s", key, error)
 
     def _change_leader(self, partition: Partition, image: PartitionImage, *, leads: bool) -> None:
         led = not partition.error

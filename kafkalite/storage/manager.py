@@ -299,6 +299,16 @@ class LogManager(DirectorySet):
         if self._deletions.unloaded(refused.root, refused.directory, topic, partition, delay_ms):
             self._forget_refused(TopicPartition(topic, partition), refused.root)
 
+    def is_incomplete(self, key: TopicPartition) -> bool:
+        """Whether a partition could not be loaded because its creation was interrupted, by a power failure: its
+        directory has no segment and no topic id, and the checkpoints have no offset of it. Raises OSError.
+        """
+        refused = self.refused.get(key)
+        if refused is None or refused.checkpoint_offsets != (0, 0):
+            return False
+        found = self.disk.list(refused.directory)
+        return names.PARTITION_METADATA not in found and not any(map(names.parse_file_name, found))
+
     def set_stray(self, key: TopicPartition, cleaned: int | None) -> str:
         """Make a partition a stray: it is renamed, not served, and kept. Returns the new path. Raises OSError.
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 
+from kafkalite.coordination.errors import NoNodeError
+from kafkalite.coordination.tree import Delete
+from kafkalite.coordination.znodes.controller import CONTROLLER
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.world import PORT, ZOOKEEPER, ZOOKEEPER_PORT, ClusterWorld, host_of
 
@@ -31,11 +35,12 @@ class Faults:
         self._random = world.random
         kinds = [
             *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
-            *(self._cut, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
+            *(self._depose, self._cut, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
         ]
         self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._undo: dict[str, Undo] = {}
+        self._session_id = world.zookeeper.tree.open_session()
 
     async def inject(self, until: float) -> None:
         """Let faults happen until a time of the loop; at its end every broker runs, and the network works."""
@@ -113,6 +118,13 @@ class Faults:
             connection = session.connection
             if connection is not None and connection.transport.get_extra_info("peername")[0] == host_of(broker_id):
                 self._world.zookeeper.expire(session.session_id)
+
+    def _depose(self, _broker_id: int) -> None:
+        """An administrator deletes `/controller`: another one is elected while the session of the last one lives."""
+        zookeeper = self._world.zookeeper
+        with suppress(NoNodeError):  # the election is under way
+            zookeeper.tree.multi([Delete(CONTROLLER)], self._session_id, self._world.clock.wall_ms())
+        zookeeper.fire()
 
     def _reset(self, broker_id: int) -> None:
         self._world.network.reset(host_of(broker_id), PORT, share=self._random.choice((0.5, 1.0)))

@@ -89,7 +89,7 @@ def test_acknowledged_changes_and_records_are_kept_under_random_faults(tmp_path:
     totals = total(run_seed(tmp_path, seed) for seed in seeds(simulations, RUNS))
     print(totals)
     if totals["runs"] >= RUNS:
-        for event in ("kill", "cut_power", "expire", "cut", "isolate", "slow_disk", "full_disk", "deleted topics"):
+        for event in ("kill", "cut_power", "expire", "depose", "cut", "slow_disk", "full_disk", "deleted topics"):
             assert totals[event] > 0, event
 
 

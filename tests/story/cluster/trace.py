@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from kafkalite.coordination.tree import Check, Create, Operation, Set, Tree
+from kafkalite.coordination.tree import Create, Operation, Set, Tree
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH, decode_controller_epoch
+
+STATE = re.compile(r"/brokers/topics/[^/]+/partitions/\d+/state")
 
 
 class Trace:
@@ -19,7 +22,7 @@ class Trace:
     Attributes:
         winners: the session that has won each controller epoch.
         violations: what must not happen, in order.
-        writes: number of fenced transactions.
+        writes: number of transactions with partition states, which only the controller writes.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -42,8 +45,8 @@ class Trace:
         for operation in operations:
             if isinstance(operation, Create | Set) and operation.path == CONTROLLER_EPOCH:
                 self._won(decode_controller_epoch(operation.data), session_id)
-            elif isinstance(operation, Check) and operation.path == CONTROLLER_EPOCH:
-                self._written(session_id)
+        if any(STATE.fullmatch(operation.path) for operation in operations):
+            self._written(session_id)
         return results
 
     def _won(self, epoch: int, session_id: int) -> None:

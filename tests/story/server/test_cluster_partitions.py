@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.metadata_update import FULL
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode as Error
@@ -17,6 +19,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkalite.server.api import CLUSTER_ROWS, ROWS
+from kafkalite.storage import checkpoints
 from tests.kit.controlled import Cluster, errors
 from tests.kit.record_engines import seed
 from tests.kit.server import batch, fetch_request, fetched, outcomes, produce_request, running
@@ -271,6 +274,28 @@ async def test_full_assignment_makes_strays_of_other_logs(tmp_path: Path, caplog
         async with cluster.client(1) as client:
             assert await client.read("kept") == [b"kept"]
             assert (await client.produce("replaced", batch(b"new"))).base_offset == 0
+
+
+async def test_files_of_an_interrupted_creation_are_created_again(tmp_path: Path) -> None:
+    """A power failure may leave the directory alone. Where `partition.metadata` is left, records may have been lost."""
+    async with Cluster(tmp_path, 1) as cluster:
+        cluster.assign("t", {0: 1, 1: 1})
+        await cluster.send()
+        await cluster.brokers[1].stop()
+        for name in ("t-0", "t-1"):
+            directory = tmp_path / "1" / name
+            shutil.rmtree(directory, ignore_errors=True)  # created in the background, perhaps not yet
+            directory.mkdir()
+        checkpoints.write_topic_id(Disk(), str(directory), cluster.topics["t"].topic_id)
+        await cluster.brokers[1].start()
+        cluster.assign("t", {0: 1, 1: 1})
+        await apply(cluster, 1, cluster.leader_and_isr(1, kind=FULL))
+        await apply(cluster, 1, cluster.update_metadata(1))
+        assert error_of(cluster, 1, "t", 1) == Error.KAFKA_STORAGE_ERROR
+        async with cluster.client(1) as client:
+            assert (await client.produce("t", batch(b"a"))).base_offset == 0
+        strays = [name.partition(".")[0] for name in directories(tmp_path / "1") if name.endswith("-stray")]
+        assert strays == ["t-0"]
 
 
 async def test_full_assignment_stops_partitions_that_it_does_not_name(tmp_path: Path) -> None:
