@@ -249,9 +249,8 @@ class ClusterMember:
             watcher.start()
         self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, Controller)
         self._controller.start()
-        if self._started.done():
-            self.broker.listening.resume()
-        else:
+        self.broker.listening.resume()  # suspended, if a session was lost, also during the start
+        if not self._started.done():
             self._started.set_result(None)
 
     def left(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
@@ -206,6 +207,21 @@ def test_a_broker_whose_session_expires_registers_again(tmp_path: Path, which: s
                 return await client.produce(leader, "orders", partition, b"after") == 0 or None
 
             await until(served)
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_whose_session_expires_during_its_start_serves(tmp_path: Path) -> None:
+    """At any step of the start, each some messages later than the one before."""
+
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        for step in range(25):
+            cluster.kill(2)
+            starting = asyncio.ensure_future(cluster.start(2))
+            await pass_time(0.001 * step)
+            cluster.expire(2)
+            await starting
+            assert (await client.metadata(2)).cluster_id, step
 
     run(tmp_path, scenario)
 
