@@ -235,7 +235,7 @@ class SimulatedCluster:
         ) -> None:
             session: SimulatedSession
             if key is not None:
-                self._continue(self._killed[key[0]], then)
+                self._continue(key[0], then)
                 return
 
             def lost() -> None:
@@ -247,9 +247,14 @@ class SimulatedCluster:
 
         return connect
 
-    def _continue(self, earlier: SimulatedSession, then: Then) -> None:
-        session = earlier.continued()
-        session.later(then, Outcome(error=SessionExpiredError()) if earlier.lost else Outcome(session))
+    def _continue(self, session_id: int, then: Then) -> None:
+        """Continue the session of a killed process; one that is over, also of the same process, has expired."""
+        earlier = self._killed.get(session_id)
+        if earlier is None or earlier.lost:
+            self._loop.call_later(DELAY_S, then, Outcome(error=SessionExpiredError()))
+        else:
+            session = earlier.continued()
+            session.later(then, Outcome(session))
 
     def _raised(self, callback: object, error: BaseException) -> None:
         self._loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
