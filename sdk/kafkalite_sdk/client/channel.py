@@ -196,6 +196,8 @@ class Channel:
             return
         error = KafkaConnectionError(f"{self.name}: connecting was cancelled") if task.cancelled() else task.exception()
         if error is None:
+            error = task.result().failure  # the connection has ended before this call: nobody was told
+        if error is None:
             self._connection, self.last_error = task.result(), None
             self._responses = self._connection.responses
             end = self._send_queue
@@ -232,6 +234,13 @@ class Channel:
     def _send_queue(self) -> None:
         self._alarm.cancel()
         call_each(self._send, self._take_queue())
+        self._wait()
+
+    def _wait(self) -> None:
+        """Let the requests that wait have a connection, or fail at their deadlines."""
+        if self._queue:
+            self._alarm.set(min(each.deadline for each in self._queue))
+            self.connect()
 
     def _take_queue(self) -> Iterator[Submission]:
         """Take the waiting requests one by one: requests that their callbacks submit stay behind them."""
@@ -269,9 +278,7 @@ class Channel:
         now = self._loop.time()
         late = [each for each in self._queue if each.deadline <= now]
         self._queue = deque(each for each in self._queue if each.deadline > now)
-        if self._queue:
-            self._alarm.set(min(each.deadline for each in self._queue))
-            self.connect()
+        self._wait()
         call_each(lambda each: each.fail(self._late(each)), late)
 
     def begin_close(self, error: KafkaError) -> None:
