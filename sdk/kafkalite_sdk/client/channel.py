@@ -196,7 +196,7 @@ class Channel:
             return
         error = KafkaConnectionError(f"{self.name}: connecting was cancelled") if task.cancelled() else task.exception()
         if error is None:
-            error = task.result().failure  # the connection has ended before this call: nobody was told
+            error = task.result().failure  # the connection has ended before this call
         if error is None:
             self._connection, self.last_error = task.result(), None
             self._responses = self._connection.responses
