@@ -140,6 +140,7 @@ class SessionCore:
         self._on_suspended = on_suspended
         self._on_lost = on_lost
         self._xid = 0
+        self._in_use = key != NEW_SESSION  # of an earlier process, or established
         self._greeted = False  # the server's first frame has arrived
         self._frames = protocol.FrameReader(FRAME_BYTES_MAX)
         self._outgoing: list[bytes] = []
@@ -261,7 +262,10 @@ class SessionCore:
         if session_id == 0 and (response.timeout_ms <= 0 or response.session_id == 0):
             raise ProtocolError("the server has refused a new session")
         if response.timeout_ms <= 0 or session_id not in (0, response.session_id):
-            self._lose(SessionExpiredError(detail=f"session {session_id:#x}"))
+            if self._in_use:
+                self._lose(SessionExpiredError(detail=f"session {session_id:#x}"))
+            else:  # it expired before it was established: the next connection begins another one
+                self.key = NEW_SESSION
             return
         self._greeted = True
         self.key = SessionKey(response.session_id, response.password)
@@ -317,6 +321,7 @@ class SessionCore:
         if error:
             raise ProtocolError(f"error {error} of a sync")
         self.state = State.CONNECTED
+        self._in_use = True
         self.complete(self._on_established)
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:

@@ -302,3 +302,16 @@ class TestIdentity:
         rig.server.fire()
         await pass_time(0.1)
         assert rig.log[-1] == ("changed", "/q")
+
+
+@virtually
+async def test_new_session_that_expires_before_it_is_established_is_replaced_by_another() -> None:
+    rig = Rig()
+    session = rig.connect()
+    while session.session_id == 0:  # until the response with the id
+        await pass_time(0.00005)
+    assert rig.take() == []
+    rig.server.expire(session.session_id)
+    await pass_time(3.0)
+    assert rig.take() == [("connected", "session")]
+    assert list(rig.server.sessions) == [session.session_id]
