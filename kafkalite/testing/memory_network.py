@@ -6,15 +6,15 @@
     network.reset("broker", 9092)                           # all connections end; bytes in transit are lost
     network.stall("broker", 9092, seconds=3.0)              # no bytes pass, new connections wait
     network.refuse("broker", 9092)                          # until `accept`
-    network.cut("broker1", "broker2")                       # no bytes pass between these hosts, until `mend`
+    network.disconnect("broker1", "broker2")                # no bytes pass between these hosts until `reconnect`
 
 Invariants:
 1. The transports behave as those of asyncio: bytes arrive in order, in calls of the loop, never inside `write`; a
    writer is paused above the high-water mark; `connection_lost` comes exactly once.
 2. A transport accepts `WINDOW_BYTES` as a kernel does: they count as sent, and `close` waits for the rest only.
 3. All random decisions come from the given generator, so a run in virtual time repeats exactly.
-4. Bytes between hosts that are cut off from each other arrive after `mend`, as TCP sends them again. The end of a
-   process is noticed by its peers at once, also those that are cut off.
+4. Bytes between disconnected hosts arrive after `reconnect`, as TCP sends them again. Disconnected peers of a process
+   notice its end at once.
 """
 
 import asyncio
@@ -24,7 +24,6 @@ import ssl as ssl_module
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 from random import Random
 from typing import Any, cast
@@ -305,7 +304,7 @@ class MemoryNetwork:
         self._delay_s = delay_s
         self._fragment_bytes = fragment_bytes
         self._clients = 0
-        self._cut: dict[frozenset[str], asyncio.Future[None]] = {}  # done when the hosts are connected again
+        self._disconnected: dict[frozenset[str], asyncio.Future[None]] = {}  # done when the hosts are reconnected
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -334,8 +333,8 @@ class MemoryNetwork:
         if ssl is not None:
             raise OSError(errno.EPROTONOSUPPORT, "a network in memory has no TLS")
         await self._wait(self.arrival())
-        while (mended := self._cut.get(frozenset((origin, host)))) is not None:
-            await asyncio.shield(mended)
+        while (reconnected := self._disconnected.get(frozenset((origin, host)))) is not None:
+            await asyncio.shield(reconnected)
         server = self.servers.get((host, port))
         while server is not None and server.stalled_until > self.loop.time():
             await self._wait(server.stalled_until)
@@ -346,10 +345,6 @@ class MemoryNetwork:
         link = Link(self, server, (origin, self._clients))
         link.connect(factory(), server.factory())
         return link.client_half
-
-    def dial_from(self, origin: str) -> Callable[..., Any]:
-        """Return `dial` for the clients of a host."""
-        return partial(self.dial, origin=origin)
 
     async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> MemoryServer:
         """Listen at an address; see `listen`."""
@@ -396,20 +391,20 @@ class MemoryNetwork:
             for link in server.links:
                 link.stall(server.stalled_until)
 
-    def cut(self, host: str, other: str) -> None:
-        """Let no bytes pass between two hosts, and no connections be established, until `mend`."""
+    def disconnect(self, host: str, other: str) -> None:
+        """Let no bytes pass between two hosts, and let new connections wait, until `reconnect`."""
         hosts = frozenset((host, other))
-        if hosts not in self._cut:
-            self._cut[hosts] = self.loop.create_future()
+        if hosts not in self._disconnected:
+            self._disconnected[hosts] = self.loop.create_future()
             for link in self._links(hosts):
                 link.hold_until(inf)
 
-    def mend(self, host: str, other: str) -> None:
+    def reconnect(self, host: str, other: str) -> None:
         """Let bytes pass again between two hosts."""
         hosts = frozenset((host, other))
-        mended = self._cut.pop(hosts, None)
-        if mended is not None:
-            mended.set_result(None)
+        reconnected = self._disconnected.pop(hosts, None)
+        if reconnected is not None:
+            reconnected.set_result(None)
             for link in self._links(hosts):
                 link.hold_until(link.server.stalled_until)
 

@@ -17,7 +17,6 @@ import socket
 import ssl as ssl_module
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,7 +28,7 @@ from kafkalite.net.listener import SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
 from kafkalite.server.api import ROWS
 from kafkalite.server.broker import EMBEDDED, Broker
-from kafkalite.server.ports import ClusterCoordination, Ports
+from kafkalite.server.ports import Ports
 from kafkalite.server.running_broker import RunningBroker
 from kafkalite.storage.log.flush_job import JobSyncer
 from kafkalite.testing.faulty_disk import FaultyDisk
@@ -329,9 +328,9 @@ class Process:
         self._dialed: list[MemoryTransport] = []
         self._killed = False
 
-    def ports(self, random: SeededRandom, cluster: ClusterCoordination | None) -> Ports:
+    def ports(self, random: SeededRandom) -> Ports:
         """The ports of the broker."""
-        ports = Ports(
+        return Ports(
             clock=self._clock,
             random=random,
             offload=self._offload,
@@ -340,7 +339,6 @@ class Process:
             listen=self._listen,
             dial=self._dial,
         )
-        return ports if cluster is None else replace(ports, cluster=cluster)
 
     async def _dial(self, factory: ProtocolFactory, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
         """Connect to another broker, unless the process has ended."""
@@ -407,7 +405,6 @@ class SimulatedBroker:
         seed: of its random numbers, and of what a power failure leaves.
         settings: configs under Kafka's names.
         host, port: its address in the network.
-        cluster: opens sessions with the coordination service of its cluster; None = the broker is alone.
     """
 
     def __init__(
@@ -419,7 +416,6 @@ class SimulatedBroker:
         settings: Mapping[str, SettingValue] | None = None,
         host: str = HOST,
         port: int = PORT,
-        cluster: ClusterCoordination | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
         self._data_dir = data_dir
@@ -427,7 +423,6 @@ class SimulatedBroker:
         self._settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
         self._random = SeededRandom(seed)
         self._failures = randoms.Random(seed)
-        self._cluster = cluster
         self._broker: Broker | None = None
         self._host = host
         self._wall_offset_ms = 0
@@ -461,7 +456,7 @@ class SimulatedBroker:
                 row.load()  # the first use would load it in steps: a run would depend on the runs before it
             disk = SimulatedDisk(self._process.disk)
             self._process = Process(self._network, self._host, disk, self._wall_offset_ms)
-            broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random, self._cluster))
+            broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random))
             await broker.start()
             self._broker = broker
 

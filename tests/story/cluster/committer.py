@@ -28,10 +28,14 @@ class Committer:
     async def run(self, until: float) -> None:
         """Commit until a time of the loop."""
         while self._world.loop.time() < until:
-            async with self._consumer() as consumer:
-                while self._world.loop.time() < until and self._world.random.random() > 0.02:
-                    await self._commit(consumer)
-                    await pass_time(self._world.random.uniform(0.0, 0.2))
+            try:
+                async with self._consumer() as consumer:
+                    while self._world.loop.time() < until and self._world.random.random() > 0.02:
+                        await self._commit(consumer)
+                        await pass_time(self._world.random.uniform(0.0, 0.2))
+            except KafkaError:  # no broker is reachable
+                self._world.count("start of the committer fails")
+                await pass_time(1.0)
 
     async def check(self) -> None:
         """The committed offset is the last acknowledged one, or one that was tried later."""

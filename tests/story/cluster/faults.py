@@ -10,8 +10,9 @@ from contextlib import suppress
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.tree import Delete
 from kafkalite.coordination.znodes.controller import CONTROLLER
+from kafkalite.testing.simulated_cluster import PORT, ZOOKEEPER, ZOOKEEPER_PORT, host_of
 from kafkalite.testing.virtual_loop import pass_time
-from tests.story.cluster.world import PORT, ZOOKEEPER, ZOOKEEPER_PORT, ClusterWorld, host_of
+from tests.story.cluster.world import ClusterWorld
 
 FAULTLESS_EVERY = 20
 MEAN_PAUSES_S = (0.5, 1.5, 4.0)
@@ -35,7 +36,7 @@ class Faults:
         self._random = world.random
         kinds = [
             *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
-            *(self._depose, self._cut, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
+            *(self._depose, self._disconnect, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
         ]
         self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
         self._starting: dict[int, asyncio.Task[None]] = {}
@@ -114,16 +115,13 @@ class Faults:
     # Sessions and connections.
 
     def _expire(self, broker_id: int) -> None:
-        for session in list(self._world.zookeeper.sessions.values()):
-            connection = session.connection
-            if connection is not None and connection.transport.get_extra_info("peername")[0] == host_of(broker_id):
-                self._world.zookeeper.expire(session.session_id)
+        self._world.cluster.expire(broker_id)
 
     def _depose(self, _broker_id: int) -> None:
         """An administrator deletes `/controller`: another one is elected while the session of the last one lives."""
         zookeeper = self._world.zookeeper
         with suppress(NoNodeError):  # the election is under way
-            zookeeper.tree.multi([Delete(CONTROLLER)], self._session_id, self._world.clock.wall_ms())
+            zookeeper.tree.multi([Delete(CONTROLLER)], self._session_id, self._world.zookeeper.clock.wall_ms())
         zookeeper.fire()
 
     def _reset(self, broker_id: int) -> None:
@@ -135,17 +133,17 @@ class Faults:
     def _stall_zookeeper(self, _broker_id: int) -> None:
         self._world.network.stall(ZOOKEEPER, ZOOKEEPER_PORT, self._random.uniform(0.1, 3.0))
 
-    def _cut(self, broker_id: int) -> None:
-        self._cut_off(broker_id, self._random.choice(self._others(broker_id)))
+    def _disconnect(self, broker_id: int) -> None:
+        self._disconnect_from(broker_id, self._random.choice(self._others(broker_id)))
 
     def _isolate(self, broker_id: int) -> None:
         for other in self._others(broker_id):
-            self._cut_off(broker_id, other)
+            self._disconnect_from(broker_id, other)
 
     def _others(self, broker_id: int) -> list[str]:
         return [CLIENT, ZOOKEEPER, *(host_of(each) for each in self._world.brokers if each != broker_id)]
 
-    def _cut_off(self, broker_id: int, other: str) -> None:
+    def _disconnect_from(self, broker_id: int, other: str) -> None:
         host, network = host_of(broker_id), self._world.network
-        network.cut(host, other)
-        self._undo[" - ".join(sorted((host, other)))] = lambda: network.mend(host, other)
+        network.disconnect(host, other)
+        self._undo[" - ".join(sorted((host, other)))] = lambda: network.reconnect(host, other)

@@ -220,10 +220,15 @@ def test_configs_of_groups_reach_every_broker(tmp_path: Path, group: str) -> Non
         await alter(client, 1, group, "54000")
         await cluster.start(2)
         cluster.expire(3)
+
+        async def registered_again() -> bool | None:
+            return cluster.zookeeper.tree.find("/brokers/ids/3") is not None or None
+
+        await until(registered_again)
         await agreed(client, (1, 2, 3), group, "54000")
         await alter(client, 3, group, None)
         await agreed(client, (1, 2, 3), group, default)
-        assert not any(path.startswith("/kafkalite/groups/") for path, _ in cluster.service.tree.walk())
+        assert not any(path.startswith("/kafkalite/groups/") for path, _ in cluster.zookeeper.tree.walk())
         for broker in cluster.brokers.values():
             assert broker.running.group_configs == {}
 

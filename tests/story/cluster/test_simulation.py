@@ -28,9 +28,8 @@ from tests.story.cluster.invariants import (
 )
 from tests.story.cluster.world import ClusterWorld, run
 from tests.story.sdk.log_checks import check_logs, check_outcomes
-from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger, consumer_settings
+from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger, consumer_settings, until_handled
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
-from tests.story.sdk.test_simulation_groups import until_handled
 from tests.story.sdk.world import seeds, total
 
 RUNS = 100
@@ -89,7 +88,16 @@ def test_acknowledged_changes_and_records_are_kept_under_random_faults(tmp_path:
     totals = total(run_seed(tmp_path, seed) for seed in seeds(simulations, RUNS))
     print(totals)
     if totals["runs"] >= RUNS:
-        for event in ("kill", "cut_power", "expire", "depose", "cut", "slow_disk", "full_disk", "deleted topics"):
+        for event in (
+            "kill",
+            "cut_power",
+            "expire",
+            "depose",
+            "disconnect",
+            "slow_disk",
+            "full_disk",
+            "deleted topics",
+        ):
             assert totals[event] > 0, event
 
 

@@ -11,9 +11,10 @@ import pytest
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.metadata_update import LEADER_DURING_DELETE, MetadataUpdate
 from kafkalite.errors import KafkaError
-from kafkalite.server.cluster_member import ClusterMember
+from kafkalite.server.listeners import Listeners
 from kafkalite.testing.virtual_loop import VirtualTimeError
 from tests.story.cluster.test_simulation import run_seed
+from tests.story.cluster.world import SETTINGS
 
 BUG_SEEDS = range(1, 201)
 
@@ -29,13 +30,14 @@ def stale_image(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MetadataUpdate, "_put", stale)
 
 
-def session_lost_unnoticed(patch: pytest.MonkeyPatch) -> None:
-    """A broker that has lost its session keeps its watches, and stays the controller if it was."""
+def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """Brokers ignore `log.flush.interval.messages`."""
+    patch.delitem(SETTINGS, "log.flush.interval.messages")
 
-    def staying(self: ClusterMember) -> None:
-        self.session.session = None
 
-    patch.setattr(ClusterMember, "left", staying)
+def closed_after_a_lost_session(patch: pytest.MonkeyPatch) -> None:
+    """A broker that has registered again refuses connections."""
+    patch.setattr(Listeners, "resume", lambda self: None)
 
 
 def found_in(directory: Path) -> tuple[int, BaseException] | None:
@@ -48,7 +50,7 @@ def found_in(directory: Path) -> tuple[int, BaseException] | None:
     return None
 
 
-@pytest.mark.parametrize("bug", [stale_image, session_lost_unnoticed])
+@pytest.mark.parametrize("bug", [stale_image, acknowledged_before_the_flush, closed_after_a_lost_session])
 def test_planted_bug_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -159,7 +159,7 @@ def test_a_deleted_topic_is_gone_everywhere(tmp_path: Path) -> None:
                 return topics == {"orders": KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "kept": 0} or None
 
             await until(look)
-        assert not any("/topics/orders" in path for path, _ in cluster.service.tree.walk())
+        assert not any("/topics/orders" in path for path, _ in cluster.zookeeper.tree.walk())
 
     run(tmp_path, scenario)
 
@@ -356,7 +356,7 @@ def test_a_seed_repeats_its_run(tmp_path: Path) -> None:
         cluster.kill(controller)
         other = await client.controller(*(each for each in cluster.brokers if each != controller))
         await cluster.start(controller)
-        tree = [(path, node.data, node.czxid, node.mtime) for path, node in cluster.service.tree.walk()]
+        tree = [(path, node.data, node.czxid, node.mtime) for path, node in cluster.zookeeper.tree.walk()]
         return [controller, created.topic_id, other, tree]
 
     assert run(tmp_path / "first", scenario, seed=5) == run(tmp_path / "second", scenario, seed=5)

@@ -12,7 +12,7 @@ from kafkalite.coordination.znodes import CLUSTER_ID
 from kafkalite.server.broker import StartError
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
-from kafkalite.testing.simulated_cluster import SESSION_MS, SimulatedCluster
+from kafkalite.testing.simulated_cluster import MEMBER_SETTINGS, SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 
 
@@ -21,7 +21,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def paths(cluster: SimulatedCluster) -> list[str]:
-    return [path for path, _ in cluster.service.tree.walk()]
+    return [path for path, _ in cluster.zookeeper.tree.walk()]
 
 
 async def started_and_stopped(directory: Path) -> None:
@@ -47,13 +47,11 @@ def test_an_empty_tree_is_refused_and_stays_empty(tmp_path: Path) -> None:
 def test_the_tree_of_another_cluster_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         await started_and_stopped(tmp_path / "theirs")
-        cluster = SimulatedCluster(str(tmp_path / "ours"), MemoryNetwork(), 1, seed=9)
+        network = MemoryNetwork()
+        cluster = SimulatedCluster(str(tmp_path / "ours"), network, 1, seed=9)
         async with cluster:
             other = SimulatedBroker(
-                str(tmp_path / "theirs" / "2"),
-                MemoryNetwork(),
-                settings={"zookeeper.connect": "zookeeper:2181", "broker.id": 2},
-                cluster=cluster.connector(2),
+                str(tmp_path / "theirs" / "2"), network, settings={**MEMBER_SETTINGS, "broker.id": 2}, host="other"
             )
             with pytest.raises(StartError, match="belongs to cluster"):
                 await other.start()
@@ -88,14 +86,8 @@ def test_two_brokers_with_one_id_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         network = MemoryNetwork()
         async with SimulatedCluster(str(tmp_path), network, 2) as cluster:
-            settings = {
-                "zookeeper.connect": "zookeeper:2181",
-                "zookeeper.session.timeout.ms": SESSION_MS,
-                "broker.id": 1,
-            }
-            other = SimulatedBroker(
-                str(tmp_path / "other"), network, settings=settings, host="other", cluster=cluster.connector(3)
-            )
+            settings = {**MEMBER_SETTINGS, "broker.id": 1}
+            other = SimulatedBroker(str(tmp_path / "other"), network, settings=settings, host="other")
             with pytest.raises(StartError, match="another broker with id 1 is alive, at PLAINTEXT://broker1:9092"):
                 await other.start()
             assert "/brokers/ids/1" in paths(cluster)

@@ -19,9 +19,8 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.memory_network import MemoryNetwork
-from kafkalite.testing.simulated_broker import LoopTimers, SimulatedBroker
+from kafkalite.testing.simulated_cluster import PORT, SimulatedCluster, host_of
 from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
 from tests.kit.server import fetch_request, fetched
 from tests.story.cluster.trace import Trace
@@ -29,15 +28,9 @@ from tests.story.sdk.virtual import check_nothing_left
 
 T = TypeVar("T")
 
-PORT = 9092
-ZOOKEEPER = "zookeeper"
-ZOOKEEPER_PORT = 2181
-SESSION_MS = 2_000
 BROKERS = (3, 3, 3, 4, 5)
 DELAYS_S = ((0.0001, 0.0001), (0.0001, 0.003), (0.001, 0.03))
 SETTINGS = {
-    "zookeeper.connect": f"{ZOOKEEPER}:{ZOOKEEPER_PORT}",
-    "zookeeper.session.timeout.ms": SESSION_MS,
     "log.flush.interval.messages": 1,  # acknowledged records survive a power failure
     "offsets.topic.num.partitions": 4,
     "group.initial.rebalance.delay.ms": 0,
@@ -57,7 +50,7 @@ class ClusterWorld:
         seed: of all random decisions.
 
     Attributes:
-        zookeeper: the coordination service; it does not fail, connections to it do.
+        cluster: the brokers and the server of ZooKeeper's protocol.
         trace: every change of its tree.
         brokers: by id.
         bootstrap: the bootstrap servers of clients.
@@ -69,26 +62,12 @@ class ClusterWorld:
         self.random = Random(seed)
         self.loop = asyncio.get_running_loop()
         self.network = MemoryNetwork(Random(seed + 1), delay_s=self.random.choice(DELAYS_S))
-        self.clock = LoopTimers(self.loop, self._raised)
-        self.zookeeper = FakeZooKeeper(self.clock)
+        count = self.random.choice(BROKERS)
+        self.cluster = SimulatedCluster(str(directory), self.network, count, seed=seed, settings=SETTINGS)
+        self.zookeeper, self.brokers = self.cluster.zookeeper, self.cluster.brokers
         self.trace = Trace(self.zookeeper.tree)
-        ids = range(1, self.random.choice(BROKERS) + 1)
-        self.brokers = {
-            broker_id: SimulatedBroker(
-                str(directory / str(broker_id)),
-                self.network,
-                seed=seed * 1_000 + broker_id,
-                settings={**SETTINGS, "broker.id": broker_id},
-                host=host_of(broker_id),
-                port=PORT,
-            )
-            for broker_id in ids
-        }
-        self.bootstrap = ",".join(f"{host_of(each)}:{PORT}" for each in ids)
+        self.bootstrap = self.cluster.bootstrap_servers
         self.counts: dict[str, int] = {}
-
-    def _raised(self, callback: object, error: BaseException) -> None:
-        self.loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
 
     def environment(self) -> Environment:
         """The environment of a client."""
@@ -153,24 +132,13 @@ class ClusterWorld:
         return [(record.offset, record.value) for record in records if record.offset >= offset]
 
 
-def host_of(broker_id: int) -> str:
-    """The host of a broker in the network."""
-    return f"broker{broker_id}"
-
-
 @asynccontextmanager
 async def cluster_world(directory: Path, seed: int) -> AsyncIterator[ClusterWorld]:
     """A world whose brokers run; after it no task, no timer and no listening address may be left."""
     world = ClusterWorld(directory, seed)
-    service = world.network.listen(world.zookeeper.accept, ZOOKEEPER, ZOOKEEPER_PORT)
-    for broker in world.brokers.values():
-        await broker.start()
-    yield world
-    for broker in world.brokers.values():
-        await broker.stop()
-    service.close()
+    async with world.cluster:
+        yield world
     await pass_time(1.0)  # the ends of the last connections arrive
-    world.clock.close()
     check_nothing_left()
     assert not world.network.servers
 

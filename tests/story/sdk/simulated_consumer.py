@@ -1,5 +1,6 @@
 """Applications that consume in groups in a simulation: they poll, handle, commit, leave, crash and come back."""
 
+import asyncio
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -11,6 +12,8 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.schema import Request
 from kafkalite.testing.virtual_loop import pass_time
+
+RECOVERY_S = 120.0
 
 
 class GroupLedger:
@@ -240,3 +243,17 @@ def consumer_settings(world: Any, group: str, protocol: str) -> dict[str, Any]:
     if protocol == "classic":
         settings["partition_assignment_strategy"] = [random.choice(("range", "cooperative-sticky", "sticky"))]
     return settings
+
+
+async def until_handled(world: Any, ledger: GroupLedger, logs: Any, consuming: list[asyncio.Task[None]]) -> None:
+    """Wait until the group has handled every record."""
+    deadline = world.loop.time() + RECOVERY_S
+    missing = {partition: {offset for offset, _ in log} for partition, log in logs.items()}
+    while any(missing.values()):
+        missing = {partition: offsets - ledger.handled.get(partition, set()) for partition, offsets in missing.items()}
+        for each in consuming:
+            if each.done():
+                each.result()
+        left = {partition: len(offsets) for partition, offsets in missing.items() if offsets}
+        assert world.loop.time() < deadline, f"records are not handled {RECOVERY_S:.0f} s after the last fault: {left}"
+        await pass_time(0.5)

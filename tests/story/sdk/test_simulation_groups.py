@@ -8,9 +8,8 @@ import pytest
 from kafkalite_sdk.consumer.consumer import Consumer
 from kafkalite_sdk.producer.producer import Producer
 
-from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.log_checks import check_logs, check_outcomes
-from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger, consumer_settings
+from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger, consumer_settings, until_handled
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
 from tests.story.sdk.simulated_streams import StreamsApplication
 from tests.story.sdk.world import SECONDS, World, run, seeds, total
@@ -18,7 +17,6 @@ from tests.story.sdk.world import SECONDS, World, run, seeds, total
 RUNS = 75
 
 PROTOCOLS = ("classic", "consumer", "registered", "auto")
-RECOVERY_S = 120.0
 TOPICS = ["one", "three"]
 
 
@@ -62,20 +60,6 @@ async def scenario(world: World, make_consumer: Any = Consumer) -> dict[str, int
 def _shared(settings: dict[str, Any]) -> dict[str, Any]:
     """What all members of a group have in common."""
     return {name: settings[name] for name in ("partition_assignment_strategy",) if name in settings}
-
-
-async def until_handled(world: World, ledger: GroupLedger, logs: Any, consuming: list[asyncio.Task[None]]) -> None:
-    """Wait until the group has handled every record."""
-    deadline = world.loop.time() + RECOVERY_S
-    missing = {partition: {offset for offset, _ in log} for partition, log in logs.items()}
-    while any(missing.values()):
-        missing = {partition: offsets - ledger.handled.get(partition, set()) for partition, offsets in missing.items()}
-        for each in consuming:
-            if each.done():
-                each.result()
-        left = {partition: len(offsets) for partition, offsets in missing.items() if offsets}
-        assert world.loop.time() < deadline, f"records are not handled {RECOVERY_S:.0f} s after the last fault: {left}"
-        await pass_time(0.5)
 
 
 @pytest.mark.torture
