@@ -12,20 +12,9 @@ from typing import Any, cast
 
 from kafkalite.clock import Clock, Timer
 from kafkalite.coordination.errors import AuthenticationError, CoordinationError, NoNodeError
+from kafkalite.coordination.served import requests
 from kafkalite.coordination.tree import (
-    CHANGED,
-    CHILDREN,
-    CREATED,
-    DELETED,
-    Check,
-    Create,
-    CreatedNode,
-    Delete,
-    Operation,
-    Set,
-    Stat,
     Tree,
-    TreeNode,
     WatchEvent,
 )
 from kafkalite.coordination.zookeeper import protocol, records
@@ -196,51 +185,27 @@ class FakeConnection(asyncio.Protocol):
         return records.GetChildren2Response(tuple(reversed(names)), stat)  # ZooKeeper's order is that of a hash set
 
     def _change(self, request: records.OperationRequest) -> Any:
-        return response_of(self._multi_results((request,))[0])
+        return requests.response_of(request, self._multi_results((request,))[0])
 
     def _multi(self, request: records.MultiRequest) -> Any:
         try:
-            results = self._multi_results(request.operations)
+            return requests.multi_response(request, self._multi_results(request.operations))
         except CoordinationError as failure:
-            codes = [0] * failure.at + [failure.code] + [NOT_TRIED] * (len(request.operations) - failure.at - 1)
-            failed = (records.OperationResult(protocol.ERROR_OPCODE, records.OperationError(each)) for each in codes)
-            return records.MultiResponse(tuple(failed))
-        opcodes = (protocol.OPCODES[type(each)] for each in request.operations)
-        responses = map(response_of, results)
-        return records.MultiResponse(tuple(map(records.OperationResult, opcodes, responses)))
+            return requests.multi_failure(request, failure)
 
-    def _multi_results(self, requests: tuple[records.OperationRequest, ...]) -> list[Any]:
+    def _multi_results(self, changes: tuple[records.OperationRequest, ...]) -> list[Any]:
         assert self.session is not None
-        operations = [operation_of(each) for each in requests]
+        operations = requests.operations_of(changes)
         return self.server.tree.multi(operations, self.session.session_id, self.server.clock.wall_ms())
 
     def _sync(self, request: records.SyncRequest) -> Any:
         return records.SyncResponse(request.path)
 
     def _set_watches(self, request: records.SetWatchesRequest) -> Any:
-        tree = self.server.tree
-        for path in request.data:
-            node = tree.find(path)
-            if not self._missed(path, node, None if node is None else node.mzxid, request.zxid, CHANGED):
-                tree.get(path, self.send_event)
-        for path in request.exist:
-            if tree.exists(path, None) is not None:
-                self.send_event(WatchEvent(CREATED, path))
-            else:
-                tree.exists(path, self.send_event)
-        for path in request.child:
-            node = tree.find(path)
-            if not self._missed(path, node, None if node is None else node.pzxid, request.zxid, CHILDREN):
-                tree.children(path, self.send_event)
+        assert self.session is not None
+        for event in requests.set_watches(self.server.tree, request, self.send_event, self.session.session_id):
+            self.send_event(event)
         return records.EmptyResponse()
-
-    def _missed(self, path: str, node: TreeNode | None, changed: int | None, zxid: int, kind: str) -> bool:
-        """Send the event that a connection missed, if there is one."""
-        if changed is None:
-            self.send_event(WatchEvent(DELETED, path))
-        elif changed > zxid:
-            self.send_event(WatchEvent(kind, path))
-        return changed is None or changed > zxid
 
     # Watches.
 
@@ -250,25 +215,6 @@ class FakeConnection(asyncio.Protocol):
     def send_event(self, event: WatchEvent) -> None:
         """Send an event; the watches of an ended connection are ignored."""
         self.transport.write(protocol.encode_event(event.kind, event.path))
-
-
-def operation_of(request: records.OperationRequest) -> Operation:
-    """Return the operation of the tree."""
-    if isinstance(request, records.Create2Request):
-        ephemeral, sequence = bool(request.flags & records.EPHEMERAL), bool(request.flags & records.SEQUENCE)
-        return Create(request.path, request.data or b"", ephemeral, sequence)
-    if isinstance(request, records.SetDataRequest):
-        return Set(request.path, request.data or b"", request.version)
-    assert isinstance(request, records.DeleteRequest | records.CheckVersionRequest), request
-    operation = Delete if isinstance(request, records.DeleteRequest) else Check
-    return operation(request.path, request.version)
-
-
-def response_of(result: Any) -> Any:
-    """Return the response with a result of the tree."""
-    if isinstance(result, CreatedNode):
-        return records.Create2Response(*result)
-    return records.EmptyResponse() if result is None else records.StatResponse(cast(Stat, result))
 
 
 HANDLERS: dict[Any, Callable[[FakeConnection, Any], Any]] = {

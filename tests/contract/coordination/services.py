@@ -284,17 +284,20 @@ class NetworkService:
             raise failures[0]
 
 
-class FakeService(NetworkService):
-    """The fake server, in virtual time."""
+class VirtualService(NetworkService):
+    """A server in virtual time, behind a proxy."""
 
     def __init__(self) -> None:
         loop = VirtualLoop()
         super().__init__(loop)
-        network = MemoryNetwork(random.Random(0), fragment_bytes=64)
+        self._network = MemoryNetwork(random.Random(0), fragment_bytes=64)
         self.clock = LoopTime(loop)
         self.random = SeededRandom(0)
-        server = FakeZooKeeper(self.clock)
-        network.listen(server.accept, "server", 2181)
+
+    def listen(self, accept: Callable[[], asyncio.Protocol]) -> None:
+        """Let the server accept connections, and begin."""
+        network = self._network
+        network.listen(accept, "server", 2181)
         self.proxy = ZooKeeperProxy(network.dial, "server", 2181)
         network.listen(self.proxy.accept, "proxy", 2181)
         self.address = "proxy:2181"
@@ -309,34 +312,25 @@ class FakeService(NetworkService):
         return ms
 
 
-class ServedService(NetworkService):
-    """The served tree with its journal, in virtual time.
+class FakeService(VirtualService):
+    """The fake server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listen(FakeZooKeeper(self.clock).accept)
+
+
+class ServedService(VirtualService):
+    """The served tree with its journal.
 
     Arguments:
         directory: has the journal.
     """
 
     def __init__(self, directory: Path) -> None:
-        loop = VirtualLoop()
-        super().__init__(loop)
-        network = MemoryNetwork(random.Random(0), fragment_bytes=64)
-        self.clock = LoopTime(loop)
-        self.random = SeededRandom(0)
+        super().__init__()
         self._tree = open_served(directory, self.clock, None)
-        server = TreeServer(self._tree, self.clock, self.random)
-        network.listen(server.accept, "server", 2181)
-        self.proxy = ZooKeeperProxy(network.dial, "server", 2181)
-        network.listen(self.proxy.accept, "proxy", 2181)
-        self.address = "proxy:2181"
-        self._dial = network.dial
-        self.begin()
-
-    def pass_time(self, ms: int) -> int:
-        async def passing() -> None:
-            await pass_time(ms / 1000)
-
-        self.run(passing())
-        return ms
+        self.listen(TreeServer(self._tree, self.clock, self.random).accept)
 
     def close(self) -> None:
         super().close()
