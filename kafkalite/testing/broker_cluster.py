@@ -25,8 +25,9 @@ from kafkalite.coordination.znodes.brokers import registration_path
 from kafkalite.server.broker import Broker
 from kafkalite.server.clustered_broker import ClusteredBroker
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
+from kafkalite.testing.loop_thread import DEADLINE_S
 from kafkalite.testing.real_process import RealProcess
-from kafkalite.testing.thread import DEADLINE_S, BrokerThread
+from kafkalite.testing.thread import BrokerThread
 from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 
 if TYPE_CHECKING:
