@@ -1,16 +1,17 @@
 """Responses of brokers to the controller's requests, and requests that failed.
 
 A whole request that failed is repeated after a back-off with the newest states. Partitions that a broker has refused
-are sent again after the back-off, except that KAFKA_STORAGE_ERROR means a failed log directory, and
-STALE_CONTROLLER_EPOCH that the broker knows this leader epoch already (ReplicaManager.becomeLeaderOrFollower).
+are sent again after the back-off, which doubles until the broker has accepted them all. KAFKA_STORAGE_ERROR is no
+refusal: a log directory failed. Nor is STALE_CONTROLLER_EPOCH: the broker knows this leader epoch already
+(ReplicaManager.becomeLeaderOrFollower).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.brokers import replicas_offline, replicas_online
-from kafkalite.state.controller.channel import RETRY, Channel, InFlight, Stop
+from kafkalite.state.controller.channel import RETRY, Channel, InFlight, RequestType, Stop
 from kafkalite.state.controller.contents import find
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import (
@@ -57,7 +58,7 @@ def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered)
     if again:
         _log_refused(context, channel, "LeaderAndIsr", refused, again)
         channel.deferred_leadership |= again
-        _back_off(context, channel)
+    _count_refusals(context, channel, request.type, again, channel.deferred_leadership)
 
 
 def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> None:
@@ -82,7 +83,7 @@ def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> No
     if again:
         _log_refused(context, channel, "StopReplica", event.errors, again)
         channel.deferred_stops |= again
-        _back_off(context, channel)
+    _count_refusals(context, channel, request.type, again, channel.deferred_stops)
 
 
 def request_failed(context: ControllerContext, event: RequestFailed) -> None:
@@ -131,10 +132,26 @@ def _fail(context: ControllerContext, channel: Channel, reason: str) -> None:
     _back_off(context, channel)
 
 
+def _count_refusals(
+    context: ControllerContext, channel: Channel, request_type: RequestType, again: Sized, deferred: Sized
+) -> None:
+    """Back off if the response has refused partitions. The count ends when none of them are left.
+
+    Arguments:
+        again, deferred: the refused partitions of this response, and all that wait for the back-off.
+    """
+    if again:
+        channel.refusals[request_type] += 1
+        _back_off(context, channel)
+    elif not deferred:
+        channel.refusals[request_type] = 0
+
+
 def _back_off(context: ControllerContext, channel: Channel) -> None:
-    """Set the timer of a channel. Consecutive failures double the time."""
+    """Set the timer of a channel. Consecutive failures, or refusals, double the time."""
     settings = context.settings
-    doubled = settings.retry_backoff_ms << min(max(channel.failures - 1, 0), 10)
+    count = max(channel.failures, *channel.refusals.values())
+    doubled = settings.retry_backoff_ms << min(count - 1, 10)
     context.set_timer((RETRY, channel.broker.broker_id), min(doubled, settings.retry_backoff_max_ms))
 
 

@@ -83,6 +83,7 @@ class Channel:
         last: type of the latest request; the first one is UpdateMetadata.
         blocked: whether it waits for the back-off.
         failures: consecutive failed requests.
+        refusals: by type of request, consecutive responses that refuse partitions.
         brokers_changed: whether the live brokers must be sent.
         all_metadata, metadata: partitions for UpdateMetadata.
         all_leadership, leadership: partitions for LeaderAndIsr, with whether they are new.
@@ -100,6 +101,7 @@ class Channel:
         self.last = RequestType.LEADER_AND_ISR
         self.blocked = False
         self.failures = 0
+        self.refusals = dict.fromkeys(RequestType, 0)
         self.brokers_changed = True
         self.all_metadata = True
         self.metadata: dict[TopicPartition, None] = {}

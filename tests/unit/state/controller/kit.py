@@ -1,0 +1,136 @@
+"""A controller's machine in a chosen situation: what a test reports to it, and what it does then."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Endpoint, TopicPartition
+from kafkalite.state.controller import effects as out
+from kafkalite.state.controller import events as into
+from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.values import (
+    Broker,
+    ControllerSettings,
+    FeaturesNode,
+    InvalidNode,
+    LeaderAndIsr,
+    Snapshot,
+    StoredState,
+    TopicNodes,
+)
+
+ID, OTHER_ID = b"1" * 16, b"2" * 16
+EPOCH = 7  # of the controller
+KEY = TopicPartition("a", 0)
+INVALID = InvalidNode("not JSON")
+SENDS = (out.SendUpdateMetadata, out.SendLeaderAndIsr, out.SendStopReplica)
+Send = out.SendUpdateMetadata | out.SendLeaderAndIsr | out.SendStopReplica
+
+
+def broker(broker_id: int, epoch: int = 1) -> Broker:
+    return Broker(broker_id, epoch, (Endpoint("PLAINTEXT", f"host{broker_id}", 9092),))
+
+
+def stored(leader: int, leader_epoch: int = 0, version: int = 0) -> StoredState:
+    """The state of a partition with the replica 1, as an earlier controller has written it."""
+    return StoredState(LeaderAndIsr(leader, leader_epoch, (1,), EPOCH - 1), version)
+
+
+def nodes(
+    state: StoredState | InvalidNode | None = None, topic_id: bytes | None = ID, version: int = 0, created: int = 10
+) -> TopicNodes:
+    """The nodes of a topic with one partition, whose replica is on broker 1."""
+    states = {} if state is None else {0: state}
+    return TopicNodes(topic_id, version, {0: (1,)}, {}, {}, states, frozenset(states), created)
+
+
+class Situation:
+    """An elected controller on broker 2, which is always alive, with the effects of the latest event.
+
+    Arguments:
+        topics: in the tree at the election.
+        alive: the other brokers that are alive.
+        deletions: that are requested.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, TopicNodes | InvalidNode],
+        alive: tuple[int, ...] = (1,),
+        deletions: frozenset[str] = frozenset(),
+    ) -> None:
+        self.machine = Controller(ControllerSettings(2, EPOCH))
+        self.now_ms = 0
+        self.requests: dict[int, Send] = {}  # in flight, by broker
+        self.writes: list[out.Write] = []  # all
+        self.reads: list[out.ReadStates] = []
+        self.effects: list[out.Effect] = []
+        features = FeaturesNode(True, {}, 0)
+        self.report(into.SnapshotRead(Snapshot(self._brokers(alive), topics, deletions, features)))
+
+    def report(self, event: into.Event) -> "Situation":
+        """Report an event."""
+        self.effects = self.machine.handle(event, self.now_ms)
+        for effect in self.effects:
+            if isinstance(effect, SENDS):
+                self.requests[effect.broker_id] = effect
+            elif isinstance(effect, out.Write):
+                self.writes.append(effect)
+            elif isinstance(effect, out.ReadStates):
+                self.reads.append(effect)
+            elif isinstance(effect, out.Disconnect):
+                self.requests.pop(effect.broker_id, None)
+        return self
+
+    # Events.
+
+    def alive(self, *brokers: int, epoch: int = 1) -> "Situation":
+        """These brokers are alive, and broker 2; `epoch`: of the registrations."""
+        return self.report(into.BrokersChanged(self._brokers(brokers, epoch)))
+
+    def read(self, found: TopicNodes | InvalidNode | None) -> "Situation":
+        return self.report(into.TopicRead("a", found))
+
+    def state_read(self, found: StoredState | InvalidNode | None) -> "Situation":
+        return self.report(into.StatesRead(self.reads[-1].read_id, {KEY: found}))
+
+    def requested(self, *topics: str) -> "Situation":
+        """The deletion of these topics is requested, and of no other."""
+        return self.report(into.DeletionsChanged(frozenset(topics)))
+
+    def written(self, version: int = 0) -> "Situation":
+        """The latest transaction is committed."""
+        write = self.writes[-1]
+        return self.report(into.WriteDone(write.write_id, (version,) * len(write.operations)))
+
+    def rejected(self, at: int = 0) -> "Situation":
+        return self.report(into.WriteRejected(self.writes[-1].write_id, at))
+
+    def answer(self, broker_id: int, error: int = 0) -> "Situation":
+        """A broker responds to its request; `error`: of all partitions of LeaderAndIsr and StopReplica."""
+        send = self.requests.pop(broker_id)
+        if isinstance(send, out.SendUpdateMetadata):
+            return self.report(into.UpdateMetadataAnswered(send.request_id, KafkaErrorCode.NONE))
+        errors = {
+            TopicPartition(topic.topic, each.partition): error for topic in send.topics for each in topic.partitions
+        }
+        answered: Any = (
+            into.LeaderAndIsrAnswered if isinstance(send, out.SendLeaderAndIsr) else into.StopReplicaAnswered
+        )
+        return self.report(answered(send.request_id, KafkaErrorCode.NONE, errors))
+
+    def quiet(self) -> "Situation":
+        """All brokers have accepted what waits for them."""
+        while self.requests:
+            self.answer(next(iter(self.requests)))
+        return self
+
+    def answer_until(self, broker_id: int, kind: type) -> "Situation":
+        """A broker accepts its requests up to one of this type, which stays in flight."""
+        while not isinstance(self.requests[broker_id], kind):
+            self.answer(broker_id)
+        return self
+
+    @staticmethod
+    def _brokers(others: tuple[int, ...], epoch: int = 1) -> tuple[Broker, ...]:
+        return (*(broker(each, epoch) for each in others), broker(2))
