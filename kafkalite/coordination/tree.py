@@ -152,8 +152,11 @@ class WatchTable:
         return len(self._by_path)
 
     def add(self, path: str, watch: Watcher, session: int) -> None:
-        """Set a watch; the same one on the same path counts once."""
-        self._by_path.setdefault(path, {})[watch] = session
+        """Set a watch; the same one on the same path counts once, for the session that has set it last."""
+        watches = self._by_path.setdefault(path, {})
+        if watch in watches:
+            self._by_session[watches[watch]].discard((path, watch))
+        watches[watch] = session
         self._by_session.setdefault(session, set()).add((path, watch))
 
     def take(self, path: str) -> dict[Watcher, int]:

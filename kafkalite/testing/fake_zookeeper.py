@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from kafkalite.clock import Clock, Timer
-from kafkalite.coordination.errors import AuthenticationError, CoordinationError, NoNodeError
+from kafkalite.coordination.errors import AuthenticationError, CoordinationError
 from kafkalite.coordination.served import requests
 from kafkalite.coordination.tree import (
     Tree,
@@ -171,17 +171,13 @@ class FakeConnection(asyncio.Protocol):
         self.server.expire(self.session.session_id)
         return records.EmptyResponse()
 
-    def _get(self, request: records.GetDataRequest) -> Any:
-        return records.GetDataResponse(*self.server.tree.get(request.path, self._watch(request)))
-
-    def _exists(self, request: records.ExistsRequest) -> Any:
-        stat = self.server.tree.exists(request.path, self._watch(request))
-        if stat is None:
-            raise NoNodeError(request.path)
-        return records.StatResponse(stat)
+    def _read(self, request: Any) -> Any:
+        assert self.session is not None
+        watch = self.send_event if request.watch else None
+        return requests.READS[type(request)](self.server.tree, request, watch, self.session.session_id)
 
     def _children(self, request: records.GetChildren2Request) -> Any:
-        names, stat = self.server.tree.children(request.path, self._watch(request))
+        names, stat = self._read(request)
         return records.GetChildren2Response(tuple(reversed(names)), stat)  # ZooKeeper's order is that of a hash set
 
     def _change(self, request: records.OperationRequest) -> Any:
@@ -198,9 +194,6 @@ class FakeConnection(asyncio.Protocol):
         operations = requests.operations_of(changes)
         return self.server.tree.multi(operations, self.session.session_id, self.server.clock.wall_ms())
 
-    def _sync(self, request: records.SyncRequest) -> Any:
-        return records.SyncResponse(request.path)
-
     def _set_watches(self, request: records.SetWatchesRequest) -> Any:
         assert self.session is not None
         for event in requests.set_watches(self.server.tree, request, self.send_event, self.session.session_id):
@@ -208,9 +201,6 @@ class FakeConnection(asyncio.Protocol):
         return records.EmptyResponse()
 
     # Watches.
-
-    def _watch(self, request: Any) -> Callable[[WatchEvent], object] | None:
-        return self.send_event if request.watch else None
 
     def send_event(self, event: WatchEvent) -> None:
         """Send an event; the watches of an ended connection are ignored."""
@@ -221,13 +211,13 @@ HANDLERS: dict[Any, Callable[[FakeConnection, Any], Any]] = {
     records.PingRequest: lambda connection, request: records.EmptyResponse(),
     records.AuthRequest: FakeConnection._auth,
     records.CloseRequest: FakeConnection._close,
-    records.GetDataRequest: FakeConnection._get,
-    records.ExistsRequest: FakeConnection._exists,
+    records.GetDataRequest: FakeConnection._read,
+    records.ExistsRequest: FakeConnection._read,
     records.GetChildren2Request: FakeConnection._children,
     records.Create2Request: FakeConnection._change,
     records.SetDataRequest: FakeConnection._change,
     records.DeleteRequest: FakeConnection._change,
     records.MultiRequest: FakeConnection._multi,
-    records.SyncRequest: FakeConnection._sync,
+    records.SyncRequest: lambda connection, request: records.SyncResponse(request.path),
     records.SetWatchesRequest: FakeConnection._set_watches,
 }

@@ -86,3 +86,15 @@ def test_forgotten_watches_leave_nothing_behind() -> None:
     tree.close_session(session)
     assert len(tree.data_watches) == len(tree.child_watches) == 0
     assert tree.data_watches.count(session) == tree.child_watches.count(session) == 0
+
+
+def test_watch_belongs_to_the_session_that_has_set_it_last() -> None:
+    tree = Tree()
+    first, second = tree.open_session(), tree.open_session()
+    events: list[object] = []
+    for session in (first, second):
+        tree.get("/", events.append, session)
+    tree.close_session(first)
+    assert tree.data_watches.count(second) == 1
+    tree.close_session(second)
+    assert len(tree.data_watches) == 0
