@@ -28,7 +28,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, TimerHandle
+    from asyncio import AbstractEventLoop, Future, TimerHandle
 
 Raised: TypeAlias = Callable[[object, BaseException], object]
 Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Callable[["Outcome"], object]]
@@ -99,6 +99,15 @@ class Outcome:
         if self.error is not None:
             raise self.error
         return self.value
+
+
+async def completed(call: Callable[[Callable[[Outcome], object]], object]) -> Outcome:
+    """Make a call that takes a callback, and wait for its outcome. The call may end after the wait was cancelled."""
+    from asyncio import get_running_loop  # commands without an event loop import this module, too
+
+    ended: Future[Outcome] = get_running_loop().create_future()
+    call(lambda outcome: None if ended.done() else ended.set_result(outcome))
+    return await ended
 
 
 class Offload(Protocol):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafkalite.cli.failure import fail
-from kafkalite.clock import LoopClock, Outcome, SystemRandom
+from kafkalite.clock import LoopClock, Outcome, SystemRandom, completed
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Stat
@@ -101,10 +101,3 @@ async def closed(session: Coordination) -> None:
             await completed(session.close)
     except TimeoutError:
         return
-
-
-async def completed(call: Callable[[Then], object]) -> Outcome:
-    """The outcome of a call."""
-    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    call(lambda outcome: None if ended.done() else ended.set_result(outcome))
-    return await ended

@@ -5,14 +5,13 @@ is raised after `then` was called. If the response to a change is lost, the call
 next read shows whether the change was made. Sources: ZkData.scala, KafkaZkClient.scala.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from kafkalite.callbacks import fail_on_exception
-from kafkalite.clock import Clock, Outcome
+from kafkalite.clock import Clock, Outcome, completed
 from kafkalite.cluster.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.topic_node_removal import DeletedTopicNodes, TopicNodeRemover
@@ -381,9 +380,7 @@ class MetadataStore:
 
 async def await_completion(call: Callable[[Then], object]) -> Any:
     """Make a call to the coordination service and wait for its result. Raises the error of the call."""
-    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    call(ended.set_result)
-    return (await ended).result()
+    return (await completed(call)).result()
 
 
 def answered(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> Then:

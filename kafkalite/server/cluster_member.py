@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Clock, Outcome
+from kafkalite.clock import Clock, Outcome, completed
 from kafkalite.cluster.config_watcher import ConfigWatcher
 from kafkalite.cluster.controller.election import Term
 from kafkalite.cluster.controller.runtime import ControllerRuntime
@@ -147,7 +147,7 @@ class ClusterMember:
                 await self._served.open()
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._end_earlier_session()
-                outcome = await self._completed(self._membership.open)
+                outcome = await completed(self._membership.open)
         except ValueError as error:
             raise StartError(f"zookeeper.connect: {error}") from error
         except TimeoutError as error:
@@ -172,18 +172,11 @@ class ClusterMember:
         key = self._saved.load()
         if key is None:
             return
-        outcome = await self._completed(lambda then: self._open(then, ignore, ignore, ignore, key))
+        outcome = await completed(lambda then: self._open(then, ignore, ignore, ignore, key))
         if outcome.error is None:  # otherwise it is over
             LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
-            await self._completed(outcome.value.close)
+            await completed(outcome.value.close)
         self._saved.remove()
-
-    @staticmethod
-    async def _completed(call: Callable[[Then], object]) -> Outcome:
-        """The outcome of a call."""
-        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        call(lambda outcome: None if ended.done() else ended.set_result(outcome))
-        return await ended
 
     def identify(self, identity: Identity) -> None:
         """Be this broker of this cluster."""
@@ -202,7 +195,7 @@ class ClusterMember:
         """Leave the cluster, and end the session."""
         self._membership.close()
         self._leave()
-        error = (await self._completed(self.session.close)).error
+        error = (await completed(self.session.close)).error
         if error is None:
             self._saved.remove()
         else:

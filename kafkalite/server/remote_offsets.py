@@ -12,6 +12,7 @@ from kafkalite.callbacks import gather
 from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
 from kafkalite.cluster.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.server.offset_lookup import EARLIEST, LATEST, UNKNOWN
 
@@ -21,7 +22,6 @@ NO_LEADER = -1
 
 Topic = ListOffsetsRequest.ListOffsetsTopic
 Asked = Topic.ListOffsetsPartition
-Key = tuple[str, int]
 
 
 class RemotePartition(NamedTuple):
@@ -35,6 +35,11 @@ class RemotePartition(NamedTuple):
     topic: str
     partition: int
     timestamp: int
+
+    @property
+    def key(self) -> TopicPartition:
+        """The partition without the timestamp."""
+        return TopicPartition(self.topic, self.partition)
 
 
 class RemoteOffsets(NamedTuple):
@@ -56,14 +61,14 @@ class Part(NamedTuple):
     """The offsets of one request, or their errors, by partition."""
 
     timestamp_field: str
-    offsets: dict[Key, tuple[int, int]]
+    offsets: dict[TopicPartition, tuple[int, int]]
 
 
 def look_up_elsewhere(
     image: ClusterImage,
     peers: BrokerPeers,
     wanted: Sequence[RemotePartition],
-    then: Callable[[dict[Key, RemoteOffsets]], object],
+    then: Callable[[dict[TopicPartition, RemoteOffsets]], object],
 ) -> None:
     """Look up all partitions; `then` is called with the offsets of each."""
     by_leader: dict[int, list[RemotePartition]] = {}
@@ -77,8 +82,11 @@ def look_up_elsewhere(
     ]
 
     def gathered(parts: list[Part]) -> None:
-        found = {(each.topic, each.partition): RemoteOffsets() for each in wanted}
-        found |= {(each.topic, each.partition): RemoteOffsets(KafkaErrorCode.LEADER_NOT_AVAILABLE) for each in lost}
+        found = {TopicPartition(each.topic, each.partition): RemoteOffsets() for each in wanted}
+        found |= {
+            TopicPartition(each.topic, each.partition): RemoteOffsets(KafkaErrorCode.LEADER_NOT_AVAILABLE)
+            for each in lost
+        }
         for part in parts:
             for key, (error, offset) in part.offsets.items():
                 merged = found[key]._replace(**{part.timestamp_field: offset})
@@ -121,13 +129,13 @@ def look_up(
         if result.error:
             timed_out = result.error == KafkaErrorCode.REQUEST_TIMED_OUT
             error = result.error if timed_out else int(KafkaErrorCode.LEADER_NOT_AVAILABLE)
-            put(Part(name, {(each.topic, each.partition): (error, UNKNOWN) for each in partitions}))
+            put(Part(name, {each.key: (error, UNKNOWN) for each in partitions}))
         else:
             put(
                 Part(
                     name,
                     {
-                        (topic.name, each.partition_index): (each.error_code, each.offset)
+                        TopicPartition(topic.name, each.partition_index): (each.error_code, each.offset)
                         for topic in result.response.topics
                         for each in topic.partitions
                     },

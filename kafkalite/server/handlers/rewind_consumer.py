@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
 from kafkalite.server.call import GroupPartitionCall
 from kafkalite.server.offset_lookup import (
@@ -110,9 +111,9 @@ def look_up_others(call: GroupPartitionCall, request: RewindConsumerRequest, wan
         rewind(call, request, wanted)
         return
 
-    def looked_up(results: dict[tuple[str, int], RemoteOffsets]) -> None:
+    def looked_up(results: dict[TopicPartition, RemoteOffsets]) -> None:
         for one in others:
-            fill_in_remote(one, results[one.topic, one.asked.partition_index])
+            fill_in_remote(one, results[TopicPartition(one.topic, one.asked.partition_index)])
         rewind(call, request, wanted)
 
     partitions = [RemotePartition(one.topic, one.asked.partition_index, timestamp_of(one.asked)) for one in others]
