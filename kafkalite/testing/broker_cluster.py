@@ -193,15 +193,22 @@ class BrokerCluster:
     def expire(self, broker_id: int) -> None:
         """End the session of a broker at once, as the coordination service does after the session timeout.
 
-        A broker that runs registers again. Does nothing if the broker has no session.
+        A connected broker registers again; waits until all know it. Does nothing if it has no session. Raises TimeoutError.
         """
 
-        def expired(server: FakeZooKeeper) -> None:
+        def expired(server: FakeZooKeeper) -> bool:
             node = server.tree.find(registration_path(broker_id))
-            if node is not None and node.owner in server.sessions:
-                server.expire(node.owner)
+            if node is None or node.owner not in server.sessions:
+                return False
+            server.expire(node.owner)
+            return True
 
-        self._zookeeper.call(expired)
+        before = self._broker_epoch(broker_id)
+        if self._zookeeper.call(expired) and broker_id in self._connected():
+            self._wait(
+                f"broker {broker_id} is registered again and known to all connected brokers",
+                lambda: None if self._broker_epoch(broker_id) == before else self._known(broker_id),
+            )
 
     # Topics.
 
@@ -264,7 +271,14 @@ class BrokerCluster:
         return self._wait(f"all connected brokers name {subject} that is connected", one)
 
     def _all_known(self) -> bool | None:
-        return all(image.brokers.ids == set(self.broker_ids) for image in self._images().values()) or None
+        return all(map(self._known, self.broker_ids)) or None
+
+    def _known(self, broker_id: int) -> bool | None:
+        return all(broker_id in image.brokers.ids for image in self._images().values()) or None
+
+    def _broker_epoch(self, broker_id: int) -> int | None:
+        thread = self._threads.get(broker_id)
+        return None if thread is None else thread.member.controller_requests.fence.broker_epoch
 
     def _connected(self) -> list[int]:
         return [each for each in self._threads if each not in self._cut]
