@@ -193,7 +193,7 @@ class BrokerCluster:
     def expire(self, broker_id: int) -> None:
         """End the session of a broker at once, as the coordination service does after the session timeout.
 
-        A connected broker registers again; waits until all know it. Does nothing if it has no session. Raises TimeoutError.
+        Waits until a connected broker is registered again. Does nothing if it has no session. Raises TimeoutError.
         """
 
         def expired(server: FakeZooKeeper) -> bool:
