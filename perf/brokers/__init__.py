@@ -1,6 +1,7 @@
 """One module per broker that can be compared; `BROKERS` names them."""
 
 from perf.brokers.base import Broker, BrokerError, Running
+from perf.brokers.clusters import KafkaCluster, KafkaliteCluster
 from perf.brokers.kafka import Kafka
 from perf.brokers.kafkalite import Kafkalite
 from perf.brokers.kafkalite_tls import KafkaliteTls
@@ -8,5 +9,6 @@ from perf.brokers.kfake import Kfake
 
 __all__ = ["BROKERS", "COMPARED", "Broker", "BrokerError", "Running"]
 
-BROKERS: dict[str, Broker] = {broker.name: broker for broker in (Kafkalite(), KafkaliteTls(), Kafka(), Kfake())}
+_ALL: tuple[Broker, ...] = (Kafkalite(), KafkaliteTls(), KafkaliteCluster(), Kafka(), KafkaCluster(), Kfake())
+BROKERS = {broker.name: broker for broker in _ALL}
 COMPARED = ("kafkalite", "kafka", "kfake")  # the others are for single rows

@@ -4,6 +4,7 @@
 """
 
 from perf.loads import (
+    clusters,
     compaction,
     durable,
     fairness,
@@ -32,6 +33,7 @@ _ALL = (
     *membership.LOADS,
     *java.LOADS,
     *fairness.LOADS,
+    *clusters.LOADS,
 )
 LOADS: dict[str, Load] = {load.name: load for load in _ALL}
 GROUPS: dict[str, list[str]] = {

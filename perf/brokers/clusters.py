@@ -1,0 +1,169 @@
+"""Brokers that form a cluster over a ZooKeeper of their own: kafkalite, and Apache Kafka before version 4."""
+
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from perf.brokers.base import HOST, Broker, BrokerError, Running, free_port, spawn
+from perf.brokers.kafkalite import Kafkalite
+from tests.kit import jvm
+from tests.kit.zookeeper import ZooKeeper, start_zookeeper
+
+SESSION_MS = 2_000
+HEAP = "512m"  # of each broker of Apache Kafka
+
+
+@dataclass
+class ClusterMember(Running):
+    """The only broker of its cluster, which ends with its ZooKeeper."""
+
+    zookeeper: ZooKeeper | None = None
+
+    def stop(self) -> None:
+        """As `Running.stop`."""
+        try:
+            super().stop()
+        finally:
+            self._end_zookeeper()
+
+    def kill(self) -> None:
+        """As `Running.kill`."""
+        super().kill()
+        self._end_zookeeper()
+
+    def _end_zookeeper(self) -> None:
+        assert self.zookeeper is not None
+        self.zookeeper.kill()
+
+
+class ClusterKind(Broker):
+    """A kind of broker that can form clusters. As a `Broker` it is a cluster of one.
+
+    Attributes:
+        starts_within_its_session: a killed broker starts again before its session has expired.
+    """
+
+    starts_within_its_session = True
+
+    @abstractmethod
+    def start_member(
+        self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
+    ) -> Running:
+        """Start one broker on `directory` and wait until it answers ApiVersions. Raises BrokerError."""
+
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ClusterMember:
+        """As `Broker.start`."""
+        zookeeper = start_zookeeper(directory / "zookeeper")
+        try:
+            member = self.start_member(directory / "1", zookeeper.address, 1, free_port(), settings or {})
+        except BaseException:
+            zookeeper.kill()
+            raise
+        return ClusterMember(
+            self.name, member.process, member.port, member.directory, member.start_seconds, zookeeper=zookeeper
+        )
+
+
+class KafkaliteCluster(Kafkalite, ClusterKind):
+    """kafkalite from this checkout."""
+
+    name = "kafkalite-cluster"
+    title = "kafkalite over ZooKeeper"
+
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ClusterMember:
+        """As `Broker.start`."""
+        return ClusterKind.start(self, directory, settings)
+
+    def start_member(
+        self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
+    ) -> Running:
+        """As `ClusterKind.start_member`."""
+        directory.mkdir(parents=True, exist_ok=True)
+        chosen = {
+            **settings,
+            "broker.id": str(broker_id),
+            "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+        }
+        command = [sys.executable, "-m", "kafkalite", "serve", "--listen", f"{HOST}:{port}"]
+        pairs = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+        return spawn(self.name, [*command, "--data", str(directory / "data"), *pairs], port, directory)
+
+
+class KafkaCluster(ClusterKind):
+    """The last version of Apache Kafka that uses ZooKeeper."""
+
+    name = "kafka-cluster"
+    title = f"Apache Kafka {jvm.PREVIOUS} over ZooKeeper"
+    starts_within_its_session = False
+
+    def missing(self) -> str | None:
+        """As `Broker.missing`."""
+        return jvm.java_missing()
+
+    def version(self) -> str:
+        """As `Broker.version`."""
+        return jvm.PREVIOUS
+
+    def start_member(
+        self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
+    ) -> Running:
+        """As `ClusterKind.start_member`."""
+        chosen = {**settings, "broker.id": str(broker_id), "zookeeper.session.timeout.ms": str(SESSION_MS)}
+        try:
+            kafka = jvm.start_kafka(
+                jvm.PREVIOUS, directory, heap=HEAP, port=port, overrides=chosen, quick_start=False, zookeeper=zookeeper
+            )
+        except jvm.JvmError as error:
+            raise BrokerError(str(error)) from error
+        return Running(self.name, kafka.process, kafka.port, directory, kafka.start_seconds)
+
+
+@dataclass
+class Cluster:
+    """Brokers 1 to `brokers` of one kind over a ZooKeeper, a context manager.
+
+    Attributes:
+        members: the running brokers by id.
+    """
+
+    kind: ClusterKind
+    directory: Path
+    brokers: int
+    members: dict[int, Running] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self.zookeeper = start_zookeeper(self.directory / "zookeeper")
+        self._ports = {each: free_port() for each in range(1, self.brokers + 1)}
+        try:
+            for broker_id in self._ports:
+                self.start(broker_id)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def start(self, broker_id: int) -> Running:
+        """Start a broker that does not run, with its data, on its port. Raises BrokerError."""
+        directory, port = self.directory / str(broker_id), self._ports[broker_id]
+        member = self.kind.start_member(directory, self.zookeeper.address, broker_id, port, {})
+        self.members[broker_id] = member
+        return member
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker by SIGKILL."""
+        self.members.pop(broker_id).kill()
+
+    def _close(self) -> None:
+        for broker_id in list(self.members):
+            self.kill(broker_id)
+        self.zookeeper.kill()
