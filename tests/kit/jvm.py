@@ -178,13 +178,17 @@ def api_versions_answers(host: str, port: int, timeout: float = 1.0) -> bool:
 
 
 def controller_is_known(host: str, port: int, timeout: float = 1.0) -> bool:
-    """True if a broker there knows itself and the controller: Metadata v1. librdkafka may wait in vain for it else."""
-    answer = _response(host, port, struct.pack(">hhihi", 3, 1, 1, 0, 0), timeout)
-    if answer[4:8] != struct.pack(">i", 1):
+    """True if a broker there knows brokers and the controller: Metadata v1. librdkafka may wait in vain for it else."""
+    response = _response(host, port, struct.pack(">hhihi", 3, 1, 1, 0, 0), timeout)
+    if len(response) < 8:
         return False
-    (host_bytes,) = struct.unpack_from(">h", answer, 12)
-    (controller,) = struct.unpack_from(">i", answer, 14 + host_bytes + 4 + 2)  # behind the port and the null rack
-    return bool(controller >= 0)
+    (brokers,) = struct.unpack_from(">i", response, 4)
+    at = 8
+    for _ in range(brokers):  # id, host, port, null rack
+        (host_bytes,) = struct.unpack_from(">h", response, at + 4)
+        at += 4 + 2 + host_bytes + 4 + 2
+    (controller,) = struct.unpack_from(">i", response, at)
+    return bool(brokers and controller >= 0)
 
 
 def _response(host: str, port: int, request: bytes, timeout: float) -> bytes:
