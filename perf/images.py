@@ -1,4 +1,4 @@
-"""What brokers of a cluster know of it, as Metadata v1 tells. Source: the protocol guide of Apache Kafka."""
+"""What brokers of a cluster know of it, as Metadata v1 returns it. Source: the protocol guide of Apache Kafka."""
 
 import struct
 import time
@@ -12,7 +12,7 @@ from perf.checks import VerificationError
 from perf.wire import call, connect, frame
 
 METADATA_OF_ALL = frame(3, 1, 1, struct.pack(">i", -1), flexible=False)
-TURN_S = 0.005
+PAUSE_S = 0.005
 WAIT_S = 60.0
 
 
@@ -73,7 +73,7 @@ def image(broker: Running) -> Image:
 def wait_for(brokers: Mapping[int, Running], condition: Callable[[Image], bool]) -> dict[int, float]:
     """Wait until the images of all brokers fulfil a condition.
 
-    They are asked in turn, with a pause of 5 ms.
+    They are asked one after the other, with a pause of 5 ms.
 
     Returns: the value of time.monotonic() when the first response of each broker did that was as desired.
     Raises VerificationError after 60 s.
@@ -91,5 +91,5 @@ def wait_for(brokers: Mapping[int, Running], condition: Callable[[Image], bool])
                     del waiting[broker_id]
             if time.monotonic() > deadline:
                 raise VerificationError(f"the images of brokers {sorted(waiting)} are not as expected after {WAIT_S} s")
-            time.sleep(TURN_S)  # a broker sends no event for a new image
+            time.sleep(PAUSE_S)  # a broker sends no event for a new image
     return reached

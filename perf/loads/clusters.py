@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BROKERS = 3
 TOPIC = "many"
-SETTLE_S, IDLE_S = 10.0, 30.0
+BEFORE_S, IDLE_S = 10.0, 30.0
 WAIT_S = 60.0
 
 
@@ -85,13 +85,13 @@ class FailOver(ClusterLoad):
     name = "cluster-failover"
     title = "the controller of 3 brokers with 2,000 partitions is killed: from the end of its session to the last image"
     figures = (Figure("last_image_ms", "last image", "ms"), Figure("first_image_ms", "first image", "ms"))
-    turns = 3
+    repetitions = 3
 
     def measure(self, cluster: Cluster, trial: Trial) -> Sample:
         """Kill the controller some times."""
         partitions = trial.scaled(2_000, 200)
         create(cluster, TOPIC, partitions)
-        delays = [self._fail_over(cluster, partitions) for _ in range(self.turns)]
+        delays = [self._fail_over(cluster, partitions) for _ in range(self.repetitions)]
         last, first = (median(chosen(delay) for delay in delays) * 1000 for chosen in (max, min))
         return {"last_image_ms": last, "first_image_ms": first}
 
@@ -175,7 +175,7 @@ class Idle(ClusterLoad):
     def measure(self, cluster: Cluster, trial: Trial) -> Sample:
         """Measure at rest."""
         create(cluster, TOPIC, trial.scaled(2_000, 200))
-        time.sleep(SETTLE_S)  # what a creation leaves to be done must be over, and says nothing when it is
+        time.sleep(BEFORE_S)  # what a creation leaves to be done must be over, and says nothing when it is
         idle_s = trial.scaled(int(IDLE_S), 3)
         before = [cpu_seconds(each.pid) for each in cluster.members.values()]
         time.sleep(idle_s)

@@ -382,7 +382,7 @@ class ClusterClient:
             self._set_alarm()
 
     def _set_alarm(self) -> None:
-        if self._running is not None:
+        if self._running is not None and self._schedule.refreshed_at > -inf:  # `start` requests the first metadata
             self._running.alarm.set(max(self._schedule.wake_at, self.loop.time()))
 
     def _request_metadata(self) -> None:

@@ -59,6 +59,22 @@ async def test_start_waits_for_a_broker_that_does_not_know_the_cluster_yet(world
     assert len(world.broker.requests(MetadataRequest)) == 4
 
 
+@story(nodes=2)
+async def test_start_waits_for_the_cluster_while_another_address_fails(world: Story) -> None:
+    world.broker.nodes[1].freeze()
+    for _ in range(4):  # the first address is a random one
+        world.broker.on(MetadataRequest, edit=lambda response: response.brokers.clear(), times=1)
+        asked = len(world.broker.requests(MetadataRequest))
+        client = world.new_client()
+        starting = asyncio.ensure_future(client.start())
+        await world.broker.received(MetadataRequest, asked + 1)
+        await pass_time(0.01)  # the response has arrived, the pause before the next request has begun
+        world.broker.nodes[1].disconnect()
+        await starting
+        assert sorted(client.view.brokers) == [1, 2]
+        await client.close()
+
+
 @story()
 async def test_start_fails_at_its_deadline_when_no_broker_knows_the_cluster(world: Story) -> None:
     world.broker.on(MetadataRequest, edit=lambda response: response.brokers.clear(), times=None)
