@@ -17,6 +17,8 @@ LOADGEN := $(wildcard perf/*.pyx perf/*.pxd)
 STUBS := $(subst /,.,$(patsubst sdk/%,%,$(basename $(shell find $(SPEEDUPS) perf -name '*.pyi'))))
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start thousands of processes; each would compile the modules that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += -j2  # pip installs the dependencies while the extensions are compiled
 
 # The debug and ASan builds precede the checkout on the path, also for plugins that pytest loads before conftest.py.
