@@ -29,11 +29,13 @@ JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.
 # With -O2 the load generator reads a third fewer records per second than the broker serves.
 LOOPS = {"validator", "batch_scan", "recovery_scan", "verify_batches", "encoder", "loadgen"}
 # The sanitizers find the same at -O0, which compiles in a quarter of the time.
-COMPILE = ["-O0" if ASAN else "-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-g0"]
+COMPILE = [*(["-O0", "-g1"] if ASAN else ["-O1", "-g"]), "-UNDEBUG"] if DEBUG else ["-O2", "-g0"]
 COMPILE.append("-Wno-unused-variable")  # Cython declares variables that only its compiled-out assertions use
 MORE = os.environ.get("KAFKALITE_CFLAGS", "").split()
 # Undefined behaviour ends the process too: otherwise its report is only a line of the output.
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] if ASAN else []
+# Checks as calls: less code to compile than checks in place, and the tests on this build are short.
+SANITIZE += ["--param", "asan-instrumentation-with-call-threshold=0"] if ASAN else []
 DIRECTIVES = {
     "language_level": "3",
     "binding": False,  # plain C functions: a quarter less for the C compiler, smaller modules
