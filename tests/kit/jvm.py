@@ -110,7 +110,13 @@ def _download(profile: str, properties: Mapping[str, str], directory: Path) -> N
 
 
 def java_command(
-    version: str, main_class: str, *, heap: str = "256m", log: str = "WARN", quick_start: bool = True
+    version: str,
+    main_class: str,
+    *,
+    heap: str = "256m",
+    log: str = "WARN",
+    quick_start: bool = True,
+    archive: Path | None = None,
 ) -> list[str]:
     """Return the start of a `java` command line.
 
@@ -121,23 +127,26 @@ def java_command(
         log: level of the log lines on stderr.
         quick_start: start with a third of the CPU time (C1 only, serial collector, classes from an archive);
             False = Java's defaults, for measurements.
+        archive: of classes for a quick start; None = that of the tools.
     """
     log_file = f"-Dlog4j.configuration=file:{KIT}/log4j.properties"
     if int(version.split(".")[0]) >= 4:
         log_file = f"-Dlog4j2.configurationFile={KIT}/log4j2.properties"
     class_path = kafka_classpath(version)
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable"] if quick_start else []
-    if quick_start and (archive := class_archive(version)).exists():
+    archive = archive or class_archive(version)
+    if quick_start and archive.exists():
         options += ["-Xshare:auto", f"-XX:SharedArchiveFile={archive}"]
     return ["java", *options, f"-Xmx{heap}", f"-Dlog.level={log}", log_file, "-cp", class_path, main_class]
 
 
-def class_archive(version: str) -> Path:
+def class_archive(version: str, program: str = "kafka") -> Path:
     """Loaded classes of that version (class data sharing), written by the first tool that connects to a broker.
 
+    That of the program `server` is written by the first server that is stopped.
     Java ignores the archive of another Java or of another class path.
     """
-    return cache_directory().resolve() / "jars" / f"kafka-{version}.jsa"
+    return cache_directory().resolve() / "jars" / f"{program}-{version}.jsa"
 
 
 def run_tool(
@@ -212,6 +221,7 @@ class KafkaProcess:
     process: subprocess.Popen[bytes]
     start_seconds: float
     host: str = HOST
+    partial_archive: Path | None = None
 
     @property
     def pid(self) -> int:
@@ -230,7 +240,10 @@ class KafkaProcess:
         """Controlled shutdown; returns the exit code (143 is Java's for SIGTERM)."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(STOP_SECONDS_MAX)
+            code = self.process.wait(STOP_SECONDS_MAX)
+            if self.partial_archive is not None and self.partial_archive.exists():
+                self.partial_archive.replace(class_archive(self.version, "server"))
+            return code
         except subprocess.TimeoutExpired:
             self.kill()
             raise JvmError(f"Apache Kafka did not stop within {STOP_SECONDS_MAX} s:\n{self.log_tail()}") from None
@@ -283,14 +296,19 @@ def start_kafka(
     config.write_text(_properties(directory, {**mode, **(overrides or {})}))
     if zookeeper is None and not (directory / "data" / "meta.properties").exists():
         format_storage(version, config)
-    command = [*java_command(version, "kafka.Kafka", heap=heap, log="INFO", quick_start=quick_start), str(config)]
+    archive = class_archive(version, "server")
+    java = java_command(version, "kafka.Kafka", heap=heap, log="INFO", quick_start=quick_start, archive=archive)
+    command, partial = [*java, str(config)], None
+    if quick_start and not archive.exists():
+        partial = archive.with_suffix(f".{port}")
+        command.insert(1, f"-XX:ArchiveClassesAtExit={partial}")
     if not quick_start:
         command[1:1] = [f"-Xms{heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
     command.insert(1, "-Djava.awt.headless=true")
     started = time.monotonic()
     with open(directory / "server.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-    kafka = KafkaProcess(version, directory, port, process, 0.0)
+    kafka = KafkaProcess(version, directory, port, process, 0.0, partial_archive=partial)
     _wait_ready(kafka, started, api_versions_answers if zookeeper is None else controller_is_known)
     kafka.start_seconds = time.monotonic() - started
     return kafka
