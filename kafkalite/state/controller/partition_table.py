@@ -25,7 +25,6 @@ NEW, CREATING, ONLINE, OFFLINE, ELECTING, READING, INVALID, DELETED = PartitionS
 TRANSITIONS: dict[tuple[PartitionState, PartitionEvent], PartitionTransition] = {
     (NEW, Event.REPLICAS_CHANGED): Row(NEW, actions.choose_first_state),
     (NEW, Event.STATE_CHOSEN): Row(CREATING, actions.write_state),
-    (NEW, Event.LED): Row(ONLINE, actions.announce),
     (NEW, Event.LEADERLESS): Row(OFFLINE, actions.announce),
     (NEW, Event.UNREADABLE): Row(INVALID, actions.do_nothing),
     (NEW, Event.DELETED): Row(DELETED, actions.do_nothing),
@@ -59,7 +58,6 @@ TRANSITIONS: dict[tuple[PartitionState, PartitionEvent], PartitionTransition] = 
     (READING, Event.UNREADABLE): Row(INVALID, actions.do_nothing),
     (READING, Event.DELETED): Row(DELETED, actions.do_nothing),
     (INVALID, Event.REPLICAS_CHANGED): Row(INVALID, actions.do_nothing),
-    (INVALID, Event.LEADER_RESTARTED): Row(INVALID, actions.remember_restart),
     (INVALID, Event.LED): Row(ONLINE, actions.announce),
     (INVALID, Event.LEADERLESS): Row(OFFLINE, actions.announce),
     (INVALID, Event.MISSING): Row(NEW, actions.choose_first_state),

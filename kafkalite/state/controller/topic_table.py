@@ -59,7 +59,6 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
     (DELETING, Event.REPLICAS_DELETED): Row(DELETING, deletion.check),
     (DELETING, Event.ONLY_UNAVAILABLE_LEFT): Row(INELIGIBLE, deletion.report_ineligible),
     (DELETING, Event.ALL_DELETED): Row(REMOVING, actions.read),
-    (DELETING, Event.DELETION_REQUESTED): Row(DELETING, actions.do_nothing),
     (DELETING, Event.DELETION_WITHDRAWN): Row(REMOVED, deletion.cancel),
     (INELIGIBLE, Event.READ): Row(INELIGIBLE, actions.do_nothing),
     (INELIGIBLE, Event.READ_WITHOUT_ID): Row(INELIGIBLE, actions.do_nothing),
@@ -67,7 +66,6 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
     (INELIGIBLE, Event.MISSING): Row(REMOVED, actions.lose),
     (INELIGIBLE, Event.REPLICAS_AVAILABLE): Row(DELETING, deletion.stop_replicas),
     (INELIGIBLE, Event.REPLICAS_UNAVAILABLE): Row(INELIGIBLE, actions.do_nothing),
-    (INELIGIBLE, Event.DELETION_REQUESTED): Row(INELIGIBLE, actions.do_nothing),
     (INELIGIBLE, Event.DELETION_WITHDRAWN): Row(REMOVED, deletion.cancel),
     (REMOVING, Event.READ): Row(REMOVING, deletion.delete_nodes),
     (REMOVING, Event.READ_WITHOUT_ID): Row(REMOVING, deletion.delete_nodes),
@@ -76,7 +74,6 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
     (REMOVING, Event.PART_WRITTEN): Row(REMOVING, deletion.delete_next_nodes),
     (REMOVING, Event.WRITTEN): Row(REMOVED, deletion.finish),
     (REMOVING, Event.WRITE_FAILED): Row(REMOVING, actions.read),
-    (REMOVING, Event.DELETION_REQUESTED): Row(REMOVING, actions.do_nothing),
     (REMOVING, Event.DELETION_WITHDRAWN): Row(REMOVED, deletion.cancel),
 }
 

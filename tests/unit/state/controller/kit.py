@@ -1,6 +1,6 @@
 """A controller's machine in a chosen situation: what a test reports to it, and what it does then."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkalite.errors import KafkaErrorCode
@@ -131,6 +131,35 @@ class Situation:
             self.answer(broker_id)
         return self
 
+    @property
+    def summary(self) -> list[str]:
+        """What the latest event has led to: reads, operations of writes, states that are sent, and warnings."""
+        return [line for effect in self.effects for line in summaries(effect)]
+
     @staticmethod
     def _brokers(others: tuple[int, ...], epoch: int = 1) -> tuple[Broker, ...]:
         return (*(broker(each, epoch) for each in others), broker(2))
+
+
+def summaries(effect: out.Effect) -> Iterator[str]:
+    """An effect in words; nothing for those that the tests of rows do not compare."""
+    if isinstance(effect, out.Write):
+        yield from map(_operation, effect.operations)
+    elif isinstance(effect, out.ReadTopic):
+        yield "read the topic"
+    elif isinstance(effect, out.ReadStates):
+        yield "read the state"
+    elif isinstance(effect, out.SendUpdateMetadata):
+        for topic in effect.topics:
+            yield from (f"broker {effect.broker_id}: leader {each.leader}" for each in topic.partitions)
+    elif isinstance(effect, out.SendStopReplica):
+        yield f"broker {effect.broker_id}: stop"
+    elif isinstance(effect, out.Log) and effect.level != "info":
+        yield effect.text.partition(": ")[2]
+
+
+def _operation(operation: out.Operation) -> str:
+    name = type(operation).__name__
+    if isinstance(operation, out.CreateState | out.SetState):
+        return f"{name} leader {operation.state.leader} epoch {operation.state.leader_epoch}"
+    return name
