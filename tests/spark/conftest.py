@@ -12,20 +12,29 @@ from pyspark.sql import SparkSession
 
 from kafkalite.testing.thread import BrokerThread
 from tests.kit import jvm
+from tests.spark import java_options
 from tests.spark.ingest_job import PARTITIONS, IngestJob
 from tests.spark.rig import Collected, Rig
 
 os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark would start `python3` of the path, which has no PySpark
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ.update(java_options.ENVIRONMENT)
 
 CONFIGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # a third of the CPU time of tests
+    "spark.executor.extraJavaOptions": java_options.OPTIONS,
     "spark.sql.streaming.noDataProgressEventInterval": "100",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> None:
+    """All JVMs of Spark start with an archive of their classes."""
+    if jvm.java_missing() is None:
+        java_options.write_archive()
 
 
 @pytest.fixture(scope="session")

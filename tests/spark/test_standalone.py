@@ -16,6 +16,7 @@ from kafkalite_sdk.blocking import Producer
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.brokers import wait_until
 from tests.kit.ports import free_port
+from tests.spark import java_options
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
@@ -37,6 +38,7 @@ master = "{master}"
 spark.ui.enabled = "false"
 spark.driver.host = "127.0.0.1"
 spark.executor.memory = "512m"
+spark.executor.extraJavaOptions = "{java_options}"
 spark.sql.warehouse.dir = "{table}-warehouse"
 """
 
@@ -106,7 +108,8 @@ def test_job_file_runs_on_a_standalone_cluster_as_on_this_machine(
     kafkalite_producer.flush()
     for name, master in (("local", "local[2]"), ("cluster", cluster.master)):
         job, table = tmp_path / f"{name}.toml", tmp_path / name
-        job.write_text(JOB.format(address=kafkalite_broker.address, topic=topic, table=table, master=master))
+        where = {"address": kafkalite_broker.address, "topic": topic, "table": table, "master": master}
+        job.write_text(JOB.format(**where, java_options=java_options.OPTIONS))
         command = [sys.executable, "-m", "kafkalite", "pipeline", "run", str(job)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S)
         assert done.returncode == 0, done.stdout + done.stderr
