@@ -8,7 +8,8 @@
 4. A full LeaderAndIsr request (`type` = 2) names everything that this broker hosts. Logs that it does not name are
    renamed to strays, reported and kept, before it is applied: a log of another topic id gives way to the assigned one.
 5. As in Apache Kafka, a partition without files is created empty, unless a log directory is offline: its files may be
-   there, so it is offline, too. A new partition is created in any case.
+   there, so it is offline, too. A new partition is created in any case. A partition whose log has become a stray is
+   offline until the next start returns the stray (`returned_strays`).
 
 Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
 3.9. A deviation: a failed creation of files is repeated at the next append; Kafka takes the log directory offline.
@@ -34,6 +35,7 @@ from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.server.partition_hosting import PartitionHosting
 from kafkalite.server.unknown_logs import NOT_ASSIGNED, UnassignedLogs, report_strays
 from kafkalite.slicing import Slicer, grouped
+from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.manager import LogManager
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -234,12 +236,26 @@ class AssignedPartitions(PartitionHosting):
         if self._use_files(partition, leads=False):
             if partition.log is not None:
                 partition.configure(hosted.config)
+        elif self._is_stray(key, topic.topic_id):
+            partition.error = STORAGE_ERROR
         elif key in self.left_alone or self._logs.choose_directory() is None or not (is_new or self._all_online):
             partition.error = STORAGE_ERROR
             LOGGER.error("%s is offline: its files may be in a log directory that is offline", key)
         else:
             self._creations.add(partition)
         return partition
+
+    def _is_stray(self, key: TopicPartition, topic_id: bytes) -> bool:
+        """Whether a stray has the records of a partition that has no files: an empty log must not replace them."""
+        try:
+            stray = stray_partitions.with_offsets(self._logs.disk, self._logs.strays, key, topic_id)
+        except OSError as error:
+            LOGGER.error("%s is offline: it cannot be compared with the strays: %s", key, error)
+            return True
+        if stray is None:
+            return False
+        LOGGER.error("%s is offline: its log was made the stray %s; start the broker again to use it", key, stray.name)
+        return True
 
     def _set_incomplete_aside(self, key: TopicPartition) -> None:
         """Rename the directory of an interrupted creation to a stray, so that the files are created again."""

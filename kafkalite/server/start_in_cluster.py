@@ -14,6 +14,7 @@ from kafkalite.clock import Outcome
 from kafkalite.cluster.metadata_store import MetadataStore, await_completion
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
@@ -23,7 +24,9 @@ from kafkalite.model import uuid_text
 from kafkalite.server.cluster_member import ClusterMember
 from kafkalite.server.member_broker import MemberBroker
 from kafkalite.server.resources import JOURNAL, BrokerResources, StartError
+from kafkalite.server.returned_strays import assigned, find, return_strays
 from kafkalite.storage.dirs.log_directory import Identity
+from kafkalite.storage.dirs.stray_partitions import Stray
 
 LOGGER = logging.getLogger("kafkalite.server")
 
@@ -61,19 +64,25 @@ async def recover(resources: BrokerResources, config: BrokerConfig, member: Clus
     found = await reading(resources, config, member, store)
     member.identify(found.identity)
     config = BrokerConfig(config.static, *found.broker_configs)
-    loaded = resources.logs.load(
-        lambda topic: config.topic_config(found.topics.get(topic, {})), config.num_recovery_threads_per_data_dir
-    )
+
+    def config_of(topic: str) -> TopicConfig:
+        return config.topic_config(found.topics.get(topic, {}))
+
+    return_strays(resources.disk, found.strays, config_of)
+    loaded = resources.logs.load(config_of, config.num_recovery_threads_per_data_dir)
     return MemberBroker(resources, found.identity, config, found.groups, store, member, loaded)
 
 
 class StartState(NamedTuple):
-    """What a start reads from the tree: dynamic configs of all brokers and of this one, of topics and of groups."""
+    """What a start reads from the tree: dynamic configs of all brokers and of this one, of topics and of groups; and
+    the strays that it assigns to this broker.
+    """
 
     identity: Identity
     broker_configs: tuple[dict[str, str], dict[str, str]]
     topics: dict[str, dict[str, str]]
     groups: dict[str, dict[str, str]]
+    strays: list[Stray]
 
 
 async def reading(
@@ -89,7 +98,8 @@ async def reading(
             identity = await agreed_identity(resources, config, store, member.session)
             store.register(identity.broker_id)
             topics = await all_topic_configs(member.writer, member.session)
-            return StartState(identity, await store.broker_configs(), topics, await store.group_configs())
+            strays = await assigned(find(resources.disk, resources.logs.online()), identity.broker_id, member.session)
+            return StartState(identity, await store.broker_configs(), topics, await store.group_configs(), strays)
         except ConnectionLossError as error:
             LOGGER.warning("the start waits for the coordination service: %s", error)
         except SessionExpiredError as error:

@@ -37,7 +37,8 @@ NOT_IN_JOURNAL = (
 )
 NOT_ASSIGNED = (
     "%d stray partition%s with %s bytes: the controller does not assign the log%s of %s to this broker. The files are "
-    "kept and not served. Another tree may have been restored; `kafkalite log stray %s` lists the strays"
+    "kept and not served. Another tree may have been restored. A start takes strays back that the tree assigns again; "
+    "`kafkalite log stray %s` lists them"
 )
 
 

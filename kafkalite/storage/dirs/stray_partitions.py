@@ -8,6 +8,7 @@ Sources: LogManager.loadLog and LogManager.asyncDelete (Kafka renames strays and
 """
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
@@ -72,6 +73,25 @@ def find(disk: Disk, log_dir: str) -> list[Stray]:
         if key is not None and disk.is_dir(directory):
             found.append(_read(disk, directory, key))
     return found
+
+
+def with_offsets(disk: Disk, directories: Iterable[str], key: TopicPartition, topic_id: bytes) -> Stray | None:
+    """Return a stray of a partition that has records, or has had some; None = there is none.
+
+    Arguments:
+        directories: of strays.
+        key, topic_id: of the partition.
+
+    Raises OSError.
+    """
+    for directory in directories:
+        named = names.parse_stray_directory_name(os.path.basename(directory))
+        if named is None or named[1] != key[1] or not key[0].startswith(named[0]):
+            continue  # the topic may be shortened in the name
+        stray = _read(disk, directory, named)
+        if stray.topic_id == topic_id and (stray.size or stray.recovery_point or stray.log_start_offset):
+            return stray
+    return None
 
 
 def _interrupted(disk: Disk, directory: str, name: str) -> TopicPartition | None:
