@@ -10,7 +10,7 @@ from kafkalite_sdk import Admin, Environment
 from kafkalite_sdk.admin import LogDirectory
 
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
-from kafkalite.cli.cluster_status import ClusterStatus, read_status
+from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus, read_status
 from kafkalite.cli.cluster_up import ClusterProcesses
 from kafkalite.cli.connection import connect, opened
 from kafkalite.cli.signals import cancel_on_sigterm
@@ -101,8 +101,9 @@ Examples:
 async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
     """Show the state of brokers and partitions.
 
-    Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. The exit code is 1
-    if the cluster is not complete: no controller, a broker that does not answer, a partition without a leader.
+    Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. A broker whose
+    STATE is `cut off` does not reach it: it serves, but changes of topics and configs wait or fail. The exit code is 1
+    if the cluster is not complete: no controller, a broker that is silent or cut off, a partition without a leader.
     """
     async with opened(cluster, Admin, environment=Environment()) as admin:
         found = await read_status(admin, timeout)
@@ -127,14 +128,20 @@ def status_object(found: ClusterStatus) -> dict[str, object]:
     }
 
 
+def state_of(broker: BrokerStatus) -> str:
+    """The column STATE: `cut off` is a broker that serves, but does not reach its coordination."""
+    if not broker.answers:
+        return "silent"
+    return "answers" if broker.outage_s is None else "cut off"
+
+
 def print_status(found: ClusterStatus) -> None:
     """Print tables and the faults."""
     controller = "none" if found.controller is None else f"broker {found.controller}"
     click.echo(f"cluster {found.cluster_id}, controller: {controller}")
     click.echo(f"{found.topics} topic(s), {found.partitions} partition(s), {len(found.leaderless)} without a leader")
     rows = [
-        (*each[:4], "yes" if each.controller else "no", "answers" if each.answers else "silent", each.coordination)
-        for each in found.brokers
+        (*each[:4], "yes" if each.controller else "no", state_of(each), each.coordination) for each in found.brokers
     ]
     print_rows(STATUS_COLUMNS, rows, False)
     if found.leaderless:

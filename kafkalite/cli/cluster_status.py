@@ -1,6 +1,6 @@
 """Collects the status of a cluster: brokers, controller, coordination, partitions without a leader."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafkalite_sdk import Admin
@@ -19,6 +19,7 @@ class BrokerStatus(NamedTuple):
         controller: whether it is the controller.
         answers: whether it has answered in time.
         coordination: its ZooKeeper or coordination directory, None = it has none, or does not answer.
+        outage_s: how long that has been out of reach, in seconds; None = it is connected.
     """
 
     broker: int
@@ -28,6 +29,7 @@ class BrokerStatus(NamedTuple):
     controller: bool
     answers: bool
     coordination: str | None
+    outage_s: float | None
 
 
 class PartitionStatus(NamedTuple):
@@ -66,6 +68,12 @@ class ClusterStatus(NamedTuple):
         trees = {each.coordination for each in self.brokers if each.answers}
         if len(trees) > 1:
             found.append(f"brokers use different coordination: {', '.join(sorted(map(str, trees)))}")
+        found += [
+            f"broker {each.broker} has not reached {each.coordination} for {each.outage_s:.0f} s: "
+            "it serves, but changes of topics and configs wait or fail"
+            for each in self.brokers
+            if each.outage_s is not None
+        ]
         if self.leaderless:
             found.append(f"{len(self.leaderless)} partition(s) have no leader")
         return found
@@ -78,19 +86,33 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
     resources = {each.broker_id: Resource.broker(each.broker_id) for each in described.brokers}
     outcomes = await admin.configs.describe(*resources.values(), names=COORDINATION_KEYS, timeout=timeout_s)
     errors = {broker: outcomes.errors[each] for broker, each in resources.items() if each in outcomes.errors}
+    coordinations = {
+        broker: next(filter(None, (each.value for each in outcomes[resource].values())), None)
+        for broker, resource in resources.items()
+        if broker not in errors
+    }
+    outages = await read_outages(admin, coordinations, timeout_s)
     brokers = []
     for node in sorted(described.brokers, key=lambda each: each.broker_id):
-        answers = node.broker_id not in errors
-        configs = outcomes[resources[node.broker_id]] if answers else {}
-        values = (configs[key].value for key in COORDINATION_KEYS if key in configs)
-        coordination = next(filter(None, values), None)
-        is_controller = node.broker_id == described.controller
-        brokers.append(BrokerStatus(*node[:4], is_controller, answers, coordination))
+        broker = node.broker_id
+        is_controller, answers = broker == described.controller, broker not in errors
+        brokers.append(BrokerStatus(*node[:4], is_controller, answers, coordinations.get(broker), outages.get(broker)))
     leaderless = list(without_leader(topics))
     partitions = sum(len(each.partitions) for each in topics)
     return ClusterStatus(
         described.cluster_id, described.controller, brokers, errors, len(topics), partitions, leaderless
     )
+
+
+async def read_outages(
+    admin: Admin, coordinations: Mapping[int, str | None], timeout_s: float
+) -> Mapping[int, float | None]:
+    """Ask the brokers of a cluster whether their coordination is out of reach. Those that do not know are left out."""
+    asked = [broker for broker, coordination in coordinations.items() if coordination is not None]
+    if not asked:
+        return {}
+    outcomes = await admin.cluster.coordination_outages(*asked, timeout=timeout_s)
+    return {broker: outcomes[broker] for broker in asked if broker not in outcomes.errors}
 
 
 def without_leader(topics: Iterable[TopicDescription]) -> Iterable[PartitionStatus]:

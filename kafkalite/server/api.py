@@ -136,4 +136,5 @@ CLUSTER_ROWS = (  # served by a broker in a cluster, besides `ROWS`
     Row("leader_and_isr", 4, 0, 7),
     Row("stop_replica", 5, 0, 4),
     Row("update_metadata", 6, 0, 8),
+    Row("describe_coordination", 10007, 0, 0, package="extensions"),
 )

@@ -203,6 +203,11 @@ class ClusterMember:
         if self._served is not None:
             await self._served.close()
 
+    @property
+    def suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+        return self._membership.suspended_ms
+
     # Of `Membership`.
 
     def _connect(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> None:

@@ -84,6 +84,11 @@ class ClusteredBroker(RunningBroker):
         known = self.image.brokers.nodes(connection.listener).get(self.broker_id)
         return known or super().own_node(connection)
 
+    @property
+    def coordination_suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+        return -1
+
     def offline(self, topic_id: bytes) -> frozenset[int]:
         """Return nothing: offline replicas are in the image."""
         return frozenset()

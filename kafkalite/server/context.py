@@ -135,10 +135,14 @@ class ConfigContext(CallContext, Protocol):
 
 
 class ControllerContext(CallContext, Protocol):
-    """The requests of the controller, which a broker in a cluster serves."""
+    """The requests of the controller, which a broker in a cluster serves, and its session."""
 
     @property
     def controller_requests(self) -> "ControllerRequests": ...
+
+    @property
+    def coordination_suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
 
 
 class HandlerContext(TopicContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):

@@ -58,6 +58,11 @@ class MemberBroker(ClusteredBroker):
             await self.stop(0)
             raise
 
+    @property
+    def coordination_suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+        return self.member.suspended_ms
+
     def _peer_endpoints(self) -> dict[int, Endpoint]:
         """The address of each other live broker for brokers."""
         found = ((each.broker_id, self.member.endpoint_among(each.endpoints.values())) for each in self.image.brokers)

@@ -71,12 +71,18 @@ class Membership:
         self._session: Coordination | None = None
         self._registration: Registration | None = None
         self._retry: Timer | None = None
+        self._suspended_at: float | None = None
         self._started = self._closed = False
 
     @property
     def suspended(self) -> bool:
         """Whether the service is out of reach."""
         return self._session is None or self._session.suspended
+
+    @property
+    def suspended_ms(self) -> int:
+        """How long the service has been out of reach, in ms; -1 = it is connected."""
+        return -1 if self._suspended_at is None else int((self._clock.monotonic() - self._suspended_at) * 1000)
 
     @property
     def session(self) -> Coordination | None:
@@ -115,7 +121,7 @@ class Membership:
         if isinstance(outcome.error, CoordinationError):
             self._refuse(f"the coordination service refuses this broker: {outcome.error}")
             return
-        self._session = outcome.result()
+        self._session, self._suspended_at = outcome.result(), None
         self._check_tree()
 
     def _lost(self) -> None:
@@ -138,9 +144,11 @@ class Membership:
             self._registration = None
 
     def _suspended(self) -> None:
+        self._suspended_at = self._clock.monotonic()
         LOGGER.warning("the coordination service is out of reach: changes of topics and configs wait or fail")
 
     def _resumed(self) -> None:
+        self._suspended_at = None
         LOGGER.info("the coordination service is reached")
 
     # One session.

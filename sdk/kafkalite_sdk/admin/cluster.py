@@ -154,6 +154,19 @@ class Cluster:
         left_s = self._driver.countdown(timeout)
         return await self._driver.run(operation, brokers or await self._driver.brokers(left_s()), left_s())
 
+    async def coordination_outages(self, *brokers: int, timeout: float | None = None) -> Outcomes[int, float | None]:
+        """Return for how many seconds brokers have not reached their coordination service; None = it is connected.
+
+        Served by kafkalite in a cluster; else UnsupportedVersionError.
+
+        Arguments:
+            brokers: ids; none = all.
+        """
+        from kafkalite_sdk.admin.coordination import describe_outages
+
+        left_s = self._driver.countdown(timeout)
+        return await describe_outages(self._driver, brokers or await self._driver.brokers(left_s()), left_s())
+
     async def move_replicas(
         self, directories: Mapping[Replica, str], *, timeout: float | None = None
     ) -> Outcomes[Replica, None]:

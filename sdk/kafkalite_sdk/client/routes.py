@@ -77,4 +77,5 @@ ROUTES: dict[int, Row] = {
     10002: Row(Route.GROUP, False),  # DeleteGroup
     10005: Row(Route.GROUP, False),  # RewindConsumer
     10006: Row(Route.LEADER, True),  # ListSegments
+    10007: Row(Route.BROKER, True),  # DescribeCoordination
 }

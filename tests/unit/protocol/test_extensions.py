@@ -41,6 +41,7 @@ def test_extension_api_keys() -> None:
         10004: "HeartbeatPlus",
         10005: "RewindConsumer",
         10006: "ListSegments",
+        10007: "DescribeCoordination",
     }
     assert all(cls.flexible == cls.versions[0] == 0 for cls in OWN)
 
