@@ -355,9 +355,9 @@ def vars_of(cluster: Cluster) -> dict[str, Any]:
     return {"controller_id": 1, "controller_epoch": 1, "broker_epoch": cluster.brokers[1].epoch}
 
 
-async def test_broker_that_is_alone_does_not_serve_the_controllers_keys(tmp_path: Path) -> None:
+async def test_broker_that_is_alone_does_not_serve_the_keys_of_clusters(tmp_path: Path) -> None:
     keys = {row.api_key for row in CLUSTER_ROWS}
-    assert keys == {4, 5, 6} and not keys & {row.api_key for row in ROWS}
+    assert keys == {4, 5, 6, 10007} and not keys & {row.api_key for row in ROWS}
     async with running(str(tmp_path)) as client:
         assert keys.isdisjoint(row.api_key for row in client.broker.dispatcher.rows)
 
