@@ -8,6 +8,9 @@
    the session.
 3. The requests of one event loop iteration leave in one write.
 4. Only the latest connection is used: what arrives from an earlier one is ignored, and that connection is aborted.
+5. A server that has seen less than the session closes each connection without a response: a late follower, or a server
+   whose data is lost or restored. After the session timeout every second attempt asks whether the session exists. If it
+   does not, it is lost; else no connection is used that would go back in time.
 """
 
 import asyncio
@@ -19,7 +22,7 @@ from typing import Protocol, cast
 
 from kafkalite.clock import Clock, Random, Timer
 from kafkalite.coordination.zookeeper.codec import ProtocolError
-from kafkalite.coordination.zookeeper.core import SessionCore, State
+from kafkalite.coordination.zookeeper.core import BehindError, SessionCore, State
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 
@@ -94,8 +97,9 @@ class Connector:
         self._attempt: asyncio.Future[object] | None = None
         self._timer: Timer | None = None
         self._timer_at = 0.0
-        self._sent_at = self._received_at = 0.0
+        self._sent_at = self._received_at = clock.monotonic()
         self._flushing = False
+        self._refused = self._asks_only = False  # the last attempt was closed in its handshake; this one only asks
 
     # Attempts.
 
@@ -105,6 +109,8 @@ class Connector:
         host, port = self._servers[self._next_server]
         self._next_server = (self._next_server + 1) % len(self._servers)
         self._link = link = Link(self)
+        silent_s = self._clock.monotonic() - self._received_at
+        self._asks_only = self._refused and not self._asks_only and silent_s * 1000 >= self._core.timeout_ms
         limit_s = self._limit_s()
         self._set_timer(limit_s, lambda: self.ended(link, f"no connection after {limit_s:.1f} s"))
         self._attempt = asyncio.ensure_future(self._dial(lambda: link, host, port, self._ssl))
@@ -145,17 +151,21 @@ class Connector:
         if link is not self._link:
             cast(asyncio.Transport, link.transport).abort()
             return
-        self._core.connected()
+        self._core.connected(asks_only=self._asks_only)
         self._flush()
 
     def received(self, link: Link, data: bytes) -> None:
         """Process bytes, call the callbacks, and write what these have sent."""
         if link is not self._link:
             return
-        self._received_at = self._clock.monotonic()
+        received_at, self._received_at = self._received_at, self._clock.monotonic()
         greeted = self._core.greeted
         try:
             self._core.received(data)
+        except BehindError as error:
+            self._received_at = received_at  # still no server can continue the session
+            self.ended(link, str(error))
+            return
         except ProtocolError as error:
             self.ended(link, f"{error}; is it a server of ZooKeeper's protocol?")
             return
@@ -169,6 +179,7 @@ class Connector:
         """The connection has ended or is not usable: begin the next one after a pause."""
         if link is not self._link:
             return
+        self._refused = link.transport is not None and not self._core.greeted and self._core.last_zxid > 0
         self.stop()
         if self._core.state is not State.ENDED:
             self._log(reason)

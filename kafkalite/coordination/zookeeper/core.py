@@ -50,6 +50,10 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 XID_MAX = 0x7FFFFFFF
 
 
+class BehindError(ProtocolError):
+    """The server would continue this session, but in an older state than the session has seen."""
+
+
 class SessionKey(NamedTuple):
     """The right to continue a session: its id, and the secret that the server has drawn for it."""
 
@@ -142,6 +146,7 @@ class SessionCore:
         self._xid = 0
         self._in_use = key != NEW_SESSION  # of an earlier process, or established
         self._greeted = False  # the server's first frame has arrived
+        self._asks_only = False  # this connection does not continue the session
         self._frames = protocol.FrameReader(FRAME_BYTES_MAX)
         self._outgoing: list[bytes] = []
         self._open: deque[Call] = deque()  # sent; while suspended those that restore the session
@@ -193,9 +198,16 @@ class SessionCore:
 
     # The driver.
 
-    def connected(self) -> None:
-        """A connection exists: begin the handshake."""
-        request = ConnectRequest(0, self.last_zxid, self._asked_timeout_ms, *self.key, False)
+    def connected(self, *, asks_only: bool = False) -> None:
+        """A connection exists: begin the handshake.
+
+        asks_only: ask whether the session exists, without its last zxid; `received` raises BehindError if it does. A
+            server that has seen less than the session closes the connection otherwise, whether the session exists or
+            not.
+        """
+        self._asks_only = asks_only
+        last_zxid = 0 if asks_only else self.last_zxid
+        request = ConnectRequest(0, last_zxid, self._asked_timeout_ms, *self.key, False)
         self._outgoing.append(protocol.encode_connect(request))
 
     def ping(self) -> None:
@@ -267,6 +279,8 @@ class SessionCore:
             else:  # it expired before it was established: the next connection begins another one
                 self.key = NEW_SESSION
             return
+        if self._asks_only:
+            raise BehindError(f"session {session_id:#x} exists, but the server may be behind it")
         self._greeted = True
         self.key = SessionKey(response.session_id, response.password)
         self.timeout_ms = response.timeout_ms

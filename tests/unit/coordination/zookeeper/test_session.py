@@ -1,6 +1,8 @@
 """The session against a fake server, in virtual time: what it sends and reports, and when."""
 
 import logging
+from itertools import pairwise
+from unittest.mock import ANY
 
 import pytest
 
@@ -11,7 +13,7 @@ from kafkalite.coordination.errors import (
     ConnectionLossError,
     SessionExpiredError,
 )
-from kafkalite.coordination.tree import Check, Create, Set, WatchEvent
+from kafkalite.coordination.tree import Check, Create, CreatedNode, Set, WatchEvent
 from kafkalite.coordination.zookeeper import records
 from kafkalite.coordination.zookeeper.codec import SIZE
 from kafkalite.coordination.zookeeper.core import FRAME_BYTES_MAX, NEW_SESSION, SessionKey
@@ -144,6 +146,44 @@ class TestConnections:
         await pass_time(5.0)
         assert await_old.suspended and len(old.connects) >= 3
         assert {each.last_zxid for each in old.connects} == {100}
+
+    @virtually
+    async def test_session_is_lost_at_a_server_whose_data_is_lost(self) -> None:
+        """It closes connections because of the last zxid; asked without it, it does not know the session."""
+        rig = Rig()
+        session = await rig.connected()
+        session.create("/a", b"", rig.note("create"))
+        assert await rig.events_within(0.1) == [("create", CreatedNode("/a", ANY))]
+        wiped = FakeZooKeeper(rig.clock)
+        rig.network.reset(HOST, PORT)
+        rig.network.servers[HOST, PORT].close()
+        rig.network.listen(wiped.accept, HOST, PORT)
+        assert await rig.events_within(0.9 * TIMEOUT_MS / 1000) == ["suspended"]
+        seen = rig.server.tree.zxid
+        assert {each.last_zxid for each in wiped.connects} == {seen}, "the server may be late"
+        assert await rig.events_within(5.0) == ["lost"]
+        assert wiped.connects[-1].last_zxid == 0 and session.lost
+
+    @virtually
+    async def test_session_does_not_go_back_in_time_at_a_late_server(self) -> None:
+        rig = Rig()
+        rig.server.expiring = False
+        session = await rig.connected()
+        session.create("/a", b"", rig.note("create"))
+        await pass_time(0.1)
+        late = FakeZooKeeper(rig.clock)
+        late.sessions, late.expiring = rig.server.sessions, False  # those of one ensemble
+        rig.network.reset(HOST, PORT)
+        rig.network.servers[HOST, PORT].close()
+        rig.network.listen(late.accept, HOST, PORT)
+        rig.take()
+        assert await rig.events_within(30.0) == ["suspended"]
+        seen = rig.server.tree.zxid
+        asked = [each.last_zxid for each in late.connects]
+        assert set(asked) == {0, seen} and all(a or b for a, b in pairwise(asked)), "every second attempt asks only"
+        late.tree = rig.server.tree
+        assert await rig.events_within(5.0) == ["resumed"]
+        assert late.connects[-1].last_zxid == seen and not session.lost
 
     @pytest.mark.parametrize("stage", [(RESPONSE, CONNECT), (RESPONSE, "ExistsRequest"), (RESPONSE, EVENT)])
     @pytest.mark.parametrize(
