@@ -29,6 +29,7 @@ from kafkalite.clock import (
 )
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.errors import ConnectionLossError, SessionExpiredError
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
 from kafkalite.storage.flush.fsync_threads import syncer_for
@@ -143,24 +144,43 @@ def connect_zookeeper(
     """Open a session with ZooKeeper, and create the chroot if it is missing.
 
     The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `key` None = a new session. `then` is
-    called when the session is established and the chroot exists, or with an error. Raises ValueError: `servers` is not
-    valid.
+    called when the session is established and the chroot exists, or with an error. The creation is repeated when its
+    connection breaks, in another session when a new one is lost meanwhile. Raises ValueError: `servers` is not valid.
     """
     from kafkalite.coordination.zookeeper import session as zookeeper
     from kafkalite.coordination.zookeeper.core import NEW_SESSION, SessionKey
 
+    usable = False
+
+    def connect() -> object:
+        return zookeeper.connect_zookeeper(
+            servers, timeout_ms, established, dial=dial, clock=clock, random=random,
+            on_lost=lost, on_suspended=on_suspended, on_resumed=on_resumed,
+            key=NEW_SESSION if key is None else SessionKey(*key),
+        )  # fmt: skip
+
     def established(outcome: Outcome) -> None:
         if outcome.error is not None:
             then(outcome)
-            return
-        session: ZooKeeperSession = outcome.value
-        session.create_chroot(lambda made: then(outcome if made.error is None else made))
+        else:
+            outcome.value.create_chroot(lambda made: created(outcome, made))
 
-    return zookeeper.connect_zookeeper(
-        servers, timeout_ms, established, dial=dial, clock=clock, random=random,
-        on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed,
-        key=NEW_SESSION if key is None else SessionKey(*key),
-    )  # fmt: skip
+    def created(opened: Outcome, made: Outcome) -> None:
+        nonlocal usable
+        session: ZooKeeperSession = opened.value
+        if isinstance(made.error, ConnectionLossError):  # the read waits for the next connection
+            session.exists("/", lambda read: created(opened, read) if read.error else established(opened))
+        elif isinstance(made.error, SessionExpiredError) and key is None:
+            connect()
+        else:
+            usable = made.error is None
+            then(opened if usable else made)
+
+    def lost() -> None:
+        if usable:
+            on_lost()
+
+    return connect()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import kafkalite
+from kafkalite.server.ports import connect_zookeeper
+from kafkalite.testing.virtual_loop import pass_time, run_virtually
+from tests.kit.zookeeper_proxy import REQUEST, RESPONSE, Fault, Stage
+from tests.unit.coordination.zookeeper.rig import HOST, PORT, TIMEOUT_MS, Rig
 
 PACKAGE = Path(kafkalite.__file__).parent
 PACKAGES = ("server", "cluster", "coordinators", "coordination", "storage", "state")
@@ -30,3 +36,30 @@ def test_broker_creates_no_clock_random_thread_disk_or_socket() -> None:
         if "def " not in line
     }
     assert found == KNOWN
+
+
+@pytest.mark.parametrize("stage", [(REQUEST, "Create2Request"), (RESPONSE, "Create2Request")])
+@pytest.mark.parametrize("expired", [False, True])
+def test_chroot_is_created_although_connections_break(stage: Stage, expired: bool) -> None:
+    """`then` is called once with a usable session, and a session that is lost before is not reported."""
+
+    async def main() -> None:
+        rig = Rig()
+        rig.proxy.break_at(*stage, Fault.FIN)
+        connect_zookeeper(
+            f"{HOST}:{PORT}/a/b", TIMEOUT_MS, rig.note("connected"),
+            dial=rig.network.dial, clock=rig.clock, random=rig.random,
+            on_lost=lambda: rig.log.append("lost"), on_suspended=lambda: None, on_resumed=lambda: None,
+        )  # fmt: skip
+        await pass_time(0.05)
+        assert rig.take() == [], "it waits"
+        if expired:
+            (session_id,) = rig.server.sessions
+            rig.server.expire(session_id)
+        assert await rig.events_within(2.0) == [("connected", "session")]
+        assert rig.server.tree.exists("/a/b") is not None
+        for session_id in list(rig.server.sessions):
+            rig.server.expire(session_id)
+        assert await rig.events_within(2.0) == ["lost"]
+
+    run_virtually(main)
