@@ -78,8 +78,12 @@ class Broker(ABC):
         """Send SIGTERM; returns the exit code."""
 
     def freeze(self) -> None:
-        """Send SIGSTOP: the process is suspended until it is killed. A second call has no effect."""
+        """Send SIGSTOP: the process is suspended until `thaw`, or until it is killed. A second call has no effect."""
         os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Send SIGCONT: the process continues."""
+        os.kill(self.pid, signal.SIGCONT)
 
     @abstractmethod
     def kill(self) -> None:

@@ -199,10 +199,17 @@ class IdempotentSender(threading.Thread):
         address, topic, partitions: where to.
         history: where sends and responses are noted; no other thread may write to it meanwhile. None = one of its own.
         first: number of the first record.
+        pause_s: time between two sends, for less load than the fastest.
     """
 
     def __init__(
-        self, address: str, topic: str, partitions: int, history: History | None = None, first: int = 0
+        self,
+        address: str,
+        topic: str,
+        partitions: int,
+        history: History | None = None,
+        first: int = 0,
+        pause_s: float = 0.0,
     ) -> None:
         super().__init__(name="idempotent")
         self.history = history or History()
@@ -213,6 +220,7 @@ class IdempotentSender(threading.Thread):
         self.failure: BaseException | None = None
         self._topic = topic
         self._partitions = partitions
+        self._pause_s = pause_s
         self._ending = threading.Event()
         self._giving_up = threading.Event()
         self._settings = {
@@ -232,6 +240,7 @@ class IdempotentSender(threading.Thread):
             with Isolated(RecordProducer, self._settings) as producer:
                 while not self._ending.is_set() and not self.errors:
                     self._note(producer.send(self._topic, self._next(), 0.001))
+                    self._ending.wait(self._pause_s)
                     while self.sent - self.acks > IDEMPOTENT_OPEN_MAX and not self.errors and not self._ending.is_set():
                         self._note(producer.poll(0.05))
                 if self._giving_up.is_set():

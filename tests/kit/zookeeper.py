@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.kit import jvm
 from tests.kit.ports import free_port
 
-TICK_MS = 200
+TICK_MS = 200  # sessions of 400 to 4,000 ms
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
@@ -22,6 +22,12 @@ class ZooKeeper:
 
     address: str
     process: subprocess.Popen[bytes]
+    directory: Path
+
+    @property
+    def data(self) -> Path:
+        """Directory of its snapshots and transaction logs."""
+        return self.directory / "zookeeper" / "version-2"
 
     def dump(self) -> str:
         """Sessions and their ephemeral nodes, as the server prints them."""
@@ -35,12 +41,13 @@ class ZooKeeper:
         self.process.wait()
 
 
-def start_zookeeper(directory: Path, port: int = 0) -> ZooKeeper:
+def start_zookeeper(directory: Path, port: int = 0, tick_ms: int = TICK_MS) -> ZooKeeper:
     """Start a server and wait until it accepts connections.
 
     Arguments:
         directory: for its data, configuration and log (`zookeeper.log`).
         port: 0 = a free one.
+        tick_ms: sessions take 2 to 20 ticks.
 
     Raises JvmError with its log if it does not start.
     """
@@ -49,13 +56,13 @@ def start_zookeeper(directory: Path, port: int = 0) -> ZooKeeper:
     config = directory / "zoo.cfg"
     config.write_text(
         f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress={jvm.HOST}\n"
-        f"tickTime={TICK_MS}\nadmin.enableServer=false\n4lw.commands.whitelist=dump\n"
+        f"tickTime={tick_ms}\nadmin.enableServer=false\n4lw.commands.whitelist=dump\n"
     )
     command = [*jvm.java_command(jvm.PREVIOUS, MAIN, heap="128m"), str(config)]
     with open(directory / "zookeeper.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     _wait_ready(process, port, directory / "zookeeper.log")
-    return ZooKeeper(f"{jvm.HOST}:{port}", process)
+    return ZooKeeper(f"{jvm.HOST}:{port}", process, directory)
 
 
 def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -11,18 +11,19 @@ from tests.fix_torture import is_long
 from tests.kit import jvm, rig
 
 KILLS_PER_SERIES = 5
-KILLS_PER_GROUP_SERIES = 15  # of --kills: such a life has fewer, and takes its time
+KILLS_PER_GROUP_SERIES = 15  # of --kills, for lives of groups and clusters: they have fewer, and take their time
 SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`series`, `group_series`: the number of a directory's life, with some kills; `cut`, `fault`: the number of
+    """`series`, `group_series`, `cluster_series`: the number of a life with some kills; `cut`, `fault`: the number of
     each."""
     if "series" in metafunc.fixturenames:
         series_count = -(-metafunc.config.getoption("kills") // KILLS_PER_SERIES)
         metafunc.parametrize("series", range(series_count))
-    if "group_series" in metafunc.fixturenames:
-        metafunc.parametrize("group_series", range(-(-metafunc.config.getoption("kills") // KILLS_PER_GROUP_SERIES)))
+    for name in ("group_series", "cluster_series"):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, range(-(-metafunc.config.getoption("kills") // KILLS_PER_GROUP_SERIES)))
     if "cut" in metafunc.fixturenames:
         metafunc.parametrize("cut", range(metafunc.config.getoption("cuts")))
     if "how" in metafunc.fixturenames:
