@@ -13,6 +13,7 @@ from kafkalite.cli.client_options import Cluster, cluster_options, command_runne
 from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus, read_status
 from kafkalite.cli.cluster_up import ClusterProcesses
 from kafkalite.cli.connection import connect, opened
+from kafkalite.cli.failure import fail
 from kafkalite.cli.signals import cancel_on_sigterm
 
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")
@@ -32,13 +33,14 @@ UNKNOWN = -1
 Examples:
   kafkalite cluster up --brokers 3
   kafkalite cluster status
+  kafkalite cluster adopt --data ./data --zookeeper zk1:2181/kafka
   kafkalite cluster describe
   kafkalite cluster log-dirs
   kafkalite cluster log-dirs --partitions --broker 1
 """
 )
 def command() -> None:
-    """Run a cluster; show its status, its brokers and their log directories."""
+    """Run a cluster; show its status, its brokers and their log directories; make a broker its first one."""
 
 
 @command.command(
@@ -150,6 +152,49 @@ def print_status(found: ClusterStatus) -> None:
             click.echo(f"and {len(found.leaderless) - LEADERLESS_MAX} more; --json prints all")
     for each in found.problems:
         click.echo(f"kafkalite: {each}", err=True)
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite cluster adopt --data ./data --zookeeper zk1:2181,zk2:2181/kafka
+  kafkalite serve --data ./data --set zookeeper.connect=zk1:2181,zk2:2181/kafka
+
+\b
+  kafkalite cluster adopt --data ./data --coordination ./coordination
+  kafkalite serve --data ./data --set kafkalite.coordination.directory=./coordination
+"""
+)
+@click.option(
+    "-d", "--data", required=True, type=click.Path(exists=True, file_okay=False), help="Log directory of the broker."
+)
+@click.option("--zookeeper", metavar="SERVERS", help="As in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT.")
+@click.option("--coordination", metavar="DIR", help="Directory that the brokers of this machine share, instead.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long servers are tried.",
+)
+@command_runner
+async def adopt(data: str, zookeeper: str | None, coordination: str | None, timeout: float) -> None:
+    """Make a broker that ran alone the first one of a cluster.
+
+    Its topics, configs and ids are written into ZooKeeper, or into the directory that the brokers of one machine share.
+    Records and committed offsets stay where they are. The broker must be stopped, and the tree must be empty. An
+    interrupted command can be repeated. Afterwards the broker starts only with the matching setting.
+    """
+    from kafkalite.cli.cluster_adopt import adopt_tree
+
+    if (zookeeper is None) == (coordination is None):
+        fail("give either --zookeeper or --coordination: where the cluster has its tree")
+    adopted = await adopt_tree(data, zookeeper, coordination, timeout)
+    setting = f"zookeeper.connect={zookeeper}" if zookeeper else f"kafkalite.coordination.directory={coordination}"
+    topics = f"{adopted.topics} topic{'' if adopted.topics == 1 else 's'}"
+    click.echo(f"cluster {adopted.cluster_id} with {topics}: {adopted.written} nodes written")
+    click.echo(f"next: kafkalite serve --data {data} --set {setting}")
 
 
 @command.command(

@@ -12,8 +12,8 @@ from kafkalite.clock import LoopClock, Outcome, SystemRandom, completed
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Stat
-from kafkalite.coordination.zookeeper.session import connect_zookeeper
-from kafkalite.net.client.connection import dial
+from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
 
 SESSION_MS = 10_000
@@ -56,13 +56,31 @@ async def connected(servers: str, timeout_s: float) -> AsyncIterator[ZooKeeperRe
         servers: as in zookeeper.connect.
         timeout_s: how long the servers are tried, and a read takes at most.
     """
+    async with opened_session(servers, timeout_s, dial) as session:
+        try:
+            yield ZooKeeperReader(session, timeout_s)
+        except TimeoutError:
+            fail(f"{servers}: no answer within {timeout_s:g} s; is ZooKeeper there?")
+        except CoordinationError as error:
+            fail(f"{servers}: {error}")
+
+
+@asynccontextmanager
+async def opened_session(servers: str, timeout_s: float, connect: Dial) -> AsyncIterator[ZooKeeperSession]:
+    """Open a session, and close it at the end. Ends the command with the reason if there is none.
+
+    Arguments:
+        servers: as in zookeeper.connect.
+        timeout_s: how long the servers are tried.
+        connect: connects to one of them.
+    """
     reasons: list[str] = []
 
-    async def connect(
+    async def connecting(
         protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
     ) -> None:
         try:
-            await dial(protocol, host, port, ssl)
+            await connect(protocol, host, port, ssl)
         except OSError as error:
             reasons[:] = [f"{host}:{port}: {reason_of(error)}"]
             raise
@@ -75,18 +93,19 @@ async def connected(servers: str, timeout_s: float) -> AsyncIterator[ZooKeeperRe
             established.set_result(outcome)
 
     try:
-        session = connect_zookeeper(servers, SESSION_MS, ended, dial=connect, clock=clock, random=SystemRandom())
+        session = connect_zookeeper(servers, SESSION_MS, ended, dial=connecting, clock=clock, random=SystemRandom())
     except ValueError as error:
         fail(f"{error}; write SERVERS as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT")
     try:
-        async with asyncio.timeout(timeout_s):
-            (await established).result()
-        yield ZooKeeperReader(session, timeout_s)
-    except TimeoutError:
-        reason = "".join(f" ({each})" for each in reasons)
-        fail(f"{servers}: no answer within {timeout_s:g} s{reason}; is ZooKeeper there?")
-    except CoordinationError as error:
-        fail(f"{servers}: {error}")
+        try:
+            async with asyncio.timeout(timeout_s):
+                (await established).result()
+        except TimeoutError:
+            reason = "".join(f" ({each})" for each in reasons)
+            fail(f"{servers}: no answer within {timeout_s:g} s{reason}; is ZooKeeper there?")
+        except CoordinationError as error:
+            fail(f"{servers}: {error}")
+        yield session
     finally:
         if not session.lost:
             await closed(session)

@@ -36,7 +36,7 @@ async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> 
     if not resources.in_memory and resources.disk.exists(resources.journal):
         raise StartError(
             f"{resources.journal}: the directory belongs to a broker that is alone, and {JOURNAL} has its topics; "
-            f"unset {key_of(config)}, or choose another directory"
+            f"unset {key_of(config)}, choose another directory, or run `kafkalite cluster adopt`"
         )
     member = ClusterMember(resources, config)
     try:

@@ -1,0 +1,122 @@
+"""An adoption that is interrupted at any of its writes is continued by the next call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import completed
+from kafkalite.coordination import znodes
+from kafkalite.coordination.backend import Then
+from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.errors import ConnectionLossError
+from kafkalite.coordination.tree import Create, Operation, Set
+from kafkalite.server import tree_adoption
+from kafkalite.server.resources import JOURNAL
+from kafkalite.server.tree_adoption import TreeAdoption, TreeAdoptionError
+from kafkalite.testing.virtual_clock import VirtualClock
+
+CLUSTER = "0j2CN7szSeKhqj3Oy8IKpQ"
+ID = b"1" * 16
+COPIED = {
+    "/config/topics/a": znodes.encode_configs({"retention.ms": "5"}),
+    "/brokers/topics/a": znodes.encode_topic(znodes.TopicNode(ID, {0: (1,), 1: (1,)})),
+    "/brokers/topics/a/partitions": b"",
+    "/brokers/topics/a/partitions/1": b"",
+    "/brokers/topics/a/partitions/1/state": znodes.encode_state(znodes.PartitionState(1, 7, (1,))),
+    "/latest_producer_id_block": b"{}",
+    "/kafkalite/groups/g": b"{}",
+}
+LEFT_OUT = {"/kafkalite/directories/x": b"", "/kafkalite/deleted/y": b"", "/config/changes/config_change_1": b"{}"}
+
+
+class Interrupted:
+    """A session whose write with this number fails; before or after it is committed."""
+
+    def __init__(self, service: EmbeddedCoordination, number: int, *, committed: bool) -> None:
+        self._session: Any = service.connect()
+        self._left, self._committed = number, committed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def multi(self, operations: Sequence[Operation], then: Then) -> None:
+        self._left -= 1
+        if self._left:
+            self._session.multi(operations, then)
+            return
+        if self._committed:
+            self._session.multi(operations, lambda outcome: outcome.result())
+        raise ConnectionLossError("/")
+
+
+def filled(directory: Path) -> None:
+    """A log directory with the journal of a broker alone."""
+    service = EmbeddedCoordination.open(Disk(), str(directory / JOURNAL), VirtualClock())
+    nodes = {**COPIED, **LEFT_OUT, znodes.CLUSTER_ID: znodes.encode_cluster_id(CLUSTER)}
+    above = {each: b"" for path in nodes for each in znodes.parents(path)}
+    operations = [Create(path, data) for path, data in sorted({**above, **nodes}.items())]
+    service.connect().multi(operations, lambda outcome: outcome.result())
+    service.close()
+
+
+def contents(service: EmbeddedCoordination) -> dict[str, bytes]:
+    return {path: node.data for path, node in service.tree.walk()}
+
+
+async def adopted(directory: Path, target: Any) -> int:
+    return (await TreeAdoption(Disk(), VirtualClock(), str(directory), target).run()).written
+
+
+async def test_the_tree_of_a_cluster_has_all_topics_with_their_states(tmp_path: Path) -> None:
+    filled(tmp_path)
+    target = EmbeddedCoordination(VirtualClock())
+    await adopted(tmp_path, target.connect())
+    found = contents(target)
+    assert COPIED.items() <= found.items() and znodes.decode_cluster_id(found[znodes.CLUSTER_ID]) == CLUSTER
+    assert LEFT_OUT.keys().isdisjoint(found)
+    state = znodes.decode_state("", found["/brokers/topics/a/partitions/0/state"])
+    assert state == znodes.PartitionState(1, 0, (1,)), "the embedded tree has no state of a new partition"
+    assert not (tmp_path / JOURNAL).exists() and (tmp_path / f"{JOURNAL}.adopted").exists()
+    with pytest.raises(TreeAdoptionError, match=r"has no kafkalite\.journal"):
+        await adopted(tmp_path, target.connect())
+
+
+@pytest.mark.parametrize("committed", [False, True])
+async def test_an_interrupted_adoption_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    monkeypatch.setattr(tree_adoption, "BATCH_NODES", 3)
+    whole = EmbeddedCoordination(VirtualClock())
+    (tmp_path / "whole").mkdir()
+    filled(tmp_path / "whole")
+    writes = -(-await adopted(tmp_path / "whole", whole.connect()) // 3)
+    assert writes > 3
+    for number in range(1, writes + 1):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        filled(directory)
+        target = EmbeddedCoordination(VirtualClock())
+        with pytest.raises(ConnectionLossError):
+            await adopted(directory, Interrupted(target, number, committed=committed))
+        assert (directory / JOURNAL).exists()
+        await adopted(directory, target.connect())
+        assert contents(target) == contents(whole)
+
+
+async def test_a_node_that_others_have_written_is_not_replaced(tmp_path: Path) -> None:
+    filled(tmp_path)
+    target = EmbeddedCoordination(VirtualClock())
+    session = target.connect()
+    nodes = [Create("/config", b""), Create("/config/topics", b""), Create("/config/topics/a", b"other")]
+    await completed(lambda then: session.multi(nodes, then))
+    with pytest.raises(TreeAdoptionError, match="the tree has another /config/topics/a"):
+        await adopted(tmp_path, session)
+    assert (tmp_path / JOURNAL).exists()
+    fixed = Set("/config/topics/a", COPIED["/config/topics/a"])
+    await completed(lambda then: session.multi([fixed], then))
+    assert await adopted(tmp_path, session)
