@@ -154,8 +154,9 @@ class BrokerProcesses:
             self.brokers[each].wait_ready()
 
     def kill(self, broker_id: int) -> None:
-        """Send SIGKILL."""
+        """Send SIGKILL, also to a suspended broker."""
         self.brokers[broker_id].kill()
+        self.suspended.discard(broker_id)
 
     def freeze(self, broker_id: int) -> None:
         """Send SIGSTOP."""

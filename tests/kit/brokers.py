@@ -1,5 +1,5 @@
-"""The broker under test, as a process of its own: `AGAINST=kafkalite` (default), `AGAINST=kafka` (Apache Kafka 4.3) or
-`AGAINST=kafka-zookeeper` (Apache Kafka 3.9 with ZooKeeper).
+"""The broker under test, as a process of its own: `AGAINST=kafkalite` (default), `AGAINST=kafkalite-cluster` (one of
+three brokers), `AGAINST=kafka` (Apache Kafka 4.3) or `AGAINST=kafka-zookeeper` (Apache Kafka 3.9 with ZooKeeper).
 
 A compat test never knows which of the two it talks to: it gets an address, a data directory in Kafka's layout, and the
 verbs stop (SIGTERM), kill (SIGKILL) and start, which returns to the same port and the same data.
@@ -163,6 +163,36 @@ class Kafkalite(Broker):
         return self._process is not None and self._process.poll() is None
 
 
+class KafkaliteCluster(Kafkalite):
+    """Three brokers that share a coordination directory; the address and the data are those of the first."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        shared = {**settings, "kafkalite.coordination.directory": str(directory / "shared")}
+        super().__init__(directory, {**shared, "broker.id": "1"})
+        self.others = [Kafkalite(directory / str(each), {**shared, "broker.id": str(each)}) for each in (2, 3)]
+
+    def start(self) -> None:
+        brokers: list[Kafkalite] = [self, *self.others]
+        for broker in brokers:
+            broker.launch()
+        for broker in brokers:
+            broker.wait_ready()
+
+    def stop(self) -> int:
+        return max([super().stop(), *(broker.stop() for broker in self.others)])
+
+    def kill(self) -> None:
+        super().kill()
+        for broker in self.others:
+            broker.kill()
+
+    def close(self) -> None:
+        """Stop those that run."""
+        for broker in (self, *self.others):
+            if broker.running():
+                Kafkalite.stop(broker)
+
+
 class ApacheKafka(Broker):
     """Apache Kafka in KRaft mode, broker and controller in one process."""
 
@@ -199,6 +229,12 @@ class ApacheKafkaZooKeeper(ApacheKafka):
 
     _zookeeper: ZooKeeper | None = None
 
+    @property
+    def zookeeper(self) -> ZooKeeper:
+        """The running ZooKeeper."""
+        assert self._zookeeper is not None, "not started"
+        return self._zookeeper
+
     def _start(self) -> jvm.KafkaProcess:
         if self._zookeeper is None:
             self._zookeeper = start_zookeeper(self.directory)
@@ -229,6 +265,7 @@ class ApacheKafkaZooKeeper(ApacheKafka):
 
 KINDS: dict[str, type[Broker]] = {
     "kafkalite": Kafkalite,
+    "kafkalite-cluster": KafkaliteCluster,
     "kafka": ApacheKafka,
     "kafka-zookeeper": ApacheKafkaZooKeeper,
 }

@@ -48,8 +48,8 @@ pytestmark = [
 class Tower:
     """Sends flights and notes what is acknowledged; its producer runs in a process that can be killed."""
 
-    def __init__(self, address: str) -> None:
-        self.acknowledged = Acknowledged(FLIGHTS)
+    def __init__(self, address: str, count: int = FLIGHTS) -> None:
+        self.acknowledged = Acknowledged(count)
         self.sent = 0
         self.errors: list[str] = []
         self._waiting: list[Outgoing] = []
