@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.kit import jvm
@@ -77,9 +78,14 @@ def tree(zookeeper: str) -> dict[str, tuple[bool, Any]]:
 
 
 def walk(client: KazooClient, path: str) -> Iterator[tuple[str, tuple[bool, Any]]]:
-    data, stat = client.get(path)
+    """A node and those below it, without those that are deleted meanwhile."""
+    try:
+        data, stat = client.get(path)
+        names = client.get_children(path)
+    except NoNodeError:
+        return
     yield path, (bool(stat.ephemeralOwner), parsed(path, data, stat.dataLength))
-    for name in client.get_children(path):
+    for name in names:
         below = f"{path.rstrip('/')}/{name}"
         if below != ZOOKEEPER_OWN:
             yield from walk(client, below)
