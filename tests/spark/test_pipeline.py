@@ -11,7 +11,7 @@ COUNT = 5_000
 def test_pipeline_of_the_flights_prints_its_results() -> None:
     command = [sys.executable, "-m", "tools.pipeline", "--flights", str(COUNT)]
     environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"lake lake: {COUNT} records in 1 commits" in done.stdout
     assert re.search(rf"lake: {COUNT:,} flights in \d+ files", done.stdout)
