@@ -14,7 +14,7 @@ from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.net.client.connection import dial
-from kafkalite.server.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, check_journal
+from kafkalite.server.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, journal_of
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 
 
@@ -31,7 +31,7 @@ async def adopt_tree(data: str, zookeeper: str | None, coordination: str | None,
     clock = LoopClock(asyncio.get_running_loop())
     try:
         directory.lock()
-        check_journal(disk, data)
+        journal_of(disk, data)  # before a session is opened
         async with _session(disk, zookeeper, coordination, timeout_s) as session:
             return await TreeAdoption(disk, clock, data, session).run()
     except CoordinationError as error:

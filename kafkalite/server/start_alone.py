@@ -66,7 +66,12 @@ async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Met
 
 def without_journal(resources: BrokerResources, directory: str, owner: Identity) -> str:
     """Return the error text of a log directory that has an owner and no journal."""
-    if resources.disk.exists(os.path.join(directory, FORMAT)):
+    if any(resources.disk.exists(f"{resources.journal}.{each}") for each in ("adopting", "adopted")):
+        cure = (
+            "it became that of a cluster: set zookeeper.connect or kafkalite.coordination.directory; "
+            "if `kafkalite cluster adopt` was interrupted, repeat it"
+        )
+    elif resources.disk.exists(os.path.join(directory, FORMAT)):
         cure = (
             "choose another directory, restore the journal, or set zookeeper.connect or "
             "kafkalite.coordination.directory if the broker was in a cluster"

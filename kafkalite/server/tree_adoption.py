@@ -2,7 +2,8 @@
 
 1. The tree is copied node by node, those above first, and `/cluster/id` last: until then no broker uses the tree, and
    an interrupted adoption is continued by the same call. A node with other data is not replaced.
-2. Then the journal is renamed, so that the broker starts only in the cluster. Nothing is deleted.
+2. The journal is renamed before the first write, so that the broker does not change it alone any more, and once more
+   after the last one. Nothing is deleted.
 3. Not copied: the log directories of partitions, which only the embedded tree records; notifications and deleted
    topics, whose readers are gone; `/brokers/seqid`, whose versions are ids that brokers have generated.
 4. The embedded tree has no state of a partition that never changed. Its state is written here, so that the controller
@@ -26,7 +27,7 @@ from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.tree import Create, Tree
 from kafkalite.server.resources import JOURNAL
 
-ADOPTED_SUFFIX = ".adopted"
+ADOPTING, ADOPTED = f"{JOURNAL}.adopting", f"{JOURNAL}.adopted"
 BATCH_NODES, BATCH_BYTES = 500, 500_000  # of a transaction: ZooKeeper rejects requests above 1 MiB
 NOT_COPIED = frozenset(("/", znodes.CLUSTER_ID, znodes.DIRECTORIES, znodes.DELETED_TOPICS, znodes.BROKER_SEQUENCE))
 WITHOUT_CHILDREN = (znodes.DIRECTORIES, znodes.DELETED_TOPICS, znodes.CONFIG_CHANGES, znodes.BROKER_IDS)
@@ -65,35 +66,45 @@ class TreeAdoption:
         self._disk = disk
         self._clock = clock
         self._data = data
-        self._journal = os.path.join(data, JOURNAL)
         self._target = target
 
     async def run(self) -> AdoptedTree:
         """Write the tree. Raises TreeAdoptionError, CoordinationError, JournalError, ZnodeError, OSError."""
-        check_journal(self._disk, self._data)
-        service = EmbeddedCoordination.open(self._disk, self._journal, self._clock)
-        try:
-            result = await self._write(service.tree)
-        finally:
-            service.close()
-        self._disk.rename(self._journal, self._journal + ADOPTED_SUFFIX)
-        self._disk.sync_dir(self._data)
-        return result
-
-    async def _write(self, tree: Tree) -> AdoptedTree:
+        journal = journal_of(self._disk, self._data)
+        service = EmbeddedCoordination.open(self._disk, os.path.join(self._data, journal), self._clock)
+        service.close()
+        tree = service.tree
         identity, _ = tree.get(znodes.CLUSTER_ID)
         cluster_id, topics = znodes.decode_cluster_id(identity), tree.children(znodes.TOPICS)[0]
-        if await self._is_complete(cluster_id):
-            return AdoptedTree(cluster_id, len(topics), 0)
+        written = 0
+        if not await self._is_complete(cluster_id):
+            written = await self._copy([*batches(tree), [Create(znodes.CLUSTER_ID, identity)]], topics, journal)
+        elif journal == JOURNAL:
+            text = f"the tree has cluster {cluster_id}, but {self._data} was not adopted: a copy of it was"
+            raise TreeAdoptionError(f"{text}; {CHOOSE}")
+        self._rename(ADOPTING, ADOPTED)
+        return AdoptedTree(cluster_id, len(topics), written)
+
+    async def _copy(self, nodes: list[list[Create]], topics: list[str], journal: str) -> int:
+        """Write the nodes that the tree lacks; returns their number. If it has others, nothing is changed."""
         await self._check_children(znodes.BROKER_IDS, [], "brokers")
         await self._check_children(znodes.TOPICS, topics, "other topics")
-        written = 0
-        for batch in [*batches(tree), [Create(znodes.CLUSTER_ID, identity)]]:
-            missing = await self._missing(batch)
-            if missing:
-                (await completed(partial(self._target.multi, missing))).result()
-                written += len(missing)
-        return AdoptedTree(cluster_id, len(topics), written)
+        for batch in nodes:
+            await self._missing(batch)
+        self._rename(journal, ADOPTING)
+        return sum([await self._write(batch) for batch in nodes])
+
+    def _rename(self, name: str, other: str) -> None:
+        if name != other:
+            self._disk.rename(os.path.join(self._data, name), os.path.join(self._data, other))
+            self._disk.sync_dir(self._data)
+
+    async def _write(self, batch: list[Create]) -> int:
+        """Write the nodes of a batch that the tree lacks, in one transaction; returns their number."""
+        missing = await self._missing(batch)
+        if missing:
+            (await completed(partial(self._target.multi, missing))).result()
+        return len(missing)
 
     async def _is_complete(self, cluster_id: str) -> bool:
         """Whether an earlier call has written everything. Raises TreeAdoptionError: the tree is another cluster's."""
@@ -132,10 +143,12 @@ class TreeAdoption:
         return lambda then: self._target.get(path, then)
 
 
-def check_journal(disk: Disk, data: str) -> None:
-    """Raise TreeAdoptionError: a log directory has no journal."""
-    if not disk.exists(os.path.join(data, JOURNAL)):
-        raise TreeAdoptionError(f"{data}: has no {JOURNAL}: it is not the log directory of a broker alone")
+def journal_of(disk: Disk, data: str) -> str:
+    """Return the name of the journal, or its name in an interrupted adoption. Raises TreeAdoptionError: none."""
+    for name in (JOURNAL, ADOPTING):
+        if disk.exists(os.path.join(data, name)):
+            return name
+    raise TreeAdoptionError(f"{data}: has no {JOURNAL}: it is not the log directory of a broker alone")
 
 
 def batches(tree: Tree) -> Iterator[list[Create]]:

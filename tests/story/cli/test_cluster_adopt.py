@@ -64,7 +64,7 @@ def test_a_broker_becomes_the_first_one_of_a_cluster(tmp_path: Path, kind: str) 
         assert lines[0].startswith("cluster ") and " with 2 topics: " in lines[0]
         assert lines[1] == f"next: kafkalite serve --data {data} --set {key}={where}"
         refused = BrokerThread(data)
-        with pytest.raises(Exception, match=r"has no kafkalite\.journal"):
+        with pytest.raises(Exception, match=r"has no kafkalite\.journal; it became that of a cluster"):
             refused.__enter__()
         with BrokerThread(data, {key: where}) as first:
             assert topic_id(first.address) == before

@@ -103,9 +103,20 @@ async def test_an_interrupted_adoption_is_continued(
         target = EmbeddedCoordination(VirtualClock())
         with pytest.raises(ConnectionLossError):
             await adopted(directory, Interrupted(target, number, committed=committed))
-        assert (directory / JOURNAL).exists()
+        assert not (directory / JOURNAL).exists(), "the broker must not run alone again"
         await adopted(directory, target.connect())
-        assert contents(target) == contents(whole)
+        assert contents(target) == contents(whole) and (directory / f"{JOURNAL}.adopted").exists()
+
+
+async def test_a_copy_of_an_adopted_directory_is_refused(tmp_path: Path) -> None:
+    target = EmbeddedCoordination(VirtualClock())
+    for name in ("one", "copy"):
+        (tmp_path / name).mkdir()
+        filled(tmp_path / name)
+    await adopted(tmp_path / "one", target.connect())
+    with pytest.raises(TreeAdoptionError, match="was not adopted: a copy of it was"):
+        await adopted(tmp_path / "copy", target.connect())
+    assert (tmp_path / "copy" / JOURNAL).exists()
 
 
 async def test_a_node_that_others_have_written_is_not_replaced(tmp_path: Path) -> None:
