@@ -82,7 +82,7 @@ async def test_a_directory_of_another_coordination_is_refused(tmp_path: Path) ->
         await alone.start()
     async with Broker(tmp_path / "2"):
         pass
-    with pytest.raises(StartError, match=r"unset kafkalite\.coordination\.directory, .*or run `kafkalite cluster adopt`"):
+    with pytest.raises(StartError, match=r"unset kafkalite\.coordination\.directory, .*`kafkalite cluster adopt`"):
         await broker(tmp_path, 2).start()
     elsewhere = str(tmp_path / "elsewhere")
     with pytest.raises(StartError, match=r"restore the tree, or correct kafkalite\.coordination\.directory"):
