@@ -1,7 +1,8 @@
 """Writes the embedded tree of a broker that was alone into an empty coordination service: it becomes a cluster's.
 
-1. The tree is copied node by node, those above first, and `/cluster/id` last: until then no broker uses the tree, and
-   an interrupted adoption is continued by the same call. A node with other data is not replaced.
+1. The tree is copied node by node, those above first, and `/cluster/id` last: until then this broker does not use the
+   tree, and the same call continues an interrupted adoption. A node with other data is not replaced. A broker with
+   empty log directories takes a tree without `/cluster/id` for a new one: the adoption then needs another path.
 2. The journal is renamed before the first write, so that the broker does not change it alone any more, and once more
    after the last one. Nothing is deleted.
 3. Not copied: the log directories of partitions, which only the embedded tree records; notifications and deleted
@@ -148,6 +149,8 @@ def journal_of(disk: Disk, data: str) -> str:
     for name in (JOURNAL, ADOPTING):
         if disk.exists(os.path.join(data, name)):
             return name
+    if disk.exists(os.path.join(data, ADOPTED)):
+        raise TreeAdoptionError(f"{data}: has no {JOURNAL}: a cluster has adopted it already")
     raise TreeAdoptionError(f"{data}: has no {JOURNAL}: it is not the log directory of a broker alone")
 
 

@@ -82,7 +82,7 @@ async def test_the_tree_of_a_cluster_has_all_topics_with_their_states(tmp_path: 
     state = znodes.decode_state("", found["/brokers/topics/a/partitions/0/state"])
     assert state == znodes.PartitionState(1, 0, (1,)), "the embedded tree has no state of a new partition"
     assert not (tmp_path / JOURNAL).exists() and (tmp_path / f"{JOURNAL}.adopted").exists()
-    with pytest.raises(TreeAdoptionError, match=r"has no kafkalite\.journal"):
+    with pytest.raises(TreeAdoptionError, match=r"has no kafkalite\.journal: a cluster has adopted it already"):
         await adopted(tmp_path, target.connect())
 
 
