@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from kafkalite.cluster.controller import runtime, transactions
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.metadata_update import LEADER_DURING_DELETE, MetadataUpdate
+from kafkalite.coordination.tree import Check
+from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaError
 from kafkalite.server.listeners import Listeners
 from kafkalite.testing.virtual_loop import VirtualTimeError
@@ -40,6 +43,17 @@ def closed_after_a_lost_session(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Listeners, "resume", lambda self: None)
 
 
+def zombie_controller(patch: pytest.MonkeyPatch) -> None:
+    """A controller does not notice the election of another one, and its writes are not fenced."""
+
+    def unfenced(_epoch_version: int) -> Check:
+        return Check(CONTROLLER_EPOCH)
+
+    patch.setattr(runtime.ControllerRuntime, "_moved", lambda self: None)
+    patch.setattr(runtime, "fence", unfenced)
+    patch.setattr(transactions, "fence", unfenced)
+
+
 def found_in(directory: Path) -> tuple[int, BaseException] | None:
     """The first seed whose run fails."""
     for seed in BUG_SEEDS:
@@ -50,7 +64,9 @@ def found_in(directory: Path) -> tuple[int, BaseException] | None:
     return None
 
 
-@pytest.mark.parametrize("bug", [stale_image, acknowledged_before_the_flush, closed_after_a_lost_session])
+@pytest.mark.parametrize(
+    "bug", [stale_image, acknowledged_before_the_flush, closed_after_a_lost_session, zombie_controller]
+)
 def test_planted_bug_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
