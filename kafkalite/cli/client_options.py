@@ -117,6 +117,14 @@ def is_default(name: str) -> bool:
 
 BASE64_HELP = 'Bytes that are not UTF-8 are encoded as {"base64": "AAEC"}.'
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+servers_timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long servers are tried.",
+)
 
 
 def parse_address(address: str) -> tuple[str, int]:

@@ -9,7 +9,15 @@ import click
 from kafkalite_sdk import Admin, Environment
 from kafkalite_sdk.admin import LogDirectory
 
-from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
+from kafkalite.cli.client_options import (
+    Cluster,
+    cluster_options,
+    command_runner,
+    fail_for,
+    json_option,
+    print_rows,
+    servers_timeout_option,
+)
 from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus, read_status
 from kafkalite.cli.cluster_up import ClusterProcesses
 from kafkalite.cli.connection import connect, opened
@@ -170,14 +178,7 @@ Examples:
 )
 @click.option("--zookeeper", metavar="SERVERS", help="As in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT.")
 @click.option("--coordination", metavar="DIR", help="Directory that the brokers of this machine share, instead.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long servers are tried.",
-)
+@servers_timeout_option
 @command_runner
 async def adopt(data: str, zookeeper: str | None, coordination: str | None, timeout: float) -> None:
     """Make a broker that ran alone the first one of a cluster.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kafkalite.cli.client_options import command_runner, json_option, print_rows
+from kafkalite.cli.client_options import command_runner, json_option, print_rows, servers_timeout_option
 from kafkalite.cli.failure import fail
 from kafkalite.cli.zk_reader import ZooKeeperReader, connected
 from kafkalite.coordination.errors import BadArgumentsError, NoNodeError
@@ -17,14 +17,6 @@ TREE_COLUMNS = ("PATH", "BYTES", "CHILDREN", "VERSION", "EPHEMERAL")
 LIMIT = 1_000
 
 connect_argument = click.argument("connect", metavar="SERVERS")
-timeout_option = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long servers are tried.",
-)
 
 
 @click.group(
@@ -53,7 +45,7 @@ Examples:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, metavar="N", help="Most nodes to print."
 )
-@timeout_option
+@servers_timeout_option
 @json_option
 @command_runner
 async def tree(connect: str, path: str, depth: int | None, limit: int, timeout: float, as_json: bool) -> None:
@@ -102,7 +94,7 @@ Examples:
 )
 @connect_argument
 @click.argument("path")
-@timeout_option
+@servers_timeout_option
 @json_option
 @command_runner
 async def get(connect: str, path: str, timeout: float, as_json: bool) -> None:

@@ -33,6 +33,7 @@ from kafkalite.storage.manager import LogManager
 
 LOGGER = logging.getLogger("kafkalite.server")
 JOURNAL = "kafkalite.journal"
+ADOPTING, ADOPTED = f"{JOURNAL}.adopting", f"{JOURNAL}.adopted"  # its names during and after `cluster adopt`
 
 
 class StartError(Exception):

@@ -9,7 +9,7 @@ stays what it is if the partition has files, or if there is another stray of it:
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from kafkalite._speedups.storage.file import Disk
@@ -90,9 +90,7 @@ def _return(disk: Disk, stray: Stray, key: TopicPartition, config: TopicConfig) 
         raise AdoptionError(f"{path} exists")
     (candidate,) = partition_adoption.of_strays([stray])
     partition_adoption.fetch(disk, candidate, data, move=True, advance=lambda _bytes: None)
-    ready: Mapping[TopicPartition, partition_adoption.Ready] = {
-        key: partition_adoption.make_ready(disk, candidate, data, config)
-    }
-    partition_adoption.write_checkpoints(disk, data, dict(ready))
+    ready = partition_adoption.make_ready(disk, candidate, data, config)
+    partition_adoption.write_checkpoints(disk, data, {key: ready})
     partition_adoption.install(disk, candidate, data)
     stray_partitions.forget(disk, path)

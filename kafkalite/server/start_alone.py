@@ -18,7 +18,7 @@ from kafkalite.model import uuid_text
 from kafkalite.server.alone_broker import AloneBroker
 from kafkalite.server.epoch_bump import raise_leader_epochs
 from kafkalite.server.hosted_partitions import HostedPartitions
-from kafkalite.server.resources import JOURNAL, BrokerResources, StartError
+from kafkalite.server.resources import ADOPTED, ADOPTING, JOURNAL, BrokerResources, StartError
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs.log_directory import FORMAT, Identity
 
@@ -66,11 +66,10 @@ async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Met
 
 def without_journal(resources: BrokerResources, directory: str, owner: Identity) -> str:
     """Return the error text of a log directory that has an owner and no journal."""
-    if any(resources.disk.exists(f"{resources.journal}.{each}") for each in ("adopting", "adopted")):
-        cure = (
-            "it became that of a cluster: set zookeeper.connect or kafkalite.coordination.directory; "
-            "if `kafkalite cluster adopt` was interrupted, repeat it"
-        )
+    if resources.disk.exists(os.path.join(directory, ADOPTING)):
+        cure = "`kafkalite cluster adopt` was interrupted: repeat it"
+    elif resources.disk.exists(os.path.join(directory, ADOPTED)):
+        cure = "a cluster has adopted it: set zookeeper.connect or kafkalite.coordination.directory"
     elif resources.disk.exists(os.path.join(directory, FORMAT)):
         cure = (
             "choose another directory, restore the journal, or set zookeeper.connect or "

@@ -6,6 +6,7 @@ owner need a tree with the same cluster id.
 
 import asyncio
 import logging
+import os
 from functools import partial
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from kafkalite.coordination.znodes.brokers import generated_broker_id
 from kafkalite.model import uuid_text
 from kafkalite.server.cluster_member import ClusterMember
 from kafkalite.server.member_broker import MemberBroker
-from kafkalite.server.resources import JOURNAL, BrokerResources, StartError
+from kafkalite.server.resources import ADOPTING, JOURNAL, BrokerResources, StartError
 from kafkalite.server.returned_strays import assigned, find, return_strays
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.dirs.stray_partitions import Stray
@@ -33,11 +34,8 @@ LOGGER = logging.getLogger("kafkalite.server")
 
 async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> MemberBroker:
     """Recover the logs, up to the listeners. Raises DirectoryError, OSError, StartError, ZnodeError."""
-    if not resources.in_memory and resources.disk.exists(resources.journal):
-        raise StartError(
-            f"{resources.journal}: the directory belongs to a broker that is alone, and {JOURNAL} has its topics; "
-            f"unset {key_of(config)}, choose another directory, or run `kafkalite cluster adopt`"
-        )
+    if not resources.in_memory:
+        check_journal(resources, config)
     member = ClusterMember(resources, config)
     try:
         await member.open()
@@ -48,6 +46,18 @@ async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> 
     except BaseException:
         await member.close()
         raise
+
+
+def check_journal(resources: BrokerResources, config: BrokerConfig) -> None:
+    """Refuse a log directory whose topics are in its journal. Raises StartError."""
+    if resources.disk.exists(resources.journal):
+        raise StartError(
+            f"{resources.journal}: the directory belongs to a broker that is alone, and {JOURNAL} has its topics; "
+            f"unset {key_of(config)}, choose another directory, or run `kafkalite cluster adopt`"
+        )
+    adopting = os.path.join(config.log_dirs[0], ADOPTING)
+    if resources.disk.exists(adopting):
+        raise StartError(f"{adopting}: `kafkalite cluster adopt` was interrupted: repeat it")
 
 
 def key_of(config: BrokerConfig) -> str:
@@ -113,8 +123,7 @@ async def agreed_identity(
     """Cluster id and broker id, the same in configuration, log directories and tree. Raises StartError."""
     logs = resources.logs
     known = logs.identity()
-    if known is not None:
-        await check_tree(known, session, key_of(config))
+    await check_tree(known, session, key_of(config))
     await store.prepare(znodes.GROUP_CHANGES)
     cluster_id = await store.cluster_id(uuid_text(resources.random.uuid()))
     broker_id = config.broker_id
@@ -129,18 +138,34 @@ async def agreed_identity(
     return identity
 
 
-async def check_tree(known: Identity, session: Coordination, key: str) -> None:
-    """Refuse an empty tree, to which the log directories cannot belong. Another cluster's is refused later.
+async def check_tree(known: Identity | None, session: Coordination, key: str) -> None:
+    """Refuse a tree without a cluster id, if the log directories or topics in it have a cluster. Another cluster's tree
+    is refused later.
 
-    `key`: the setting that names the tree.
+    Arguments:
+        known: the owner of the log directories, None = they are new.
+        session: with the coordination service.
+        key: the setting that names the tree.
+
+    Raises StartError, CoordinationError.
     """
+    if await await_completion(partial(session.exists, znodes.CLUSTER_ID)) is not None:
+        return
+    cure = f"Nothing was changed: restore the tree, or correct {key}"
+    if known is not None:
+        text = (
+            f"the log directories belong to cluster {known.cluster_id}, but the tree has no {znodes.CLUSTER_ID}: it is"
+        )
+        raise StartError(f"{text} empty or another one. {cure}")
     try:
-        await await_completion(lambda then: session.get(znodes.CLUSTER_ID, then))
-    except NoNodeError as error:
-        raise StartError(
-            f"the log directories belong to cluster {known.cluster_id}, but the tree has no {znodes.CLUSTER_ID}: it is "
-            f"empty or another one. Nothing was changed: restore the tree, or correct {key}"
-        ) from error
+        topics = (await await_completion(partial(session.children, znodes.TOPICS)))[0]
+    except NoNodeError:
+        return
+    if topics:
+        text = (
+            f"the tree has topics, but no {znodes.CLUSTER_ID}: `kafkalite cluster adopt` was interrupted, or a part is"
+        )
+        raise StartError(f"{text} lost. {cure}")
 
 
 async def generated_id(config: BrokerConfig, session: Coordination) -> int:

@@ -1,8 +1,8 @@
 """Writes the embedded tree of a broker that was alone into an empty coordination service: it becomes a cluster's.
 
-1. The tree is copied node by node, those above first, and `/cluster/id` last: until then this broker does not use the
-   tree, and the same call continues an interrupted adoption. A node with other data is not replaced. A broker with
-   empty log directories takes a tree without `/cluster/id` for a new one: the adoption then needs another path.
+1. The tree is copied node by node, topics in the first transaction and `/cluster/id` in the last one: a broker refuses
+   a tree that has topics and no id. The same call continues an interrupted adoption. A node with other data is not
+   replaced.
 2. The journal is renamed before the first write, so that the broker does not change it alone any more, and once more
    after the last one. Nothing is deleted.
 3. Not copied: the log directories of partitions, which only the embedded tree records; notifications and deleted
@@ -26,9 +26,8 @@ from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.tree import Create, Tree
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.resources import ADOPTED, ADOPTING, JOURNAL
 
-ADOPTING, ADOPTED = f"{JOURNAL}.adopting", f"{JOURNAL}.adopted"
 BATCH_NODES, BATCH_BYTES = 500, 500_000  # of a transaction: ZooKeeper rejects requests above 1 MiB
 NOT_COPIED = frozenset(("/", znodes.CLUSTER_ID, znodes.DIRECTORIES, znodes.DELETED_TOPICS, znodes.BROKER_SEQUENCE))
 WITHOUT_CHILDREN = (znodes.DIRECTORIES, znodes.DELETED_TOPICS, znodes.CONFIG_CHANGES, znodes.BROKER_IDS)
@@ -169,10 +168,9 @@ def batches(tree: Tree) -> Iterator[list[Create]]:
 
 
 def copied(tree: Tree) -> Iterator[Create]:
-    """Yield the nodes that a cluster gets, with the states of partitions that never changed."""
-    for path, node in tree.walk():
-        if path not in NOT_COPIED and not path.startswith(tuple(f"{each}/" for each in WITHOUT_CHILDREN)):
-            yield Create(path, node.data)
+    """Yield the nodes that a cluster gets, topics first, with the states of partitions that never changed."""
+    nodes = [Create(path, node.data) for path, node in tree.walk() if is_copied(path)]
+    yield from sorted(nodes, key=lambda node: not is_of_topics(node.path))
     for name in tree.children(znodes.TOPICS)[0]:
         path = znodes.topic_path(name)
         for index, replicas in znodes.decode_topic(path, tree.get(path)[0]).replicas.items():
@@ -180,3 +178,13 @@ def copied(tree: Tree) -> Iterator[Create]:
                 yield Create(znodes.partition_path(name, index), b"")
                 state = znodes.encode_state(state_of(new_partition(replicas)))
                 yield Create(znodes.state_path(name, index), state)
+
+
+def is_copied(path: str) -> bool:
+    """Whether a cluster gets this node."""
+    return path not in NOT_COPIED and not path.startswith(tuple(f"{each}/" for each in WITHOUT_CHILDREN))
+
+
+def is_of_topics(path: str) -> bool:
+    """Whether a node is the one of the topics, above it, or below it."""
+    return f"{znodes.TOPICS}/".startswith(f"{path}/") or path.startswith(f"{znodes.TOPICS}/")

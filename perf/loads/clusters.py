@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from perf.brokers.clusters import Cluster, ClusterKind, KafkaCluster, KafkaliteCluster
 from perf.checks import Topics, VerificationError
-from perf.images import Image, image, wait_for
+from perf.images import image, wait_for
 from perf.loads.base import Figure, Load, Sample, Trial
 from perf.loads.requests import BATCH
 from perf.process import cpu_seconds
 from perf.wire import call, connect, produce, produce_error
+from tests.kit.metadata_v1 import Image
 
 if TYPE_CHECKING:
     from kazoo.protocol.states import WatchedEvent

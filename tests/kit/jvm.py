@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kit.metadata_v1 import BODY_OF_NONE, parse
 from tests.kit.ports import free_port
 
 KIT = Path(__file__).parent
@@ -187,17 +188,12 @@ def api_versions_answers(host: str, port: int, timeout: float = 1.0) -> bool:
 
 
 def controller_is_known(host: str, port: int, timeout: float = 1.0) -> bool:
-    """True if a broker there knows brokers and the controller: Metadata v1. librdkafka may wait in vain for it else."""
-    response = _response(host, port, struct.pack(">hhihi", 3, 1, 1, 0, 0), timeout)
-    if len(response) < 8:
+    """True if a broker there knows brokers and the controller. librdkafka may wait in vain for it else."""
+    response = _response(host, port, struct.pack(">hhih", 3, 1, 1, 0) + BODY_OF_NONE, timeout)
+    if not response:
         return False
-    (brokers,) = struct.unpack_from(">i", response, 4)
-    at = 8
-    for _ in range(brokers):  # id, host, port, null rack
-        (host_bytes,) = struct.unpack_from(">h", response, at + 4)
-        at += 4 + 2 + host_bytes + 4 + 2
-    (controller,) = struct.unpack_from(">i", response, at)
-    return bool(brokers and controller >= 0)
+    image = parse(response)
+    return bool(image.brokers) and image.controller >= 0
 
 
 def _response(host: str, port: int, request: bytes, timeout: float) -> bytes:

@@ -75,11 +75,6 @@ class Membership:
         self._started = self._closed = False
 
     @property
-    def suspended(self) -> bool:
-        """Whether the service is out of reach."""
-        return self._session is None or self._session.suspended
-
-    @property
     def suspended_ms(self) -> int:
         """How long the service has been out of reach, in ms; -1 = it is connected."""
         return -1 if self._suspended_at is None else int((self._clock.monotonic() - self._suspended_at) * 1000)

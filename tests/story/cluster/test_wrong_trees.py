@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordination.tree import Create
 from kafkalite.coordination.znodes import CLUSTER_ID
 from kafkalite.server.broker import StartError
+from kafkalite.server.resources import ADOPTING
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
 from kafkalite.testing.simulated_cluster import MEMBER_SETTINGS, SimulatedCluster
@@ -91,5 +93,25 @@ def test_two_brokers_with_one_id_are_refused(tmp_path: Path) -> None:
             with pytest.raises(StartError, match="another broker with id 1 is alive, at PLAINTEXT://broker1:9092"):
                 await other.start()
             assert "/brokers/ids/1" in paths(cluster)
+
+    run(main)
+
+
+def test_an_interrupted_adoption_is_refused(tmp_path: Path) -> None:
+    """By the adopted broker, whose journal has another name, and by one with empty log directories."""
+
+    async def main() -> None:
+        cluster = SimulatedCluster(str(tmp_path), MemoryNetwork(), 2)
+        nodes = [Create(path, b"") for path in ("/brokers", "/brokers/topics", "/brokers/topics/orders")]
+        tree = cluster.zookeeper.tree
+        tree.multi(nodes, tree.open_session(), 0)
+        before = paths(cluster)
+        with pytest.raises(StartError, match="the tree has topics, but no /cluster/id: `kafkalite cluster adopt` was"):
+            await cluster.start(1)
+        (tmp_path / "2").mkdir()
+        (tmp_path / "2" / ADOPTING).touch()
+        with pytest.raises(StartError, match="`kafkalite cluster adopt` was interrupted: repeat it"):
+            await cluster.start(2)
+        assert paths(cluster) == before
 
     run(main)

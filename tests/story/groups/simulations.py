@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kafkalite.state.groups.consumer.reconciler import TOPICS_AT_ONCE
+from tests.kit.counted_table import CountedTable
 from tests.kit.weighted_choice import Operations, draw
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or os.environ.get("KAFKALITE_FIRST_SEED") or 1)
@@ -82,18 +83,10 @@ def replace_action(monkeypatch: pytest.MonkeyPatch, table: dict[Any, Any], actio
             monkeypatch.setitem(table, key, row._replace(action=replacement))
 
 
-class Taken(dict[Any, Any]):
-    """A transition table that records which rows were taken."""
-
-    def __init__(self, table: dict[Any, Any]) -> None:
-        super().__init__(table)
-        self.rows: set[Any] = set()
-
-    def __getitem__(self, key: Any) -> Any:
-        self.rows.add(key)
-        return super().__getitem__(key)
+class Taken(CountedTable[Any, Any]):
+    """A transition table whose rows all must be taken by the simulations."""
 
     def assert_all(self) -> None:
         """Every row was taken, unless only one simulation was run."""
-        never = set(self) - self.rows
+        never = self.keys() - self.used
         assert ONE or not never, f"never taken: {never}; seeds from {FIRST}"

@@ -16,7 +16,7 @@ from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.tree import Create, Operation, Set
 from kafkalite.server import tree_adoption
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.resources import ADOPTED, JOURNAL
 from kafkalite.server.tree_adoption import TreeAdoption, TreeAdoptionError
 from kafkalite.testing.virtual_clock import VirtualClock
 
@@ -81,7 +81,7 @@ async def test_the_tree_of_a_cluster_has_all_topics_with_their_states(tmp_path: 
     assert LEFT_OUT.keys().isdisjoint(found)
     state = znodes.decode_state("", found["/brokers/topics/a/partitions/0/state"])
     assert state == znodes.PartitionState(1, 0, (1,)), "the embedded tree has no state of a new partition"
-    assert not (tmp_path / JOURNAL).exists() and (tmp_path / f"{JOURNAL}.adopted").exists()
+    assert not (tmp_path / JOURNAL).exists() and (tmp_path / ADOPTED).exists()
     with pytest.raises(TreeAdoptionError, match=r"has no kafkalite\.journal: a cluster has adopted it already"):
         await adopted(tmp_path, target.connect())
 
@@ -104,8 +104,10 @@ async def test_an_interrupted_adoption_is_continued(
         with pytest.raises(ConnectionLossError):
             await adopted(directory, Interrupted(target, number, committed=committed))
         assert not (directory / JOURNAL).exists(), "the broker must not run alone again"
+        if committed or number > 1:
+            assert "/brokers/topics/a" in contents(target), "a broker refuses the tree, as it has topics and no id"
         await adopted(directory, target.connect())
-        assert contents(target) == contents(whole) and (directory / f"{JOURNAL}.adopted").exists()
+        assert contents(target) == contents(whole) and (directory / ADOPTED).exists()
 
 
 async def test_a_copy_of_an_adopted_directory_is_refused(tmp_path: Path) -> None:

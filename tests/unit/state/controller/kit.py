@@ -1,13 +1,17 @@
 """A controller's machine in a chosen situation: what a test reports to it, and what it does then."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint, TopicPartition
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
+from kafkalite.state.controller import partition_table, topic_table
 from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 from kafkalite.state.controller.values import (
     Broker,
     ControllerSettings,
@@ -18,6 +22,7 @@ from kafkalite.state.controller.values import (
     StoredState,
     TopicNodes,
 )
+from tests.kit.counted_table import CountedTable
 
 ID, OTHER_ID = b"1" * 16, b"2" * 16
 EPOCH = 7  # of the controller
@@ -163,3 +168,32 @@ def _operation(operation: out.Operation) -> str:
     if isinstance(operation, out.CreateState | out.SetState):
         return f"{name} leader {operation.state.leader} epoch {operation.state.leader_epoch}"
     return name
+
+
+class Case(NamedTuple):
+    """A row of a transition table.
+
+    Attributes:
+        state, event: of the row.
+        situation: its last event takes the row.
+        effects: of that event.
+    """
+
+    state: PartitionState | TopicState
+    event: PartitionEvent | TopicEvent
+    situation: Callable[[], Situation]
+    effects: list[str]
+
+    @property
+    def name(self) -> str:
+        """The id of its test."""
+        return f"{self.state.name}-{self.event.name}"
+
+    def check(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The row is taken, and its event has these effects."""
+        module = partition_table if isinstance(self.state, PartitionState) else topic_table
+        table: CountedTable[Any, Any] = CountedTable(module.TRANSITIONS)
+        monkeypatch.setattr(module, "TRANSITIONS", table)
+        situation = self.situation()
+        assert (self.state, self.event) in table.used
+        assert situation.summary == self.effects

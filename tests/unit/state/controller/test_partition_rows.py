@@ -1,26 +1,13 @@
 """Every row of the transition table of partitions, each in a situation that takes it."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import pytest
 
 from kafkalite.state.controller.partition_table import TRANSITIONS
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.values import LeaderAndIsr, StoredState, TopicNodes
-from tests.kit.counted_table import CountedTable
-from tests.unit.state.controller.kit import EPOCH, ID, INVALID, Situation, nodes, stored
+from tests.unit.state.controller.kit import EPOCH, ID, INVALID, Case, Situation, nodes, stored
 
 S, E = PartitionState, PartitionEvent
-
-
-class Case(NamedTuple):
-    """A row, how the last event of a situation takes it, and the effects of that event."""
-
-    state: PartitionState
-    event: PartitionEvent
-    situation: Callable[[], Situation]
-    effects: list[str]
 
 
 # The partition a-0 has the replica 1. Broker 2 is the controller.
@@ -169,13 +156,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.state.name}-{case.event.name}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_row(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = CountedTable(TRANSITIONS)
-    monkeypatch.setattr("kafkalite.state.controller.partition_table.TRANSITIONS", table)
-    situation = case.situation()
-    assert (case.state, case.event) in table.used
-    assert situation.summary == case.effects
+    case.check(monkeypatch)
 
 
 def test_every_row_has_a_case() -> None:

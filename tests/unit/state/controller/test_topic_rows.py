@@ -1,8 +1,5 @@
 """Every row of the transition table of topics, each in a situation that takes it."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import pytest
 
 from kafkalite.state.controller import effects as out
@@ -10,20 +7,10 @@ from kafkalite.state.controller import events as into
 from kafkalite.state.controller.states import TopicEvent, TopicState
 from kafkalite.state.controller.topic_table import TRANSITIONS
 from kafkalite.state.controller.values import TopicNodes
-from tests.kit.counted_table import CountedTable
-from tests.unit.state.controller.kit import ID, INVALID, Situation, nodes, stored
+from tests.unit.state.controller.kit import ID, INVALID, Case, Situation, nodes, stored
 
 S, E = TopicState, TopicEvent
 FOUND, WITHOUT_ID = nodes(stored(1)), nodes(stored(1), topic_id=None)
-
-
-class Case(NamedTuple):
-    """A row, how the last event of a situation takes it, and the effects of that event."""
-
-    state: TopicState
-    event: TopicEvent
-    situation: Callable[[], Situation]
-    effects: list[str]
 
 
 # The topic a has a partition with the replica 1. Broker 2 is the controller.
@@ -191,13 +178,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.state.name}-{case.event.name}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_row(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = CountedTable(TRANSITIONS)
-    monkeypatch.setattr("kafkalite.state.controller.topic_table.TRANSITIONS", table)
-    situation = case.situation()
-    assert (case.state, case.event) in table.used
-    assert situation.summary == case.effects
+    case.check(monkeypatch)
 
 
 def test_every_row_has_a_case() -> None:

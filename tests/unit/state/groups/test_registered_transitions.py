@@ -9,7 +9,7 @@ from kafkalite.state.groups.records import GroupDeleted, GroupGeneration, Rewind
 from kafkalite.state.groups.registered import groups
 from kafkalite.state.groups.registered.states import RegisteredEvent, RegisteredState
 from kafkalite.state.groups.registered.table import TRANSITIONS
-from tests.story.groups.simulations import Taken
+from tests.kit.counted_table import CountedTable
 from tests.unit.state.groups.registered_rig import REBALANCE_MS, SESSION_MS, Rig
 
 EMPTY, PREPARING, STABLE, DEAD = (
@@ -290,7 +290,7 @@ def an_owner_is_rewound(rig: Rig) -> None:
 
 @pytest.mark.parametrize("key", TRANSITIONS, ids=lambda key: f"{key[0].value}-{key[1].name}")
 def test_transition(key: tuple[RegisteredState, RegisteredEvent], monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = Taken(TRANSITIONS)
+    taken = CountedTable(TRANSITIONS)
     monkeypatch.setattr(groups, "TRANSITIONS", taken)
     CASES[key](Rig())
-    assert key in taken.rows
+    assert key in taken.used
