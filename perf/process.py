@@ -1,9 +1,11 @@
 """What the kernel knows about a process: CPU time of all its threads, memory."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+CPUCLOCK_SCHED = 2  # include/linux/posix-timers.h
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -16,10 +18,11 @@ class Memory:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads, those that ended included; resolution of one clock tick (10 ms)."""
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """User and system time of all threads, those that ended included, in nanoseconds of resolution.
+
+    Raises OSError for a process that has ended. Source: clock_getcpuclockid of glibc, which Python does not have.
+    """
+    return time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
 
 
 def tree_cpu_seconds(root: int | None = None) -> float:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.cluster.broker_peers import BrokerPeers
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.server.controller_requests import ControllerRequests
+    from kafkalite.server.first_image import FirstImage
 
 
 class RequestDispatcher(Protocol):
@@ -73,6 +74,7 @@ class ClusterContext(LeaderContext, Protocol):
 
     config: BrokerConfig
     descriptions: DescriptionCache
+    first_image: "FirstImage | None"  # None: the image is known
     tables: ClusterTables
 
     def offline(self, topic_id: bytes) -> frozenset[int]:

@@ -1,11 +1,14 @@
 """Defines `MemberBroker`, a broker that has joined its cluster: `ClusteredBroker` with its membership."""
 
+import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from kafkalite.clock import Outcome, completed
 from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata_update import MetadataChange
 from kafkalite.cluster.topics import Refusal, applying
 from kafkalite.cluster.topics_in_cluster import TopicsInCluster
 from kafkalite.config.broker import BrokerConfig
@@ -13,9 +16,12 @@ from kafkalite.model import Endpoint
 from kafkalite.server.assigned_partitions import AssignedPartitions
 from kafkalite.server.cluster_member import ClusterMember
 from kafkalite.server.clustered_broker import ClusteredBroker
+from kafkalite.server.first_image import FirstImage
 from kafkalite.server.resources import BrokerResources
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
+
+LOGGER = logging.getLogger("kafkalite.server")
 
 
 class MemberBroker(ClusteredBroker):
@@ -50,13 +56,27 @@ class MemberBroker(ClusteredBroker):
         )
 
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
-        """Accept connections, and join the cluster. Raises OSError, StartError."""
+        """Accept connections, join the cluster, and wait until the controller has described it: for at most the session
+        timeout, after which a dead controller is replaced. Raises OSError, StartError.
+        """
+        wait_s = self.config.zookeeper_session_timeout_ms / 1000
+        self.first_image = first = FirstImage(self.clock, wait_s)
         await super().open(inherited)
         try:
             await self.member.join()
+            await completed(lambda then: first.wait(partial(then, Outcome())))
+            self.first_image = None
         except BaseException:
             await self.stop(0)
             raise
+        if not self.image.brokers.ids:
+            text = "no controller has described the cluster within %.0f s (zookeeper.session.timeout.ms)"
+            LOGGER.warning(text, wait_s)
+
+    def _metadata_changed(self, change: MetadataChange) -> None:
+        super()._metadata_changed(change)
+        if self.first_image is not None:
+            self.first_image.end()
 
     @property
     def coordination_suspended_ms(self) -> int:
@@ -70,6 +90,8 @@ class MemberBroker(ClusteredBroker):
 
     def _close_coordinator(self) -> None:
         super()._close_coordinator()
+        if self.first_image is not None:
+            self.first_image.end()
         if self.peers is not None:
             self.peers.close()
 

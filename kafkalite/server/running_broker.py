@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkalite.cluster.broker_peers import BrokerPeers
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.server.first_image import FirstImage
 
 LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
@@ -66,11 +67,13 @@ class RunningBroker(ABC):
         rows: the served API keys.
         in_cluster: whether this broker is one of a cluster.
         peers: the other brokers of the cluster; None: the broker is alone.
+        first_image: for requests that wait for it; None: the broker knows its cluster.
     """
 
     rows: tuple[Row, ...] = ROWS
     in_cluster = False
     peers: "BrokerPeers | None" = None
+    first_image: "FirstImage | None" = None
 
     def __init__(
         self,

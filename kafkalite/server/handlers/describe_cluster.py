@@ -13,8 +13,17 @@ ENDPOINT_BROKERS = 1
 Broker = DescribeClusterResponse.DescribeClusterBroker
 
 
-def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Return every running broker with the address of the listener that this connection uses."""
+def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse | None:
+    """Return every running broker with the address of the listener that this connection uses, once they are known."""
+    unknown = call.context.first_image
+    if unknown is None:
+        return described(call, request)
+    unknown.wait(call.guarded(lambda: call.answer(described(call, request))))
+    return None
+
+
+def described(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Describe the cluster as this broker knows it."""
     if request.endpoint_type != ENDPOINT_BROKERS:
         return DescribeClusterResponse(
             error_code=KafkaErrorCode.MISMATCHED_ENDPOINT_TYPE

@@ -30,6 +30,15 @@ TopicSteps = Generator[None, None, Topic]
 
 
 def metadata(call: TopicCall, request: MetadataRequest) -> None:
+    """Create missing topics if that is allowed, then describe the cluster, once it is known."""
+    unknown = call.context.first_image
+    if unknown is None:
+        create_and_describe(call, request)
+    else:
+        unknown.wait(call.guarded(partial(create_and_describe, call, request)))
+
+
+def create_and_describe(call: TopicCall, request: MetadataRequest) -> None:
     """Create missing topics if that is allowed, then describe the cluster."""
     objects = len(request.topics or ())
     call.in_slices(missing_names(call, request), objects, partial(create_missing, call, request))
