@@ -65,6 +65,7 @@ class BrokerConfig:
     kafkalite_coordination_directory: str | None = field(init=False, repr=False, compare=False)
     zookeeper_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     zookeeper_connection_timeout_ms: int | None = field(init=False, repr=False, compare=False)
+    zookeeper_max_in_flight_requests: int = field(init=False, repr=False, compare=False)
     socket_request_max_bytes: int = field(init=False, repr=False, compare=False)
     socket_send_buffer_bytes: int = field(init=False, repr=False, compare=False)
     socket_receive_buffer_bytes: int = field(init=False, repr=False, compare=False)
@@ -230,6 +231,7 @@ PLAIN = (
     "kafkalite.coordination.directory",
     "zookeeper.session.timeout.ms",
     "zookeeper.connection.timeout.ms",
+    "zookeeper.max.in.flight.requests",
     "socket.request.max.bytes",
     "socket.send.buffer.bytes",
     "socket.receive.buffer.bytes",

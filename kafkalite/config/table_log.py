@@ -95,7 +95,8 @@ TOPIC_KEYS = (
     Key("segment.ms", LONG, 604_800_000, "Time after which a new segment is rolled, in ms.", low=1,
         synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS))),
     Key("unclean.leader.election.enable", BOOLEAN, False,
-        "Whether a replica outside the ISR may become leader, with possible data loss.", support=IDLE,
+        "Whether a replica outside the ISR may become leader; each partition has one replica, its leader.",
+        support=IDLE,
         synonyms=synonyms("unclean.leader.election.enable")),
 )  # fmt: skip
 

@@ -165,7 +165,7 @@ class ClusterMember:
             return None
         resources = self._resources
         disk, jobs = resources.open_shared_files()
-        return ServedCoordination(directory, disk, self.clock, self.random, jobs, resources.ports.dial)
+        return resources.ports.served(directory, disk, self.clock, self.random, jobs, resources.ports.dial)
 
     async def _end_earlier_session(self) -> None:
         """End the session of an earlier process of this broker, which was killed."""
@@ -227,7 +227,8 @@ class ClusterMember:
         self._resources.ports.cluster(
             servers, self._static.zookeeper_session_timeout_ms, then,
             dial=self._resources.ports.dial if served is None else served.dial, clock=self.clock, random=self.random,
-            on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed, key=key,
+            on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed,
+            in_flight_max=self._static.zookeeper_max_in_flight_requests, key=key,
         )  # fmt: skip
 
     def registration(self) -> BrokerRegistration:

@@ -36,6 +36,7 @@ from kafkalite.storage.flush.fsync_threads import syncer_for
 from kafkalite.storage.log.flush_job import ClosableSyncer
 
 if TYPE_CHECKING:  # a broker that is alone connects to nothing
+    from kafkalite.coordination.served.coordination import ServedCoordination
     from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.net.client.connection import Dial
 
@@ -109,6 +110,15 @@ async def dial(
     await connection.dial(protocol, host, port, ssl)
 
 
+def serve_directory(
+    path: str, disk: Disk, clock: Clock, random: Random, offload: Offload, dial: "Dial"
+) -> "ServedCoordination":
+    """The coordination service of the brokers of one machine; `ServedCoordination` describes the arguments."""
+    from kafkalite.coordination.served.coordination import ServedCoordination
+
+    return ServedCoordination(path, disk, clock, random, offload, dial)
+
+
 class ClusterCoordination(Protocol):
     """Opens a session with the coordination service of a cluster; see `connect_zookeeper`."""
 
@@ -124,6 +134,7 @@ class ClusterCoordination(Protocol):
         on_lost: Callable[[], object],
         on_suspended: Callable[[], object],
         on_resumed: Callable[[], object],
+        in_flight_max: int,
         key: tuple[int, bytes] | None = None,
     ) -> object: ...
 
@@ -139,6 +150,7 @@ def connect_zookeeper(
     on_lost: Callable[[], object],
     on_suspended: Callable[[], object],
     on_resumed: Callable[[], object],
+    in_flight_max: int,
     key: tuple[int, bytes] | None = None,
 ) -> object:
     """Open a session with ZooKeeper, and create the chroot if it is missing.
@@ -155,7 +167,7 @@ def connect_zookeeper(
     def connect() -> object:
         return zookeeper.connect_zookeeper(
             servers, timeout_ms, established, dial=dial, clock=clock, random=random,
-            on_lost=lost, on_suspended=on_suspended, on_resumed=on_resumed,
+            on_lost=lost, on_suspended=on_suspended, on_resumed=on_resumed, in_flight_max=in_flight_max,
             key=NEW_SESSION if key is None else SessionKey(*key),
         )  # fmt: skip
 
@@ -198,6 +210,7 @@ class Ports:
         dial: connects to other brokers and to the coordination service.
         coordination: opens the coordination service of a broker that is alone; `open_embedded` describes the arguments.
         cluster: opens sessions with that of a cluster; `connect_zookeeper` describes the arguments.
+        served: creates that of the brokers of one machine; `serve_directory` describes the arguments.
     """
 
     clock: Callable[[asyncio.AbstractEventLoop, Raised], BrokerClock] = LoopClock
@@ -211,3 +224,4 @@ class Ports:
         open_embedded
     )
     cluster: ClusterCoordination = connect_zookeeper
+    served: Callable[[str, Disk, Clock, Random, Offload, "Dial"], "ServedCoordination"] = serve_directory

@@ -12,6 +12,7 @@ Invariants:
    the next connection can bring. The sync lets reads show every change that an earlier connection has sent.
 4. A response that refuses the session, and any other session id, end the session.
 5. Whatever a server sends, `received` raises ProtocolError and no other exception, but for those of callbacks.
+6. At most `in_flight_max` calls are without a response; the others wait, in the order of the calls.
 """
 
 import enum
@@ -73,6 +74,9 @@ class State(enum.Enum):
     ENDED = "ended"
 
 
+USABLE = (State.CONNECTED, State.CLOSING)
+
+
 class Call:
     """A request without a response. Raises BadArgumentsError: it does not fit, or is too large.
 
@@ -112,6 +116,7 @@ class SessionCore:
         key: of the session to continue; NEW_SESSION = none.
         chroot: path on the server of the session's root; "" = the server's root.
         digest: b"user:password" for the scheme "digest"; None = no authentication.
+        in_flight_max: calls without a response; those that restore the session are not counted.
         on_established: called when a connection is usable, the first one, too.
         on_suspended: called when a usable connection ends.
         on_lost: called once with the error that ends the session; not after `close`.
@@ -129,6 +134,7 @@ class SessionCore:
         key: SessionKey,
         chroot: str,
         digest: bytes | None,
+        in_flight_max: int,
         on_established: Callable[[], object],
         on_suspended: Callable[[], object],
         on_lost: Callable[[CoordinationError], object],
@@ -140,6 +146,7 @@ class SessionCore:
         self.watches = Watches(chroot)
         self._asked_timeout_ms = timeout_ms
         self._digest = digest
+        self._in_flight_max = in_flight_max
         self._on_established = on_established
         self._on_suspended = on_suspended
         self._on_lost = on_lost
@@ -150,7 +157,7 @@ class SessionCore:
         self._frames = protocol.FrameReader(FRAME_BYTES_MAX)
         self._outgoing: list[bytes] = []
         self._open: deque[Call] = deque()  # sent; while suspended those that restore the session
-        self._waiting: deque[Call] = deque()  # reads of a suspended session
+        self._waiting: deque[Call] = deque()  # reads of a suspended session, calls above the limit of a connected one
         self._undelivered: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._delivering = False
 
@@ -173,17 +180,15 @@ class SessionCore:
         elif self.state is State.SUSPENDED and not repeatable:
             self.complete(then, Outcome(error=ConnectionLossError(path, detail="not sent, the session is suspended")))
         else:
-            call = Call(self._next_xid(), request, path, finish, then, repeatable=repeatable)
-            if self.state is State.SUSPENDED:
-                self._waiting.append(call)
-            else:
-                self._send(call)
+            self._waiting.append(Call(self._next_xid(), request, path, finish, then, repeatable=repeatable))
+            self._send_waiting()
 
     def close(self, then: Then) -> None:
         """End the session. Without a connection only this side ends it, and the outcome is a ConnectionLossError."""
         if self.state is State.CONNECTED:
             self.state = State.CLOSING
-            self._send(Call(self._next_xid(), CloseRequest(), "", lambda error, response: Outcome(), then))
+            self._waiting.append(Call(self._next_xid(), CloseRequest(), "", lambda error, response: Outcome(), then))
+            self._send_waiting()
         elif self.state is State.SUSPENDED:
             detail = "there is no connection, the server ends the session after its timeout"
             self._end(SessionExpiredError())
@@ -237,7 +242,7 @@ class SessionCore:
 
     def disconnected(self, reason: str) -> None:
         """The connection has ended, or never was. What is to be delivered waits for `deliver`."""
-        state, calls = self.state, self._open
+        state, sent, waiting = self.state, self._open, self._waiting
         self._greeted, self._open = False, deque()
         self._frames = protocol.FrameReader(FRAME_BYTES_MAX)
         self._outgoing.clear()
@@ -246,11 +251,13 @@ class SessionCore:
         elif state is State.CONNECTED:
             self.state = State.SUSPENDED
             self.complete(self._on_suspended)
-            self._waiting.extend(call for call in calls if call.repeatable)
         if state in (State.CLOSING, State.CONNECTED):
-            lost = [call for call in calls if state is State.CLOSING or not call.repeatable]
-            for call in lost:
-                self.complete(call.then, Outcome(error=ConnectionLossError(call.path, detail=reason)))
+            self._waiting = deque()
+            for call in (*sent, *waiting):
+                if state is State.CONNECTED and call.repeatable:
+                    self._waiting.append(call)
+                else:
+                    self.complete(call.then, Outcome(error=ConnectionLossError(call.path, detail=reason)))
 
     def complete(self, callback: Callable[..., object], *args: object) -> None:
         """Let `deliver` call the callback, after everything that is to be delivered already."""
@@ -305,6 +312,7 @@ class SessionCore:
             if self._open:  # `finish` has not ended the session
                 self._open.popleft()
                 self.complete(call.then, outcome)
+                self._send_waiting()
             if call.opcode == protocol.OPCODES[CloseRequest]:
                 self.state = State.ENDED
 
@@ -337,9 +345,6 @@ class SessionCore:
         self.state = State.CONNECTED
         self._in_use = True
         self.complete(self._on_established)
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
-            self._send(call)
         return Outcome()
 
     # Ends.
@@ -356,6 +361,10 @@ class SessionCore:
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             self.complete(call.then, Outcome(error=error))
+
+    def _send_waiting(self) -> None:
+        while self._waiting and len(self._open) < self._in_flight_max and self.state in USABLE:
+            self._send(self._waiting.popleft())
 
     def _send(self, call: Call) -> None:
         self._open.append(call)

@@ -25,6 +25,7 @@ from kafkalite.coordination.zookeeper.protocol import error_of
 from kafkalite.coordination.zookeeper.watches import CHILD, DATA, EXIST
 
 Callback = Callable[[], object]
+IN_FLIGHT_MAX = 10  # as zookeeper.max.in.flight.requests
 
 
 class Read(NamedTuple):
@@ -55,6 +56,7 @@ def connect_zookeeper(
     ssl: ssl_module.SSLContext | None = None,
     digest: bytes | None = None,
     acl: Sequence[records.Acl] = records.OPEN_ACL,
+    in_flight_max: int = IN_FLIGHT_MAX,
     key: SessionKey = NEW_SESSION,
 ) -> "ZooKeeperSession":
     """Begin a session in the running event loop. It is suspended, and has the id 0, until it is established.
@@ -71,12 +73,13 @@ def connect_zookeeper(
         ssl: the context for TLS; None = plain text.
         digest: b"user:password", the identity for ZooKeeper's scheme "digest"; None = none.
         acl: of every created node; records.CREATOR_ACL with `digest` excludes all other identities.
+        in_flight_max: requests without a response; the others wait.
         key: of a session to continue, for example to close the one of an earlier process. NEW_SESSION = a new one.
 
     Raises ValueError: `servers` is not valid.
     """
     address = parse_address(servers)
-    session = ZooKeeperSession(Root(address.chroot, tuple(acl)), timeout_ms, key, digest)
+    session = ZooKeeperSession(Root(address.chroot, tuple(acl)), timeout_ms, key, digest, in_flight_max)
     session.register_callbacks(then, on_lost, on_suspended, on_resumed)
     session.start(Connector(session.core, address.servers, dial, clock, random, ssl))
     return session
@@ -85,8 +88,9 @@ def connect_zookeeper(
 class ZooKeeperSession:
     """One session; `connect_zookeeper` creates it and describes the arguments. Methods as in `backend.Coordination`."""
 
-    def __init__(self, root: Root, timeout_ms: int, key: SessionKey, digest: bytes | None) -> None:
-        self.core = SessionCore(timeout_ms, key, root.chroot, digest, self._established, self._suspended, self._end)
+    def __init__(self, root: Root, timeout_ms: int, key: SessionKey, digest: bytes | None, in_flight_max: int) -> None:
+        notify = self._established, self._suspended, self._end
+        self.core = SessionCore(timeout_ms, key, root.chroot, digest, in_flight_max, *notify)
         self._root = root
         self._then: Then | None = None
         self._on_lost: Callback | None = None

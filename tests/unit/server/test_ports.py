@@ -50,6 +50,7 @@ def test_chroot_is_created_although_connections_break(stage: Stage, expired: boo
             f"{HOST}:{PORT}/a/b", TIMEOUT_MS, rig.note("connected"),
             dial=rig.network.dial, clock=rig.clock, random=rig.random,
             on_lost=lambda: rig.log.append("lost"), on_suspended=lambda: None, on_resumed=lambda: None,
+            in_flight_max=10,
         )  # fmt: skip
         await pass_time(0.05)
         assert rig.take() == [], "it waits"

@@ -250,8 +250,8 @@ async def test_watches_of_many_paths_leave_nothing_behind() -> None:
 @virtually
 async def test_watches_are_set_again_in_requests_below_the_limit_of_the_server() -> None:
     rig = Rig()
-    session = await rig.connected()
     count = 12_000
+    session = await rig.connected(in_flight_max=count)
     for number in range(count):
         session.exists(f"/{number:0100d}", rig.note("exists"), rig.watch)
     await pass_time(0.1)

@@ -41,6 +41,47 @@ class TestCalls:
         assert rig.log[2][1] is BadVersionError and rig.log[-1][1][0] == ["a", "b"]
 
     @virtually
+    async def test_calls_above_the_limit_in_flight_wait_in_their_order(self) -> None:
+        rig = Rig()
+        session = await rig.connected(in_flight_max=3)
+        rig.proxy.break_at(RESPONSE, "Create2Request", Fault.STALL)
+        for number in range(5):
+            session.create(f"/{number}", b"", rig.note(f"create {number}"))
+        session.exists("/4", rig.note("exists"))
+        await pass_time(0.1)
+        assert [each.path for each in rig.sent(records.Create2Request)] == ["/0", "/1", "/2"]
+        rig.proxy.break_now(Fault.FIN)
+        assert await rig.events_within(RECONNECT_S) == [
+            "suspended", *((f"create {number}", ConnectionLossError) for number in range(5)),
+            "resumed", ("exists", None),
+        ]  # fmt: skip
+        assert rig.server.tree.find("/2") is not None and rig.server.tree.find("/3") is None, "what waited was not sent"
+
+    @virtually
+    async def test_every_call_is_sent_when_those_before_it_have_returned(self) -> None:
+        rig = Rig()
+        session = await rig.connected(in_flight_max=2)
+        order: list[str] = []
+        for number in range(7):
+            session.create(f"/{number}", b"", lambda outcome: order.append(outcome.value.path))
+        session.close(rig.note("close"))
+        assert await rig.events_within(0.1) == [("close", None)]
+        assert order == [f"/{number}" for number in range(7)]
+
+    @pytest.mark.parametrize("fault", (Fault.FIN, Fault.RST))
+    @virtually
+    async def test_calls_that_wait_while_the_session_closes_end_with_its_connection(self, fault: Fault) -> None:
+        rig = Rig()
+        session = await rig.connected(in_flight_max=1)
+        rig.proxy.break_at(RESPONSE, "Create2Request", fault)
+        session.create("/a", b"", rig.note("create"))
+        session.exists("/a", rig.note("exists"))
+        session.close(rig.note("close"))
+        assert await rig.events_within(1.0) == [
+            ("create", ConnectionLossError), ("exists", ConnectionLossError), ("close", ConnectionLossError),
+        ]  # fmt: skip
+
+    @virtually
     async def test_request_above_the_limit_of_the_server_is_rejected_before_it_is_sent(self) -> None:
         rig = Rig()
         session = await rig.connected()

@@ -1,0 +1,87 @@
+"""The keys of ZooKeeper and of the controller in Kafka 3.9: each is honoured, refused, or says why it has no effect.
+
+Sources: ZkConfigs.java, ReplicationConfigs.java, ServerConfigs.java and KafkaConfig.scala of Apache Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.definitions import BROKER_KEYS
+from kafkalite.config.keys import ConfigError, Support
+
+HONOURED = (
+    "zookeeper.connect",
+    "zookeeper.connection.timeout.ms",
+    "zookeeper.max.in.flight.requests",
+    "zookeeper.session.timeout.ms",
+    "broker.id",
+    "broker.id.generation.enable",
+    "broker.rack",
+    "reserved.broker.max.id",
+    "inter.broker.listener.name",
+    "controller.socket.timeout.ms",
+    "delete.topic.enable",
+    "auto.create.topics.enable",
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+)
+REFUSED = {
+    "zookeeper.metadata.migration.enable": "true",
+    "zookeeper.ssl.client.enable": "true",
+    "zookeeper.ssl.truststore.location": "/etc/kafka/trust.pem",
+    "zookeeper.set.acl": "true",
+    "control.plane.listener.name": "CONTROLLER",
+    "security.inter.broker.protocol": "SSL",
+}
+ONE_REPLICA, NOT_ENFORCED = "each partition has one replica", "not enforced yet"
+WITHOUT_EFFECT = {
+    "auto.leader.rebalance.enable": ONE_REPLICA,
+    "leader.imbalance.check.interval.seconds": ONE_REPLICA,
+    "leader.imbalance.per.broker.percentage": ONE_REPLICA,
+    "unclean.leader.election.enable": ONE_REPLICA,
+    "unclean.leader.election.interval.ms": ONE_REPLICA,
+    "controlled.shutdown.enable": ONE_REPLICA,
+    "controlled.shutdown.max.retries": ONE_REPLICA,
+    "controlled.shutdown.retry.backoff.ms": ONE_REPLICA,
+    "inter.broker.protocol.version": "always that of Kafka 3.9",
+    "zookeeper.metadata.migration.min.batch.size": "zookeeper.metadata.migration.enable is refused",
+    "controller.quota.window.num": NOT_ENFORCED,
+    "controller.quota.window.size.seconds": NOT_ENFORCED,
+    "initial.broker.registration.timeout.ms": "KRaft",
+    "broker.heartbeat.interval.ms": "KRaft",
+    "broker.session.timeout.ms": "KRaft",
+}
+
+
+@pytest.mark.parametrize("name", HONOURED)
+def test_honoured_keys(name: str) -> None:
+    """`test_definitions` proves that code reads them."""
+    assert BROKER_KEYS[name].support is Support.HONOURED
+
+
+@pytest.mark.parametrize(("name", "text"), REFUSED.items())
+def test_refused_keys_name_themselves(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is not supported, and ignoring it is unsafe"):
+        BrokerConfig({name: text})
+
+
+@pytest.mark.parametrize(("name", "reason"), WITHOUT_EFFECT.items())
+def test_keys_without_effect_give_the_reason(name: str, reason: str) -> None:
+    key = BROKER_KEYS[name]
+    assert key.support is Support.WITHOUT_EFFECT and reason in key.doc
+
+
+def test_no_other_key_of_zookeeper_or_the_controller_is_known() -> None:
+    """A new row is added to one of the lists above."""
+    listed = {*HONOURED, *REFUSED, *WITHOUT_EFFECT}
+    kinds = (
+        "zookeeper.",
+        "controlled.",
+        "leader.imbalance.",
+        "unclean.",
+        "controller.socket",
+        "controller.quota.window",
+    )
+    assert [name for name in BROKER_KEYS if name.startswith(kinds) and name not in listed] == []
