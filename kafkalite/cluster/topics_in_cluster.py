@@ -151,6 +151,7 @@ class TopicsInCluster(TopicManager):
         self._broker = broker
         self._writer = writer
         self._deadline = 0.0  # of the request whose changes begin
+        self._controlled = False  # whether that request is one to the controller
 
     def create(
         self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes, timeout_ms: int = REQUEST_MS
@@ -192,7 +193,7 @@ class TopicsInCluster(TopicManager):
         self._create_here([self._internal(topic)], lambda outcomes: then(outcomes[0]))
 
     def _create_here(self, asked: list[NewTopic], then: Outcomes) -> None:
-        self._deadline = self._deadline_after(REQUEST_MS)
+        self._deadline, self._controlled = self._deadline_after(REQUEST_MS), False
         super().create(asked, validate_only=False, then=then)
 
     def _internal(self, topic: InternalTopic) -> NewTopic:
@@ -212,7 +213,7 @@ class TopicsInCluster(TopicManager):
         if not self._broker.controller.active:
             then([NOT_CONTROLLER] * count)
             return False
-        self._deadline = self._deadline_after(timeout_ms)
+        self._deadline, self._controlled = self._deadline_after(timeout_ms), True
         return True
 
     def _deadline_after(self, timeout_ms: int) -> float:
@@ -220,15 +221,20 @@ class TopicsInCluster(TopicManager):
         return self._broker.clock.monotonic() + min(max(0, timeout_ms), limit_ms) / 1000
 
     def _begin(self, names: list[str], changes: list[Change], then: Outcomes) -> None:
-        super()._begin(names, [partial(self._timed, self._deadline, change) for change in changes], then)
+        timed = partial(self._timed, self._deadline, self._controlled)
+        super()._begin(names, [partial(timed, change) for change in changes], then)
 
-    def _timed(self, deadline: float, change: Change, complete: ChangeCompletion) -> None:
-        """Run a change; at the deadline it is completed with REQUEST_TIMED_OUT, and its own result is dropped."""
+    def _timed(self, deadline: float, controlled: bool, change: Change, complete: ChangeCompletion) -> None:
+        """Run a change; at the deadline it is completed with REQUEST_TIMED_OUT, and its own result is dropped.
+
+        A change that this broker could not wait for, because another controller was elected, is NOT_CONTROLLER.
+        """
         timer = self._broker.clock.call_at(deadline, complete, TIMED_OUT)
 
         def ended(refusal: Refusal | None) -> None:
             timer.cancel()
-            complete(refusal)
+            moved = controlled and refusal is None and not self._broker.controller.active
+            complete(NOT_CONTROLLER if moved else refusal)
 
         try:
             change(ended)

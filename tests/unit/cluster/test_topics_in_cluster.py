@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -57,6 +59,17 @@ class Broker:
         self.tables.put(TopicImage("orders", TOPIC_ID, (new_partition((1,)),) * partitions))
         self.service.topic("orders", partitions)
 
+    def move_at_the_next_write(self, patch: pytest.MonkeyPatch) -> None:
+        """Another controller is elected while the next write is under way."""
+        session = self.session.session
+
+        def moving(write: Callable[..., object], *arguments: Any, **named: Any) -> None:
+            self.active = False
+            write(*arguments, **named)
+
+        for name in ("multi", "set", "create"):
+            patch.setattr(session, name, partial(moving, getattr(session, name)), raising=False)
+
     def error(self) -> int | None:
         """The error of the only request, None if there is none."""
         ((refusal,),) = self.outcomes
@@ -90,6 +103,24 @@ def test_an_error_of_the_controller_is_the_answer(error: int) -> None:
     broker.create()
     broker.waiting.pop()[1](error)
     assert broker.error() == error
+
+
+@pytest.mark.parametrize("change", ["create", "grow", "delete"])
+def test_a_controller_that_moves_before_it_waits_acknowledges_no_change(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker()
+    if change != "create":
+        broker.known()
+    broker.move_at_the_next_write(monkeypatch)
+    if change == "create":
+        broker.create()
+    elif change == "grow":
+        more = NewPartitions("orders", 5, None)
+        broker.topics.grow([more], validate_only=False, then=broker.outcomes.append, timeout_ms=TIMEOUT_MS)
+    else:
+        broker.topics.delete(["orders"], broker.outcomes.append, TIMEOUT_MS)
+    assert not broker.active and broker.outcomes == [[NOT_CONTROLLER]] and not broker.waiting
 
 
 def test_another_broker_answers_not_controller_and_writes_nothing() -> None:
