@@ -59,6 +59,7 @@ class MemoryTransport(asyncio.Transport):
         self._closing = self._ended = self._eof_written = False
         self._timer: asyncio.TimerHandle | None = None
         self._arrives_at = 0.0
+        self.held = False  # the written bytes wait, those in transit too; the other direction works
         self.other: MemoryTransport
 
     # The interface of asyncio.
@@ -102,6 +103,7 @@ class MemoryTransport(asyncio.Transport):
         """Send bytes."""
         if self._ended or self._closing or self._eof_written or not data:
             return
+        self._link.network.writing(self, data)
         for part in self._link.network.fragments(bytes(data)):
             self._arrives_at = max(self._arrives_at, self._link.network.arrival())
             self._in_transit.append((self._arrives_at, part))
@@ -153,7 +155,7 @@ class MemoryTransport(asyncio.Transport):
 
     def schedule(self) -> None:
         """Deliver the next bytes when they arrive."""
-        if self._timer is None and self._in_transit and not self.other.receives_nothing:
+        if self._timer is None and self._in_transit and not self.held and not self.other.receives_nothing:
             at = max(self._in_transit[0][0], self._link.stalled_until)
             if at < inf:
                 self._timer = self._loop.call_at(at, self._deliver)
@@ -173,7 +175,7 @@ class MemoryTransport(asyncio.Transport):
     def _deliver(self) -> None:
         self._timer = None
         now = self._loop.time()
-        if now >= self._link.stalled_until and not self.other.receives_nothing:
+        if now >= self._link.stalled_until and not self.held and not self.other.receives_nothing:
             arrived = bytearray()
             while self._in_transit and self._in_transit[0][0] <= now and self._in_transit[0][1]:
                 arrived += self._in_transit.popleft()[1]
@@ -287,6 +289,37 @@ class MemoryServer:
             del self.network.servers[self.address]
 
 
+class Hold:
+    """Holds back the bytes from one host to another, from a chosen write on; see `MemoryNetwork.hold_next`."""
+
+    def __init__(
+        self, network: "MemoryNetwork", hosts: tuple[str, str], contents: bytes, begun: Callable[[], object]
+    ) -> None:
+        self._network = network
+        self._hosts = hosts
+        self._contents = contents
+        self._begun = begun
+        self._half: MemoryTransport | None = None
+
+    def writing(self, half: MemoryTransport, data: Any) -> None:
+        """Begin with this write, if it is the chosen one."""
+        hosts = half.get_extra_info("sockname")[0], half.get_extra_info("peername")[0]
+        if hosts == self._hosts and self._contents in bytes(data):
+            self._half = half
+            half.held = True
+            self._network.holds.remove(self)
+            self._network.loop.call_soon(self._begun)
+
+    def release(self) -> None:
+        """Let the bytes arrive in their order; before the chosen write, wait for it no longer."""
+        if self._half is None:
+            if self in self._network.holds:
+                self._network.holds.remove(self)
+        else:
+            self._half.held = False
+            self._half.schedule()
+
+
 class MemoryNetwork:
     """Connections in memory.
 
@@ -300,6 +333,7 @@ class MemoryNetwork:
         self, random: Random | None = None, *, delay_s: tuple[float, float] = (0.0001, 0.0001), fragment_bytes: int = 0
     ) -> None:
         self.servers: dict[Address, MemoryServer] = {}
+        self.holds: list[Hold] = []  # those that wait for their write
         self._random = random or Random(0)
         self._delay_s = delay_s
         self._fragment_bytes = fragment_bytes
@@ -407,6 +441,25 @@ class MemoryNetwork:
             reconnected.set_result(None)
             for link in self._links(hosts):
                 link.hold_until(link.server.stalled_until)
+
+    def hold_next(self, sender: str, receiver: str, contents: bytes, begun: Callable[[], object]) -> Hold:
+        """Hold back the bytes from one host to another on a connection, from the next write with these contents on.
+
+        The other direction and other connections of the two hosts work.
+
+        Arguments:
+            sender, receiver: the hosts.
+            contents: bytes that occur in the write.
+            begun: called in the iteration after the write.
+        """
+        hold = Hold(self, (sender, receiver), contents, begun)
+        self.holds.append(hold)
+        return hold
+
+    def writing(self, half: MemoryTransport, data: Any) -> None:
+        """A transport is about to send bytes."""
+        for hold in list(self.holds):
+            hold.writing(half, data)
 
     def _links(self, hosts: frozenset[str]) -> list[Link]:
         return [link for server in self.servers.values() for link in server.links if link.hosts == hosts]

@@ -26,11 +26,13 @@ class Administrator:
         exists: the number of partitions of each topic that was created or grown, and whose deletion was not
             requested since.
         deleted: topics whose deletion was acknowledged; a name is used once.
+        early: changes that were acknowledged before they were complete.
     """
 
     def __init__(self, world: ClusterWorld) -> None:
         self.exists: dict[str, int] = {}
         self.deleted: set[str] = set()
+        self.early: list[str] = []
         self._world = world
         self._random = world.random
         self._names = 0
@@ -53,7 +55,7 @@ class Administrator:
         response = await self._controller(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 5)
         if response.topics[0].error_code:
             return False
-        self.exists[name] = partitions
+        self._acknowledged(name, partitions)
         self._world.count("created topics")
         return True
 
@@ -77,8 +79,15 @@ class Administrator:
             entry = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
             response = await self._controller(CreatePartitionsRequest(topics=[entry], timeout_ms=TIMEOUT_MS), 3)
             if not response.results[0].error_code:
-                self.exists[name] = count
+                self._acknowledged(name, count)
                 self._world.count("grown topics")
+
+    def _acknowledged(self, name: str, partitions: int) -> None:
+        """Note a change; all partitions must have a state by now."""
+        self.exists[name] = partitions
+        stated = self._world.stated(name)
+        if stated < partitions:
+            self.early.append(f"{name} has {partitions} partitions, {stated} of them have a state")
 
     def _chosen(self) -> str | None:
         names = [name for name in self.exists if name.startswith("new")]

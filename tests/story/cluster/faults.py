@@ -9,15 +9,17 @@ from contextlib import suppress
 
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.tree import Delete
-from kafkalite.coordination.znodes.controller import CONTROLLER
+from kafkalite.coordination.znodes.controller import CONTROLLER, decode_controller
 from kafkalite.testing.simulated_cluster import PORT, ZOOKEEPER, ZOOKEEPER_PORT, host_of
 from kafkalite.testing.virtual_loop import pass_time
+from tests.story.cluster.late_transaction import LateTransaction
 from tests.story.cluster.world import ClusterWorld
 
 FAULTLESS_EVERY = 20
 MEAN_PAUSES_S = (0.5, 1.5, 4.0)
 HOUR_MS = 3_600_000
 CLIENT = "client"
+LATE = "late transaction"
 Undo = Callable[[], object]
 
 
@@ -37,6 +39,7 @@ class Faults:
         kinds = [
             *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
             *(self._depose, self._disconnect, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
+            self._delay_transaction,
         ]
         self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
         self._starting: dict[int, asyncio.Task[None]] = {}
@@ -123,6 +126,24 @@ class Faults:
         with suppress(NoNodeError):  # the election is under way
             zookeeper.tree.multi([Delete(CONTROLLER)], self._session_id, self._world.zookeeper.clock.wall_ms())
         zookeeper.fire()
+
+    def _delay_transaction(self, broker_id: int) -> None:
+        """The next transaction of the controller arrives after the election of another one."""
+        controller = self._controller()
+        if controller is not None and LATE not in self._undo:
+            late = LateTransaction(self._world, controller, lambda: self._depose(broker_id), self._end_late)
+            self._undo[LATE] = late.release
+
+    def _end_late(self) -> None:
+        self._undo.pop(LATE, lambda: None)()
+
+    def _controller(self) -> int | None:
+        """The broker that is the controller, None during an election."""
+        try:
+            data, _ = self._world.zookeeper.tree.get(CONTROLLER)
+        except NoNodeError:
+            return None
+        return decode_controller(data).broker_id
 
     def _reset(self, broker_id: int) -> None:
         self._world.network.reset(host_of(broker_id), PORT, share=self._random.choice((0.5, 1.0)))

@@ -22,6 +22,7 @@ def check_controllers(world: ClusterWorld) -> None:
 
 def check_topics(world: ClusterWorld, administrator: Administrator) -> None:
     """Acknowledged changes of topics are in the tree, and every topic of the tree is whole."""
+    assert not administrator.early, f"acknowledged too early: {administrator.early}"
     topics = world.topics()
     for name, partitions in administrator.exists.items():
         assert name in topics, f"{name} was created and is gone"

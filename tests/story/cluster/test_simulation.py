@@ -93,6 +93,7 @@ def test_acknowledged_changes_and_records_are_kept_under_random_faults(tmp_path:
             "cut_power",
             "expire",
             "depose",
+            "late transactions",
             "disconnect",
             "slow_disk",
             "full_disk",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.clock import Outcome
 from kafkalite.cluster.controller import runtime, transactions
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.metadata_update import LEADER_DURING_DELETE, MetadataUpdate
@@ -15,6 +16,8 @@ from kafkalite.coordination.tree import Check
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaError
 from kafkalite.server.listeners import Listeners
+from kafkalite.state.controller.effects import Write
+from kafkalite.state.controller.events import WriteDone
 from kafkalite.testing.virtual_loop import VirtualTimeError
 from tests.story.cluster.test_simulation import run_seed
 from tests.story.cluster.world import SETTINGS
@@ -43,15 +46,33 @@ def closed_after_a_lost_session(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Listeners, "resume", lambda self: None)
 
 
+def unfenced(_epoch_version: int) -> Check:
+    """A check that accepts every controller epoch."""
+    return Check(CONTROLLER_EPOCH)
+
+
 def zombie_controller(patch: pytest.MonkeyPatch) -> None:
     """A controller does not notice the election of another one, and its writes are not fenced."""
-
-    def unfenced(_epoch_version: int) -> Check:
-        return Check(CONTROLLER_EPOCH)
-
     patch.setattr(runtime.ControllerRuntime, "_moved", lambda self: None)
+    write_without_epoch_check(patch)
+
+
+def write_without_epoch_check(patch: pytest.MonkeyPatch) -> None:
+    """The writes of a controller are not fenced; it notices the election of another one."""
     patch.setattr(runtime, "fence", unfenced)
     patch.setattr(transactions, "fence", unfenced)
+
+
+def failed_multi_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A controller continues after a transaction that ZooKeeper has refused as after one that was written."""
+    event_of = transactions.outcome_event
+
+    def ignoring(write: Write, outcome: Outcome) -> object:
+        if not isinstance(outcome.error, transactions.REJECTIONS):
+            return event_of(write, outcome)
+        return WriteDone(write.write_id, tuple(getattr(each, "version", -1) + 1 for each in write.operations))
+
+    patch.setattr(runtime, "outcome_event", ignoring)
 
 
 def found_in(directory: Path) -> tuple[int, BaseException] | None:
@@ -65,7 +86,15 @@ def found_in(directory: Path) -> tuple[int, BaseException] | None:
 
 
 @pytest.mark.parametrize(
-    "bug", [stale_image, acknowledged_before_the_flush, closed_after_a_lost_session, zombie_controller]
+    "bug",
+    [
+        stale_image,
+        acknowledged_before_the_flush,
+        closed_after_a_lost_session,
+        zombie_controller,
+        write_without_epoch_check,
+        failed_multi_ignored,
+    ],
 )
 def test_planted_bug_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

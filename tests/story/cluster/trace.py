@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafkalite.coordination.tree import Create, Operation, Set, Tree
+from kafkalite.coordination.tree import Check, Create, Delete, Operation, Set, Tree
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH, decode_controller_epoch
 
-STATE = re.compile(r"/brokers/topics/[^/]+/partitions/\d+/state")
+PARTITIONS = re.compile(r"/brokers/topics/[^/]+/partitions(/.+)?")
+TOPIC = re.compile(r"/(brokers/topics|admin/delete_topics)/[^/]+")
 
 
 class Trace:
@@ -21,12 +22,14 @@ class Trace:
 
     Attributes:
         winners: the session that has won each controller epoch.
+        won: called at the end of each election.
         violations: what must not happen, in order.
-        writes: number of transactions with partition states, which only the controller writes.
+        writes: number of transactions that only a controller writes: nodes of partitions, deletions of topics.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.winners: dict[int, int] = {}
+        self.won: list[Callable[[], object]] = []
         self.violations: list[str] = []
         self.writes = 0
         self._tree = tree
@@ -45,7 +48,7 @@ class Trace:
         for operation in operations:
             if isinstance(operation, Create | Set) and operation.path == CONTROLLER_EPOCH:
                 self._won(decode_controller_epoch(operation.data), session_id)
-        if any(STATE.fullmatch(operation.path) for operation in operations):
+        if any(map(of_controller, operations)):
             self._written(session_id)
         return results
 
@@ -53,6 +56,8 @@ class Trace:
         if epoch <= max(self.winners, default=-1):
             self.violations.append(f"controller epoch {epoch} is won again, by session {session_id}")
         self.winners[epoch] = session_id
+        for call in list(self.won):
+            call()
 
     def _written(self, session_id: int) -> None:
         self.writes += 1
@@ -60,3 +65,10 @@ class Trace:
         winner = self.winners[epoch]
         if winner != session_id:
             self.violations.append(f"session {session_id} writes in epoch {epoch}, which session {winner} has won")
+
+
+def of_controller(operation: Operation) -> bool:
+    """Whether only a controller makes this change."""
+    if isinstance(operation, Delete) and TOPIC.fullmatch(operation.path):
+        return True
+    return not isinstance(operation, Check) and PARTITIONS.fullmatch(operation.path) is not None

@@ -92,14 +92,23 @@ class ClusterWorld:
         return {name: znodes.decode_topic(path, tree.get(path)[0]) for name, path in paths.items()}
 
     def states(self, topic: str) -> dict[int, tuple[int, int, int]]:
-        """Leader, leader epoch and partition epoch of each partition in the tree."""
+        """Leader, leader epoch and partition epoch of each partition in the tree; each one must have a state."""
         found = {}
         for partition in self.topics()[topic].replicas:
             path = znodes.state_path(topic, partition)
-            data, stat = self.zookeeper.tree.get(path)
+            try:
+                data, stat = self.zookeeper.tree.get(path)
+            except NoNodeError as error:
+                raise AssertionError(f"{path} does not exist") from error
             state = znodes.decode_state(path, data)
             found[partition] = state.leader, state.leader_epoch, stat.version
         return found
+
+    def stated(self, topic: str) -> int:
+        """The number of partitions of a topic that have a state in the tree; 0 if there is no such topic."""
+        node = self.topics().get(topic)
+        paths = [znodes.state_path(topic, partition) for partition in node.replicas] if node is not None else []
+        return sum(self.zookeeper.tree.find(path) is not None for path in paths)
 
     async def call(self, broker_id: int, request: Any, version: int) -> Any:
         """The response of a broker. Raises KafkaConnectionError, KafkaTimeoutError."""

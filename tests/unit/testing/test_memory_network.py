@@ -145,6 +145,42 @@ def test_stall_holds_back_bytes_and_new_connections() -> None:
     connected(scenario)
 
 
+def test_one_direction_is_held_back_from_a_chosen_write_on() -> None:
+    async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
+        begun: list[float] = []
+        loop = asyncio.get_running_loop()
+        hold = network.hold_next("client", "broker", b"late", lambda: begun.append(loop.time()))
+        client.transport.write(b"early,")
+        await pass_time(1.0)
+        assert server.data == b"early," and not begun
+        client.transport.write(b"is late,")
+        client.transport.write(b"later")
+        server.transport.write(b"late, but in the other direction")
+        await pass_time(1.0)
+        assert server.data == b"early," and client.data and len(begun) == 1
+        hold.release()
+        await pass_time(1.0)
+        assert server.data == b"early,is late,later" and not network.holds
+
+    connected(scenario)
+
+
+def test_a_hold_that_is_released_or_whose_connection_ends_holds_nothing_back() -> None:
+    async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
+        network.hold_next("client", "broker", b"x", lambda: None).release()
+        client.transport.write(b"x")
+        await pass_time(1.0)
+        assert server.data == b"x" and not network.holds
+        hold = network.hold_next("client", "broker", b"x", lambda: None)
+        client.transport.write(b"x")
+        network.reset("broker", 9092)
+        hold.release()
+        await pass_time(1.0)
+        assert server.data == b"x" and len(server.lost) == 1
+
+    connected(scenario)
+
+
 def test_refused_and_unknown_addresses() -> None:
     async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
         network.refuse("broker", 9092)
