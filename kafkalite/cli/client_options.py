@@ -125,6 +125,12 @@ servers_timeout_option = click.option(
     metavar="SECONDS",
     help="How long servers are tried.",
 )
+zookeeper_config_option = click.option(
+    "--zookeeper-config",
+    "config",
+    metavar="FILE",
+    help="Settings of a broker (server.properties), of which TLS and identity for ZooKeeper are used.",
+)
 
 
 def parse_address(address: str) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from kafkalite.cli.client_options import (
     json_option,
     print_rows,
     servers_timeout_option,
+    zookeeper_config_option,
 )
 from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus, read_status
 from kafkalite.cli.cluster_up import ClusterProcesses
@@ -178,9 +179,10 @@ Examples:
 )
 @click.option("--zookeeper", metavar="SERVERS", help="As in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT.")
 @click.option("--coordination", metavar="DIR", help="Directory that the brokers of this machine share, instead.")
+@zookeeper_config_option
 @servers_timeout_option
 @command_runner
-async def adopt(data: str, zookeeper: str | None, coordination: str | None, timeout: float) -> None:
+async def adopt(data: str, zookeeper: str | None, coordination: str | None, config: str | None, timeout: float) -> None:
     """Make a broker that ran alone the first one of a cluster.
 
     Its topics, configs and ids are written into ZooKeeper, or into the directory that the brokers of one machine share.
@@ -191,11 +193,14 @@ async def adopt(data: str, zookeeper: str | None, coordination: str | None, time
 
     if (zookeeper is None) == (coordination is None):
         fail("give either --zookeeper or --coordination: where the cluster has its tree")
-    adopted = await adopt_tree(data, zookeeper, coordination, timeout)
+    if config is not None and zookeeper is None:
+        fail("--zookeeper-config is for --zookeeper: the tree of --coordination has no TLS and no identities")
+    adopted = await adopt_tree(data, zookeeper, coordination, config, timeout)
     setting = f"zookeeper.connect={zookeeper}" if zookeeper else f"kafkalite.coordination.directory={coordination}"
     topics = f"{adopted.topics} topic{'' if adopted.topics == 1 else 's'}"
     click.echo(f"cluster {adopted.cluster_id} with {topics}: {adopted.written} nodes written")
-    click.echo(f"next: kafkalite serve --data {data} --set {setting}")
+    given = "" if config is None else f" --config {config}"
+    click.echo(f"next: kafkalite serve{given} --data {data} --set {setting}")
 
 
 @command.command(

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
-from kafkalite.cli.zk_reader import opened_session
+from kafkalite.cli.zk_reader import IN_CONFIG, access_of, opened_session
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload, completed
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
@@ -15,16 +15,20 @@ from kafkalite.coordination.served.coordination import SERVERS, ServedCoordinati
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.net.client.connection import dial
 from kafkalite.server.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, journal_of
+from kafkalite.server.zookeeper_access import explained
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 
 
-async def adopt_tree(data: str, zookeeper: str | None, coordination: str | None, timeout_s: float) -> AdoptedTree:
+async def adopt_tree(
+    data: str, zookeeper: str | None, coordination: str | None, config: str | None, timeout_s: float
+) -> AdoptedTree:
     """Adopt the tree of a log directory; ends the command with the reason if that is not possible.
 
     Arguments:
         data: the first log directory of the broker.
         zookeeper: as in zookeeper.connect; None = the next one.
         coordination: the directory that the brokers of this machine share.
+        config: a file with the settings that secure the session with ZooKeeper, None = none.
         timeout_s: how long the servers are tried.
     """
     disk, directory = Disk(), LogDirectory(Disk(), data)
@@ -32,10 +36,10 @@ async def adopt_tree(data: str, zookeeper: str | None, coordination: str | None,
     try:
         directory.lock()
         journal_of(disk, data)  # before a session is opened
-        async with _session(disk, zookeeper, coordination, timeout_s) as session:
+        async with _session(disk, zookeeper, coordination, config, timeout_s) as session:
             return await TreeAdoption(disk, clock, data, session).run()
     except CoordinationError as error:
-        fail(f"{zookeeper or coordination}: {error}; repeat the command, it continues")
+        fail(f"{zookeeper or coordination}: {explained(error, IN_CONFIG)}; repeat the command, it continues")
     except (TreeAdoptionError, DirectoryError, JournalError, ZnodeError) as error:
         fail(str(error))
     finally:
@@ -45,11 +49,11 @@ async def adopt_tree(data: str, zookeeper: str | None, coordination: str | None,
 
 @asynccontextmanager
 async def _session(
-    disk: Disk, zookeeper: str | None, coordination: str | None, timeout_s: float
+    disk: Disk, zookeeper: str | None, coordination: str | None, config: str | None, timeout_s: float
 ) -> AsyncIterator[Coordination]:
     """Open a session with ZooKeeper, or with the process that serves the directory, which may be this one."""
     if zookeeper is not None:
-        async with opened_session(zookeeper, timeout_s, dial) as session:
+        async with opened_session(zookeeper, timeout_s, dial, access_of(config)) as session:
             (await completed(session.create_chroot)).result()
             yield session
         return

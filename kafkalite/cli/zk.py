@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from kafkalite.cli.client_options import command_runner, json_option, print_rows, servers_timeout_option
+from kafkalite.cli.client_options import (
+    command_runner,
+    json_option,
+    print_rows,
+    servers_timeout_option,
+    zookeeper_config_option,
+)
 from kafkalite.cli.failure import fail
 from kafkalite.cli.zk_reader import ZooKeeperReader, connected
 from kafkalite.coordination.errors import BadArgumentsError, NoNodeError
@@ -37,6 +43,7 @@ Examples:
   kafkalite zk tree localhost:2181
   kafkalite zk tree zk1:2181,zk2:2181/kafka /config --depth 2
   kafkalite zk tree localhost:2181 /brokers --limit 20 --json
+  kafkalite zk tree zk1:2182 --zookeeper-config server.properties
 """
 )
 @connect_argument
@@ -46,9 +53,12 @@ Examples:
     "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, metavar="N", help="Most nodes to print."
 )
 @servers_timeout_option
+@zookeeper_config_option
 @json_option
 @command_runner
-async def tree(connect: str, path: str, depth: int | None, limit: int, timeout: float, as_json: bool) -> None:
+async def tree(
+    connect: str, path: str, depth: int | None, limit: int, timeout: float, config: str | None, as_json: bool
+) -> None:
     """Print the nodes below PATH.
 
     SERVERS is written as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT. PATH is below the chroot.
@@ -56,7 +66,7 @@ async def tree(connect: str, path: str, depth: int | None, limit: int, timeout: 
     root = valid(path)
     rows: list[tuple[object, ...]] = []
     more = False
-    async with connected(connect, timeout) as reader:
+    async with connected(connect, timeout, config) as reader:
         async for node, stat in walk(reader, root, depth):
             if len(rows) == limit:
                 more = True
@@ -95,9 +105,10 @@ Examples:
 @connect_argument
 @click.argument("path")
 @servers_timeout_option
+@zookeeper_config_option
 @json_option
 @command_runner
-async def get(connect: str, path: str, timeout: float, as_json: bool) -> None:
+async def get(connect: str, path: str, timeout: float, config: str | None, as_json: bool) -> None:
     """Print the data and the metadata of the node PATH.
 
     SERVERS is written as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT. PATH is below the chroot. With --json, data
@@ -105,7 +116,7 @@ async def get(connect: str, path: str, timeout: float, as_json: bool) -> None:
     hexadecimal in the text.
     """
     node = valid(path)
-    async with connected(connect, timeout) as reader:
+    async with connected(connect, timeout, config) as reader:
         data, stat = await reader.get(node)
     if as_json:
         click.echo(json.dumps({"path": node, "data": json_value(data), "stat": stat._asdict()}))

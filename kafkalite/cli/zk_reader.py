@@ -9,15 +9,19 @@ from typing import Any
 
 from kafkalite.cli.failure import fail
 from kafkalite.clock import LoopClock, Outcome, SystemRandom, completed
+from kafkalite.config.files import load
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Stat
+from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
+from kafkalite.server.zookeeper_access import explained, load_access
 
 SESSION_MS = 10_000
 CLOSE_S = 2.0
+IN_CONFIG = " in --zookeeper-config"
 logging.getLogger("kafkalite.coordination").addHandler(logging.NullHandler())  # the command reports failures itself
 
 
@@ -49,30 +53,47 @@ class ZooKeeperReader:
 
 
 @asynccontextmanager
-async def connected(servers: str, timeout_s: float) -> AsyncIterator[ZooKeeperReader]:
+async def connected(servers: str, timeout_s: float, config: str | None) -> AsyncIterator[ZooKeeperReader]:
     """Open a session, and close it at the end. Ends the command with the reason if there is none, or a read fails.
 
     Arguments:
         servers: as in zookeeper.connect.
         timeout_s: how long the servers are tried, and a read takes at most.
+        config: see `access_of`.
     """
-    async with opened_session(servers, timeout_s, dial) as session:
+    async with opened_session(servers, timeout_s, dial, access_of(config)) as session:
         try:
             yield ZooKeeperReader(session, timeout_s)
         except TimeoutError:
             fail(f"{servers}: no answer within {timeout_s:g} s; is ZooKeeper there?")
         except CoordinationError as error:
-            fail(f"{servers}: {error}")
+            fail(f"{servers}: {explained(error, IN_CONFIG)}")
+
+
+def access_of(config: str | None) -> Access:
+    """Return the security of a session; ends the command with the reason if it cannot be used.
+
+    config: a file with the settings of a broker; None = plain text without an identity.
+    """
+    if config is None:
+        return ANONYMOUS
+    try:
+        return load_access(load(config).broker_config().zookeeper_security)
+    except ValueError as error:
+        fail(str(error))
 
 
 @asynccontextmanager
-async def opened_session(servers: str, timeout_s: float, connect: Dial) -> AsyncIterator[ZooKeeperSession]:
+async def opened_session(
+    servers: str, timeout_s: float, connect: Dial, access: Access = ANONYMOUS
+) -> AsyncIterator[ZooKeeperSession]:
     """Open a session, and close it at the end. Ends the command with the reason if there is none.
 
     Arguments:
         servers: as in zookeeper.connect.
         timeout_s: how long the servers are tried.
         connect: connects to one of them.
+        access: TLS, identity, and access control lists of created nodes.
     """
     reasons: list[str] = []
 
@@ -93,7 +114,9 @@ async def opened_session(servers: str, timeout_s: float, connect: Dial) -> Async
             established.set_result(outcome)
 
     try:
-        session = connect_zookeeper(servers, SESSION_MS, ended, dial=connecting, clock=clock, random=SystemRandom())
+        session = connect_zookeeper(
+            servers, SESSION_MS, ended, dial=connecting, clock=clock, random=SystemRandom(), access=access
+        )
     except ValueError as error:
         fail(f"{error}; write SERVERS as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT")
     try:
@@ -104,7 +127,7 @@ async def opened_session(servers: str, timeout_s: float, connect: Dial) -> Async
             reason = "".join(f" ({each})" for each in reasons)
             fail(f"{servers}: no answer within {timeout_s:g} s{reason}; is ZooKeeper there?")
         except CoordinationError as error:
-            fail(f"{servers}: {error}")
+            fail(f"{servers}: {explained(error, IN_CONFIG)}")
         yield session
     finally:
         if not session.lost:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest, refuse_unsafe
 from kafkalite.config.group import check_times
@@ -25,6 +25,11 @@ from kafkalite.config.listeners import (
 from kafkalite.config.table_groups import GROUP_TYPES, TIMES
 from kafkalite.config.topic import TopicConfig, build_topic_config, topic_default
 from kafkalite.model import Endpoint
+
+if TYPE_CHECKING:
+    from kafkalite.config.zookeeper import ZooKeeperSecurity
+
+ZOOKEEPER = ("zookeeper.", "kafkalite.zookeeper.")
 
 
 @dataclass(frozen=True)
@@ -184,9 +189,20 @@ class BrokerConfig:
         return self.zookeeper_connect or self.kafkalite_coordination_directory
 
     def _check_coordination(self) -> None:
-        if self.zookeeper_connect is not None and self.kafkalite_coordination_directory is not None:
-            key = "kafkalite.coordination.directory"
+        key, directory = "kafkalite.coordination.directory", self.kafkalite_coordination_directory
+        if self.zookeeper_connect is not None and directory is not None:
             raise ConfigError(key, f"{key} and zookeeper.connect are set: a cluster has one of them")
+        if any(name.startswith(ZOOKEEPER) for name in self.static):
+            security = self.zookeeper_security
+            if directory is not None:
+                security.check_served(key)
+
+    @cached_property
+    def zookeeper_security(self) -> "ZooKeeperSecurity":
+        """How the sessions with ZooKeeper are secured. Raises ConfigError."""
+        from kafkalite.config.zookeeper import zookeeper_security  # for brokers of a cluster
+
+        return zookeeper_security(self.values)
 
     def _check_queued(self) -> None:
         queued, largest = self.queued_max_request_bytes, self.socket_request_max_bytes

@@ -9,7 +9,12 @@ from kafkalite.config.table_dynamic import CLUSTER_WIDE_NAMES, LISTENER_LEVEL, M
 from kafkalite.config.table_groups import GROUP_KEYS
 from kafkalite.config.table_log import TOPIC_KEYS as TOPIC_ROWS
 from kafkalite.config.table_log import default_keys
-from kafkalite.config.table_security import REFUSED_PREFIXES, SECURITY_KEYS
+from kafkalite.config.table_security import (
+    REFUSAL_REASONS,
+    REFUSED_PREFIXES,
+    SECURITY_KEYS,
+    ZOOKEEPER_SECURITY_KEYS,
+)
 from kafkalite.config.table_server import SERVER_KEYS
 
 
@@ -37,7 +42,9 @@ def with_update_mode(rows: Iterable[Key]) -> Iterable[Key]:
         yield row if mode is Update.READ_ONLY else row._replace(update=mode)
 
 
-BROKER_KEYS = by_name(with_update_mode((*SERVER_KEYS, *default_keys(), *GROUP_KEYS, *SECURITY_KEYS)))
+BROKER_KEYS = by_name(
+    with_update_mode((*SERVER_KEYS, *default_keys(), *GROUP_KEYS, *SECURITY_KEYS, *ZOOKEEPER_SECURITY_KEYS))
+)
 TOPIC_KEYS = by_name(TOPIC_ROWS)
 
 
@@ -89,4 +96,5 @@ def refuse_unsafe(name: str, text: str, value: Value, key: Key | None) -> None:
         unsafe = key.support is Support.REFUSED and value != key.default and bool(text.strip())
     if unsafe:
         instead = "" if key is None or key.default in (None, "", ()) else f"; it must be {key.text(key.default)!r}"
-        raise ConfigError(name, f"{name} is not supported, and ignoring it is unsafe{instead}")
+        reason = f" ({REFUSAL_REASONS[name]})" if name in REFUSAL_REASONS else ""
+        raise ConfigError(name, f"{name} is not supported{reason}, and ignoring it is unsafe{instead}")

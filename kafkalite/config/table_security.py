@@ -1,4 +1,5 @@
-"""Defines the keys that safety depends on, all refused until they are implemented (SslConfigs, SaslConfigs and others).
+"""Defines the keys that safety depends on. Those of listeners are refused until they are implemented (SslConfigs,
+SaslConfigs and others); those of sessions with ZooKeeper are honoured (ZkConfigs, see `config.zookeeper`).
 
 A broker that silently ignored an authorizer, a key store or a remote copy would be worse than one that does not start.
 """
@@ -9,6 +10,11 @@ from kafkalite.config.keys import Key, Support, Type
 
 refused = partial(Key, support=Support.REFUSED)
 idle = partial(Key, support=Support.WITHOUT_EFFECT)
+
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+ENABLE, SET_ACL, DIGEST_FILE = "zookeeper.ssl.client.enable", "zookeeper.set.acl", "kafkalite.zookeeper.digest.file"
+TRUST_STORE, KEY_STORE = "zookeeper.ssl.truststore", "zookeeper.ssl.keystore"
+HOST_NAMES = "zookeeper.ssl.endpoint.identification.algorithm"
 
 SECURITY_KEYS = (
     refused("authorizer.class.name", Type.STRING, "", "Java class that authorizes requests."),
@@ -80,6 +86,44 @@ SECURITY_KEYS = (
             "Whether old segments are kept in remote storage."),
     refused("remote.log.storage.manager.class.name", Type.CLASS, None, "Java class that accesses remote storage."),
 )  # fmt: skip
+
+ZOOKEEPER_SECURITY_KEYS = (
+    Key(SET_ACL, Type.BOOLEAN, False,
+        "Whether ZooKeeper nodes are created with Kafka's ACLs: only their creator may change them. All brokers of a "
+        "cluster need the same identity."),
+    Key(DIGEST_FILE, Type.STRING, None,
+        "File with USER:PASSWORD, the identity of the broker for ZooKeeper (scheme digest); only its owner may have "
+        "access (mode 0600). Unset: none."),
+    Key(ENABLE, Type.BOOLEAN, False, "Whether connections to ZooKeeper use TLS."),
+    idle("zookeeper.clientCnxnSocket", Type.STRING, None,
+        "Java class of connections to ZooKeeper, which Kafka requires for TLS."),
+    Key(f"{TRUST_STORE}.location", Type.STRING, None,
+        "PEM file with certificates that sign those of ZooKeeper's servers; unset: those of the system."),
+    idle(f"{TRUST_STORE}.password", Type.PASSWORD, None, "Password of the trust store; PEM files have none."),
+    Key(f"{TRUST_STORE}.type", Type.STRING, None, "Format of the trust store: PEM; unset: by its name."),
+    Key(f"{KEY_STORE}.location", Type.STRING, None,
+        "PEM file with the broker's certificate for ZooKeeper, its chain and the private key."),
+    Key(f"{KEY_STORE}.password", Type.PASSWORD, None, "Password of the private key in the key store."),
+    Key(f"{KEY_STORE}.type", Type.STRING, None, "Format of the key store: PEM; unset: by its name."),
+    Key("zookeeper.ssl.protocol", Type.STRING, "TLSv1.2",
+        "TLS version of connections to ZooKeeper, where zookeeper.ssl.enabled.protocols is unset.",
+        allowed=TLS_VERSIONS),
+    Key("zookeeper.ssl.enabled.protocols", Type.LIST, None, "TLS versions of connections to ZooKeeper.",
+        allowed=TLS_VERSIONS),
+    Key("zookeeper.ssl.cipher.suites", Type.LIST, None,
+        "Cipher suites of connections to ZooKeeper, by their standard names; unset: OpenSSL's."),
+    Key(HOST_NAMES, Type.STRING, "HTTPS",
+        "Whether the certificate of a ZooKeeper server must name its host: https, or empty = no."),
+    refused("zookeeper.ssl.crl.enable", Type.BOOLEAN, False,
+        "Whether Java downloads lists of revoked certificates."),
+    refused("zookeeper.ssl.ocsp.enable", Type.BOOLEAN, False,
+        "Whether Java asks OCSP servers for revoked certificates."),
+)  # fmt: skip
+
+REFUSAL_REASONS = {
+    "zookeeper.ssl.crl.enable": "Python's ssl downloads no lists of revoked certificates",
+    "zookeeper.ssl.ocsp.enable": "Python's ssl asks no OCSP server",
+}
 
 # Keys without a row of their own that begin so: refused for the same reason.
 REFUSED_PREFIXES = (

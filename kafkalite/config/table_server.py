@@ -200,8 +200,6 @@ REPLICATION = (
     Key("zookeeper.metadata.migration.min.batch.size", INT, 200,
         "Records of a batch of a migration to KRaft; zookeeper.metadata.migration.enable is refused.", low=1,
         support=IDLE),
-    Key("zookeeper.set.acl", BOOLEAN, False, "Whether ZooKeeper nodes are created with ACLs.", support=REFUSED),
-    Key("zookeeper.ssl.client.enable", BOOLEAN, False, "Whether connections to ZooKeeper use TLS.", support=REFUSED),
 )  # fmt: skip
 
 QUOTAS = (

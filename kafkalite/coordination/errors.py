@@ -102,3 +102,10 @@ class AuthenticationError(CoordinationError):
 
     code = -115
     words = "the credentials are rejected"
+
+
+class TlsError(CoordinationError):
+    """All servers have rejected TLS, or this side their certificates, before any session was established."""
+
+    code = 0  # no server reports it
+    words = "there is no TLS connection"

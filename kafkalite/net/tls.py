@@ -1,7 +1,7 @@
 """TLS contexts of PEM files, which are loaded again when the files have changed.
 
 Invariants:
-1. TLS 1.2 is the oldest version.
+1. TLS 1.2 is the oldest version, and the newest is that of OpenSSL, unless the settings restrict them.
 2. Files that cannot be used are named when they are first loaded, not in the handshake. OpenSSL never asks the terminal
    for a password.
 3. Files that cannot be used any more after a change (half of a new pair, for example) are reported in the log, and the
@@ -15,12 +15,26 @@ import time
 from typing import NamedTuple
 
 from kafkalite.net.certificates import Validity, validities
+from kafkalite.net.cipher_suites import use_cipher_suites
 
 LOGGER = logging.getLogger("kafkalite.net")
 Path = str | os.PathLike[str]
 Stamp = tuple[tuple[int, int, int], ...]
 MISSING: Stamp = ((-1, -1, -1),)
 """The stamp of files one of which cannot be found."""
+
+ALL_VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.MAXIMUM_SUPPORTED)
+
+
+class SettingNames(NamedTuple):
+    """The settings that name the files, and what to do about a missing key, for the texts of errors."""
+
+    cafile: str = "ssl_cafile"
+    certfile: str = "ssl_certfile"
+    keyfile: str = "ssl_keyfile"
+    password: str = "ssl_password"
+    cipher_suites: str = "ssl_cipher_suites"
+    without_key: str = "set ssl_keyfile if the key is in another file"
 
 
 class PemFiles(NamedTuple):
@@ -31,7 +45,10 @@ class PemFiles(NamedTuple):
         certfile: the client's certificate and its chain; None = the client has none.
         keyfile: its private key; None = it is in `certfile`.
         password: of the key.
-        check_hostname: the broker's certificate must name its host.
+        check_hostname: the certificate of the server must name its host.
+        versions: the oldest and the newest TLS version.
+        cipher_suites: standard names; empty = those of OpenSSL.
+        names: of the settings.
     """
 
     cafile: Path | None = None
@@ -39,6 +56,9 @@ class PemFiles(NamedTuple):
     keyfile: Path | None = None
     password: str | None = None
     check_hostname: bool = True
+    versions: tuple[ssl.TLSVersion, ssl.TLSVersion] = ALL_VERSIONS
+    cipher_suites: tuple[str, ...] = ()
+    names: SettingNames = SettingNames()
 
     def __repr__(self) -> str:
         return (
@@ -110,22 +130,30 @@ def load_client_context(files: PemFiles) -> ssl.SSLContext:
 
     Raises:
         ValueError: a file cannot be read, is no PEM file, is encrypted with another password, does not belong to the
-            other one, or has expired; the text names setting and file.
+            other one, or has expired, or a cipher suite cannot be used; the text names setting and file.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version, context.maximum_version = files.versions
+    if files.cipher_suites:
+        _use_cipher_suites(context, files)
     context.check_hostname = files.check_hostname
     if files.cafile is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        _load_issuers(context, files.cafile)
+        _load_issuers(context, f"{files.names.cafile} {os.fspath(files.cafile)}", files.cafile)
     if files.certfile is not None:
         _load_certificate(context, files)
     return context
 
 
-def _load_issuers(context: ssl.SSLContext, cafile: Path) -> None:
-    name = f"ssl_cafile {os.fspath(cafile)}"
+def _use_cipher_suites(context: ssl.SSLContext, files: PemFiles) -> None:
+    try:
+        use_cipher_suites(context, files.cipher_suites)
+    except ValueError as error:
+        raise ValueError(f"{files.names.cipher_suites}: {error}") from error
+
+
+def _load_issuers(context: ssl.SSLContext, name: str, cafile: Path) -> None:
     found = _validities(name, cafile)
     if all(each.ends_at <= time.time() for each in found):
         raise ValueError(f"{name}: {_expired(found[0])}; replace it")
@@ -137,7 +165,7 @@ def _load_issuers(context: ssl.SSLContext, cafile: Path) -> None:
 
 def _load_certificate(context: ssl.SSLContext, files: PemFiles) -> None:
     assert files.certfile is not None
-    name = f"ssl_certfile {os.fspath(files.certfile)}"
+    name = f"{files.names.certfile} {os.fspath(files.certfile)}"
     now, first = time.time(), _validities(name, files.certfile)[0]
     if first.ends_at <= now:
         raise ValueError(f"{name}: {_expired(first)}; renew it")
@@ -156,16 +184,17 @@ def _load_certificate(context: ssl.SSLContext, files: PemFiles) -> None:
 
 
 def _key_reason(files: PemFiles, error: Exception, *, encrypted: bool) -> str:
-    key = files.certfile if files.keyfile is None else files.keyfile
+    names = files.names
+    setting, key = (names.certfile, files.certfile) if files.keyfile is None else (names.keyfile, files.keyfile)
     assert key is not None
-    name = f"ssl_{'certfile' if files.keyfile is None else 'keyfile'} {os.fspath(key)}"
+    name = f"{setting} {os.fspath(key)}"
     if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
         return f"{name}: the key does not belong to the certificate in {os.fspath(files.certfile or '')}"
     if encrypted and not files.password:
-        return f"{name}: the key is encrypted; set ssl_password"
+        return f"{name}: the key is encrypted; set {names.password}"
     if encrypted:
-        return f"{name}: the key cannot be decrypted with ssl_password"
-    hint = "; set ssl_keyfile if the key is in another file" if files.keyfile is None else ""
+        return f"{name}: the key cannot be decrypted with {names.password}"
+    hint = f"; {names.without_key}" if files.keyfile is None else ""
     return f"{name}: no usable private key: {_reason(error)}{hint}"
 
 
@@ -184,7 +213,7 @@ def _setting_of(files: PemFiles, path: object) -> str:
     for field in ("cafile", "certfile", "keyfile"):
         value = getattr(files, field)
         if value is not None and os.fspath(value) == path:
-            return f"ssl_{field} {path}"
+            return f"{getattr(files.names, field)} {path}"
     return str(path)
 
 

@@ -26,7 +26,7 @@ from kafkalite.config.group import check_group_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then
-from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration
 from kafkalite.errors import KafkaErrorCode
@@ -36,6 +36,7 @@ from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkalite.server.resources import BrokerResources, StartError
 from kafkalite.server.saved_session import SavedKey, SavedSession
+from kafkalite.server.zookeeper_access import explained, load_access
 from kafkalite.state.controller.controller import Controller
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
 from kafkalite.state.controller.values import Broker, ControllerSettings
@@ -111,6 +112,8 @@ class ClusterMember:
         resources: clock, ports and logs.
         config: the static configuration.
 
+    Raises StartError: the files that secure the sessions cannot be used.
+
     Attributes:
         session: the current session with the coordination service.
         writer: writes nodes of topics and configs with it.
@@ -127,6 +130,10 @@ class ClusterMember:
         self._resources = resources
         self._saved = SavedSession(resources.disk, resources.logs.directories()[0])
         self._static = config
+        try:
+            self._access = load_access(config.zookeeper_security)
+        except ValueError as error:
+            raise StartError(str(error)) from error
         self._broker: JoiningBroker | None = None
         self._controller: ControllerRuntime | None = None
         self._watchers: list[ConfigWatcher] = []
@@ -155,7 +162,7 @@ class ClusterMember:
                 f"{servers}: no session after {timeout_ms} ms (zookeeper.connection.timeout.ms)"
             ) from error
         if outcome.error is not None:
-            raise StartError(f"{servers}: {outcome.error}") from outcome.error
+            raise self._refusal(outcome.error)
         self.session.session = outcome.value
 
     def _served_coordination(self) -> ServedCoordination | None:
@@ -168,15 +175,23 @@ class ClusterMember:
         return resources.ports.served(directory, disk, self.clock, self.random, jobs, resources.ports.dial)
 
     async def _end_earlier_session(self) -> None:
-        """End the session of an earlier process of this broker, which was killed."""
+        """End the session of an earlier process of this broker, which was killed. Raises StartError."""
         key = self._saved.load()
         if key is None:
             return
         outcome = await completed(lambda then: self._open(then, ignore, ignore, ignore, key))
-        if outcome.error is None:  # otherwise it is over
+        if outcome.error is None:
             LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
             await completed(outcome.value.close)
+        elif not isinstance(outcome.error, SessionExpiredError):  # the key is kept for the next start
+            raise self._refusal(outcome.error)
         self._saved.remove()
+
+    def _refusal(self, error: BaseException) -> StartError:
+        text = explained(error) if isinstance(error, CoordinationError) else str(error)
+        refusal = StartError(f"{self._static.coordination}: {text}")
+        refusal.__cause__ = error
+        return refusal
 
     def identify(self, identity: Identity) -> None:
         """Be this broker of this cluster."""
@@ -227,7 +242,7 @@ class ClusterMember:
         self._resources.ports.cluster(
             servers, self._static.zookeeper_session_timeout_ms, then,
             dial=self._resources.ports.dial if served is None else served.dial, clock=self.clock, random=self.random,
-            on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed,
+            on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed, access=self._access,
             in_flight_max=self._static.zookeeper_max_in_flight_requests, key=key,
         )  # fmt: skip
 

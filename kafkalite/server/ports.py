@@ -37,6 +37,7 @@ from kafkalite.storage.log.flush_job import ClosableSyncer
 
 if TYPE_CHECKING:  # a broker that is alone connects to nothing
     from kafkalite.coordination.served.coordination import ServedCoordination
+    from kafkalite.coordination.zookeeper.access import Access
     from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.net.client.connection import Dial
 
@@ -135,6 +136,7 @@ class ClusterCoordination(Protocol):
         on_suspended: Callable[[], object],
         on_resumed: Callable[[], object],
         in_flight_max: int,
+        access: "Access | None" = None,
         key: tuple[int, bytes] | None = None,
     ) -> object: ...
 
@@ -151,15 +153,18 @@ def connect_zookeeper(
     on_suspended: Callable[[], object],
     on_resumed: Callable[[], object],
     in_flight_max: int,
+    access: "Access | None" = None,
     key: tuple[int, bytes] | None = None,
 ) -> object:
     """Open a session with ZooKeeper, and create the chroot if it is missing.
 
-    The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `key` None = a new session. `then` is
-    called when the session is established and the chroot exists, or with an error. The creation is repeated when its
-    connection breaks, in another session when a new one is lost meanwhile. Raises ValueError: `servers` is not valid.
+    The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `access` None = plain text without an
+    identity, `key` None = a new session. `then` is called when the session is established and the chroot exists, or
+    with an error. The creation is repeated when its connection breaks, in another session when a new one is lost
+    meanwhile. Raises ValueError: `servers` is not valid.
     """
     from kafkalite.coordination.zookeeper import session as zookeeper
+    from kafkalite.coordination.zookeeper.access import ANONYMOUS
     from kafkalite.coordination.zookeeper.core import NEW_SESSION, SessionKey
 
     usable = False
@@ -168,7 +173,7 @@ def connect_zookeeper(
         return zookeeper.connect_zookeeper(
             servers, timeout_ms, established, dial=dial, clock=clock, random=random,
             on_lost=lost, on_suspended=on_suspended, on_resumed=on_resumed, in_flight_max=in_flight_max,
-            key=NEW_SESSION if key is None else SessionKey(*key),
+            access=access or ANONYMOUS, key=NEW_SESSION if key is None else SessionKey(*key),
         )  # fmt: skip
 
     def established(outcome: Outcome) -> None:

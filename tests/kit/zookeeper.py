@@ -14,15 +14,17 @@ from tests.kit.ports import free_port
 
 TICK_MS = 200  # sessions of 400 to 4,000 ms
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
 
 
 @dataclass
 class ZooKeeper:
-    """A running server that accepts connections at `address`."""
+    """A running server that accepts connections at `address`, with TLS at `secure_address`."""
 
     address: str
     process: subprocess.Popen[bytes]
     directory: Path
+    secure_address: str = ""
 
     @property
     def data(self) -> Path:
@@ -41,13 +43,17 @@ class ZooKeeper:
         self.process.wait()
 
 
-def start_zookeeper(directory: Path, port: int = 0, tick_ms: int = TICK_MS) -> ZooKeeper:
+def start_zookeeper(
+    directory: Path, port: int = 0, tick_ms: int = TICK_MS, stores: tuple[Path, Path] | None = None
+) -> ZooKeeper:
     """Start a server and wait until it accepts connections.
 
     Arguments:
         directory: for its data, configuration and log (`zookeeper.log`).
         port: 0 = a free one.
         tick_ms: sessions take 2 to 20 ticks.
+        stores: PEM files: certificate with key, and issuers. The server also listens with TLS then, where it requires a
+            certificate of clients.
 
     Raises JvmError with its log if it does not start.
     """
@@ -58,11 +64,22 @@ def start_zookeeper(directory: Path, port: int = 0, tick_ms: int = TICK_MS) -> Z
         f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress={jvm.HOST}\n"
         f"tickTime={tick_ms}\nadmin.enableServer=false\n4lw.commands.whitelist=dump\n"
     )
+    ports = [port]
+    if stores is not None:
+        ports.append(free_port())
+        with open(config, "a") as file:
+            file.write(
+                f"secureClientPort={ports[1]}\nsecureClientPortAddress={jvm.HOST}\nserverCnxnFactory={NETTY}\n"
+                f"ssl.keyStore.location={stores[0]}\nssl.trustStore.location={stores[1]}\nssl.clientAuth=need\n"
+                "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider\n"
+            )
     command = [*jvm.java_command(jvm.PREVIOUS, MAIN, heap="128m"), str(config)]
     with open(directory / "zookeeper.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-    _wait_ready(process, port, directory / "zookeeper.log")
-    return ZooKeeper(f"{jvm.HOST}:{port}", process, directory)
+    for each in ports:
+        _wait_ready(process, each, directory / "zookeeper.log")
+    addresses = [f"{jvm.HOST}:{each}" for each in ports]
+    return ZooKeeper(addresses[0], process, directory, "".join(addresses[1:]))
 
 
 def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -25,6 +25,7 @@ BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+USER_CONFIGS = "/config/users"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE = "config_change_"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/{CONFIG_CHANGE}"
@@ -49,7 +50,7 @@ PERSISTENT = (
     "/log_dir_event_notification",
     TOPIC_CONFIGS,
     "/config/clients",
-    "/config/users",
+    USER_CONFIGS,
     BROKER_CONFIGS,
     "/config/ips",
     DIRECTORIES,

@@ -4,7 +4,7 @@
         "zk1:2181,zk2:2181/kafka", timeout_ms=18_000, then=connected,       # connected(Outcome(session))
         dial=dial, clock=clock, random=random,
         on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed,
-        ssl=None, digest=None, acl=OPEN_ACL, key=None,                      # key: SessionKey(session_id, password)
+        access=ANONYMOUS, key=NEW_SESSION,                 # Access(tls, digest, acl); SessionKey(session_id, password)
     )
 
 `session` has the interface of `backend.Coordination`, and `key`, the id and password with which a later process

@@ -11,6 +11,8 @@
 5. A server that has seen less than the session closes each connection without a response: a late follower, or a server
    whose data is lost or restored. After the session timeout every second attempt asks whether the session exists. If it
    does not, it is lost; else no connection is used that would go back in time.
+6. Before the first usable connection, TLS that all servers have rejected (or whose certificates this side rejects) ends
+   the session with TlsError. Later the session waits: an operator may correct the certificates.
 """
 
 import asyncio
@@ -21,6 +23,8 @@ from functools import partial
 from typing import Protocol, cast
 
 from kafkalite.clock import Clock, Random, Timer
+from kafkalite.coordination.errors import TlsError
+from kafkalite.coordination.zookeeper.access import TlsContexts
 from kafkalite.coordination.zookeeper.codec import ProtocolError
 from kafkalite.coordination.zookeeper.core import BehindError, SessionCore, State
 
@@ -30,6 +34,9 @@ BACKOFF_MIN_MS, BACKOFF_MAX_MS = 100, 1000
 ATTEMPT_MIN_S = 1.0
 LATE_S = 0.1
 LOG_INTERVAL_S = 30.0
+
+BROKEN_TLS = (ssl_module.SSLEOFError, ssl_module.SSLZeroReturnError, ssl_module.SSLSyscallError)
+"""Connections that merely end within TLS: the next one may be accepted."""
 
 
 class Dial(Protocol):
@@ -61,7 +68,10 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended."""
-        self._driver.ended(self, "the server has closed the connection" if error is None else str(error))
+        if error is None:
+            self._driver.ended(self, "the server has closed the connection")
+        else:
+            self._driver.failed(self, error)
 
 
 class Connector:
@@ -71,7 +81,7 @@ class Connector:
         core: the session.
         servers: (host, port) of each.
         dial, clock, random: the outside.
-        ssl: the context for TLS; None = plain text.
+        tls: contexts for TLS; None = plain text.
     """
 
     def __init__(
@@ -81,14 +91,15 @@ class Connector:
         dial: Dial,
         clock: Clock,
         random: Random,
-        ssl: ssl_module.SSLContext | None,
+        tls: TlsContexts | None,
     ) -> None:
         self._core = core
         self._servers = servers
         self._dial = dial
         self._clock = clock
         self._random = random
-        self._ssl = ssl
+        self._tls = tls
+        self._without_tls: set[int] | None = set()  # servers; None = a connection has been usable
         self._loop = asyncio.get_running_loop()
         self._next_server = random.below(len(servers))  # clients spread over the servers
         self._failures = 0  # since the last usable connection
@@ -105,15 +116,17 @@ class Connector:
 
     def connect(self) -> None:
         """Begin an attempt at the next server."""
-        self._name = "{}:{}".format(*self._servers[self._next_server])
-        host, port = self._servers[self._next_server]
-        self._next_server = (self._next_server + 1) % len(self._servers)
+        self._server = self._next_server
+        host, port = self._servers[self._server]
+        self._name = f"{host}:{port}"
+        self._next_server = (self._server + 1) % len(self._servers)
         self._link = link = Link(self)
         silent_s = self._clock.monotonic() - self._received_at
         self._asks_only = self._refused and not self._asks_only and silent_s * 1000 >= self._core.timeout_ms
         limit_s = self._limit_s()
         self._set_timer(limit_s, lambda: self.ended(link, f"no connection after {limit_s:.1f} s"))
-        self._attempt = asyncio.ensure_future(self._dial(lambda: link, host, port, self._ssl))
+        context = None if self._tls is None else self._tls.get()
+        self._attempt = asyncio.ensure_future(self._dial(lambda: link, host, port, context))
         self._attempt.add_done_callback(partial(self._dialed, link))
 
     def _limit_s(self) -> float:
@@ -126,10 +139,11 @@ class Connector:
 
     def _dialed(self, link: Link, attempt: "asyncio.Future[object]") -> None:
         if not attempt.cancelled() and (error := attempt.exception()) is not None:
-            self.ended(link, f"{type(error).__name__}: {error}")
+            self.failed(link, error)
 
     def established(self) -> None:
         """The connection is usable: the back-off begins again with the next failure."""
+        self._without_tls = None
         if self._failures:
             LOGGER.info("ZooKeeper %s: session %#x continues", self._name, self._core.key.session_id)
         self._failures = 0
@@ -174,6 +188,18 @@ class Connector:
         elif self._core.greeted and not greeted:
             self._set_timer(0.0, self._check)
         self._deliver()
+
+    def failed(self, link: Link, error: BaseException) -> None:
+        """The connection has ended with an error, or there is none."""
+        if not isinstance(error, ssl_module.SSLError) or isinstance(error, BROKEN_TLS):
+            self.ended(link, f"{type(error).__name__}: {error}")
+            return
+        reason = tls_reason(error)
+        if link is self._link and self._without_tls is not None:
+            self._without_tls.add(self._server)
+            if len(self._without_tls) == len(self._servers):
+                self._core.reject(TlsError(detail=f"{self._name}: {reason}"))
+        self.ended(link, reason)
 
     def ended(self, link: Link, reason: str) -> None:
         """The connection has ended or is not usable: begin the next one after a pause."""
@@ -247,3 +273,10 @@ class Connector:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def tls_reason(error: ssl_module.SSLError) -> str:
+    """Return why TLS has failed, in OpenSSL's words."""
+    if isinstance(error, ssl_module.SSLCertVerificationError):
+        return f"the certificate of the server is not accepted: {error.verify_message}"
+    return f"the TLS handshake has failed: {error.reason or error}"

@@ -259,6 +259,10 @@ class SessionCore:
                 else:
                     self.complete(call.then, Outcome(error=ConnectionLossError(call.path, detail=reason)))
 
+    def reject(self, error: CoordinationError) -> None:
+        """End a session that no server accepts. What is to be delivered waits for `deliver`."""
+        self._lose(error)
+
     def complete(self, callback: Callable[..., object], *args: object) -> None:
         """Let `deliver` call the callback, after everything that is to be delivered already."""
         self._undelivered.append((callback, args))

@@ -3,7 +3,7 @@
 A created node without data has null data, as Kafka's nodes have; `get` returns b"" for null and for empty data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kafkalite.coordination.errors import BadArgumentsError
@@ -33,15 +33,15 @@ RESPONSES = {Create: Create2Response, Set: StatResponse, Delete: EmptyResponse, 
 
 
 class Root(NamedTuple):
-    """Where a session has its nodes, and their access control list.
+    """Where a session has its nodes, and their access control lists.
 
     Attributes:
         chroot: path on the server of the session's root; "" = the server's root.
-        acl: of created nodes.
+        acl: returns the list of a node to create, by its path below the chroot.
     """
 
     chroot: str
-    acl: tuple[Acl, ...]
+    acl: Callable[[str], tuple[Acl, ...]]
 
     def server_path(self, path: str) -> str:
         """Return the path on the server. Raises BadArgumentsError: not a path."""
@@ -59,7 +59,7 @@ class Root(NamedTuple):
             suffix = "0" if operation.sequence else ""
             path = self.server_path(operation.path + suffix).removesuffix(suffix)
             flags = EPHEMERAL * operation.ephemeral | SEQUENCE * operation.sequence
-            return Create2Request(path, operation.data or None, self.acl, flags)
+            return Create2Request(path, operation.data or None, self.acl(operation.path), flags)
         path = self.server_path(operation.path)
         if isinstance(operation, Set):
             return SetDataRequest(path, operation.data, operation.version)

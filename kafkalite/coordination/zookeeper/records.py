@@ -10,7 +10,7 @@ from kafkalite.coordination.tree import Stat
 EPHEMERAL, SEQUENCE = 1, 2
 """Bits of `CreateRequest.flags` (CreateMode.java)."""
 
-ALL_PERMISSIONS = 31
+READ_PERMISSION, ALL_PERMISSIONS = 1, 31
 
 
 class Id(NamedTuple):
@@ -27,7 +27,8 @@ class Acl(NamedTuple):
     id: Id
 
 
-OPEN_ACL = (Acl(ALL_PERMISSIONS, Id("world", "anyone")),)
+ANYONE = Id("world", "anyone")
+OPEN_ACL = (Acl(ALL_PERMISSIONS, ANYONE),)
 CREATOR_ACL = (Acl(ALL_PERMISSIONS, Id("auth", "")),)
 """For all; for the authenticated identities of the creator (ZooDefs.Ids)."""
 

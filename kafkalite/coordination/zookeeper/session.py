@@ -1,6 +1,5 @@
 """A session with ZooKeeper: the interface of `backend.Coordination`."""
 
-import ssl as ssl_module
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from kafkalite.coordination.errors import (
 )
 from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set, Watcher
 from kafkalite.coordination.zookeeper import records
+from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
 from kafkalite.coordination.zookeeper.address import parse_address
 from kafkalite.coordination.zookeeper.connection import Connector, Dial
 from kafkalite.coordination.zookeeper.core import NEW_SESSION, Finish, SessionCore, SessionKey, State
@@ -53,9 +53,7 @@ def connect_zookeeper(
     on_lost: Callback | None = None,
     on_suspended: Callback | None = None,
     on_resumed: Callback | None = None,
-    ssl: ssl_module.SSLContext | None = None,
-    digest: bytes | None = None,
-    acl: Sequence[records.Acl] = records.OPEN_ACL,
+    access: Access = ANONYMOUS,
     in_flight_max: int = IN_FLIGHT_MAX,
     key: SessionKey = NEW_SESSION,
 ) -> "ZooKeeperSession":
@@ -65,23 +63,23 @@ def connect_zookeeper(
         servers: "host:port,host:port/chroot", as in zookeeper.connect.
         timeout_ms: the session timeout to ask for; the server chooses one within its limits.
         then: called once with the session when it is established, which takes as long as no server can be reached. Or
-            with the error that ends it before: AuthenticationError, SessionExpiredError (of `key`, or by `close`).
+            with the error that ends it before: AuthenticationError, TlsError, SessionExpiredError (of `key`, or by
+            `close`).
         dial: connects, see `Dial`; `net.client.connection.dial` over TCP.
         clock: monotonic time and timers, of the loop that runs.
         random: chooses the first server and the random part of the back-off.
         on_lost, on_suspended, on_resumed: see rules 6 and 7 of `backend`. None is called before `then`.
-        ssl: the context for TLS; None = plain text.
-        digest: b"user:password", the identity for ZooKeeper's scheme "digest"; None = none.
-        acl: of every created node; records.CREATOR_ACL with `digest` excludes all other identities.
+        access: TLS, identity, and access control lists of created nodes.
         in_flight_max: requests without a response; the others wait.
         key: of a session to continue, for example to close the one of an earlier process. NEW_SESSION = a new one.
 
     Raises ValueError: `servers` is not valid.
     """
     address = parse_address(servers)
-    session = ZooKeeperSession(Root(address.chroot, tuple(acl)), timeout_ms, key, digest, in_flight_max)
+    root = Root(address.chroot, access.acl)
+    session = ZooKeeperSession(root, timeout_ms, key, access.digest, in_flight_max)
     session.register_callbacks(then, on_lost, on_suspended, on_resumed)
-    session.start(Connector(session.core, address.servers, dial, clock, random, ssl))
+    session.start(Connector(session.core, address.servers, dial, clock, random, access.tls))
     return session
 
 
@@ -172,7 +170,7 @@ class ZooKeeperSession:
         self._submit(lambda: records.MultiRequest(self._root.requests(operations)), "", finish, then, False)
 
     def create_chroot(self, then: Then) -> None:
-        """Create the chroot and the nodes above it where they are missing, with the session's access control list."""
+        """Create the chroot and the nodes above it where they are missing, with the session's access control lists."""
         names = self._root.chroot.split("/")[1:]
         root = self._root._replace(chroot="")
         paths = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]

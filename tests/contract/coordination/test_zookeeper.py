@@ -8,6 +8,7 @@ import uvloop
 from kafkalite.coordination.errors import NoAuthError
 from kafkalite.coordination.tree import Create
 from kafkalite.coordination.zookeeper import records
+from kafkalite.coordination.zookeeper.access import Access
 from tests.contract.coordination.conftest import LOOPS, Client
 from tests.contract.coordination.services import NetworkService, ServerService
 from tests.kit import jvm
@@ -24,7 +25,7 @@ def service(request: pytest.FixtureRequest, zookeeper_address: str) -> NetworkSe
 
 
 def test_nodes_of_an_identity_are_closed_to_all_others(service: NetworkService, client: Client) -> None:
-    owner = service.connect_by(digest=b"kafka:secret", acl=records.CREATOR_ACL)
+    owner = service.connect_by(access=Access(digest=b"kafka:secret", acl=lambda path: records.CREATOR_ACL))
     service.result(lambda then: owner.create("/closed", b"1", then))
     service.result(lambda then: owner.multi([Create("/also", b"2")], then))
     for call in (
@@ -36,10 +37,10 @@ def test_nodes_of_an_identity_are_closed_to_all_others(service: NetworkService, 
         with pytest.raises(NoAuthError):
             call()
     assert client.exists("/open") is None
-    same = service.connect_by(digest=b"kafka:secret")
+    same = service.connect_by(access=Access(digest=b"kafka:secret"))
     assert service.result(lambda then: same.get("/closed", then))[0] == b"1"
     with pytest.raises(NoAuthError):
-        other = service.connect_by(digest=b"kafka:other")
+        other = service.connect_by(access=Access(digest=b"kafka:other"))
         service.result(lambda then: other.get("/closed", then))
 
 

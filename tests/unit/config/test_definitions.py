@@ -20,7 +20,23 @@ ATTRIBUTES = {field.name for field in fields(TopicConfig)}
 PACKAGE = Path(kafkalite.__file__).parent
 
 # Attributes of the snapshots whose key has another name.
-ALIASES = {"log_dir": "log_dirs", "node_id": "broker_id", "listener_security_protocol_map": "listeners"}
+ALIASES = {
+    "log_dir": "log_dirs",
+    "node_id": "broker_id",
+    "listener_security_protocol_map": "listeners",
+    "zookeeper_set_acl": "set_acl",
+    "zookeeper_ssl_cipher_suites": "cipher_suites",
+    "zookeeper_ssl_client_enable": "tls_enabled",
+    "zookeeper_ssl_enabled_protocols": "tls_versions",
+    "zookeeper_ssl_endpoint_identification_algorithm": "check_hostname",
+    "zookeeper_ssl_keystore_location": "keystore",
+    "zookeeper_ssl_keystore_password": "keystore_password",
+    "zookeeper_ssl_keystore_type": "keystore",
+    "zookeeper_ssl_protocol": "tls_versions",
+    "zookeeper_ssl_truststore_location": "truststore",
+    "zookeeper_ssl_truststore_type": "truststore",
+    "kafkalite_zookeeper_digest_file": "digest_file",
+}
 
 
 @pytest.mark.parametrize("key", EVERY, ids=lambda key: key.name)

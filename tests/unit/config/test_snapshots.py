@@ -121,7 +121,7 @@ class TestRefused:
             ("sasl.enabled.mechanisms", "PLAIN"),
             ("remote.log.storage.system.enable", "true"),
             ("remote.log.manager.thread.pool.size", "3"),
-            ("zookeeper.set.acl", "true"),
+            ("zookeeper.ssl.trustore.location", "/t.pem"),
             ("create.topic.policy.class.name", "x.Y"),
             ("security.inter.broker.protocol", "SSL"),
             ("ssl.client.auth", "required"),

@@ -15,6 +15,7 @@ from kafkalite.coordination.errors import (
 )
 from kafkalite.coordination.tree import Check, Create, CreatedNode, Set, WatchEvent
 from kafkalite.coordination.zookeeper import records
+from kafkalite.coordination.zookeeper.access import Access, kafka_acl
 from kafkalite.coordination.zookeeper.codec import SIZE
 from kafkalite.coordination.zookeeper.core import FRAME_BYTES_MAX, NEW_SESSION, SessionKey
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
@@ -333,8 +334,8 @@ class TestIdentity:
     @virtually
     async def test_credentials_precede_everything_on_each_connection(self) -> None:
         rig = Rig()
-        session = await rig.connected(digest=b"kafka:secret", acl=records.CREATOR_ACL)
-        session.create("/a", b"", rig.note("create"))
+        session = await rig.connected(access=Access(digest=b"kafka:secret", acl=kafka_acl))
+        session.create("/config/users/a", b"", rig.note("create"))
         session.exists("/a", rig.note("exists"), rig.watch)
         await pass_time(0.1)
         rig.proxy.break_now(Fault.FIN)
@@ -351,7 +352,7 @@ class TestIdentity:
     async def test_rejected_credentials_end_the_session(self) -> None:
         rig = Rig()
         rig.server.passwords = {b"kafka:other"}
-        session = rig.connect(digest=b"kafka:secret")
+        session = rig.connect(access=Access(digest=b"kafka:secret"))
         session.exists("/a", rig.note("exists"))
         await pass_time(10.0)
         assert rig.take() == [("connected", AuthenticationError), ("exists", AuthenticationError)]
