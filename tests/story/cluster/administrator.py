@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from kafkalite.errors import KafkaError
@@ -14,6 +15,7 @@ from tests.story.cluster.world import ClusterWorld
 TIMEOUT_MS = 5_000
 PAUSE_S = 0.7
 PARTITIONS_MAX = 8
+GROWTH_DELAYS_MAX = 10.0  # of the network, until the second growth: the controller reads and writes the first for 8
 
 
 class Administrator:
@@ -74,13 +76,31 @@ class Administrator:
 
     async def _grow(self) -> None:
         name = self._chosen()
-        if name is not None and self.exists[name] < PARTITIONS_MAX:
-            count = self.exists[name] + self._random.randint(1, 2)
-            entry = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
-            response = await self._controller(CreatePartitionsRequest(topics=[entry], timeout_ms=TIMEOUT_MS), 3)
-            if not response.results[0].error_code:
-                self._acknowledged(name, count)
-                self._world.count("grown topics")
+        if name is None or self.exists[name] >= PARTITIONS_MAX:
+            return
+        count = self.exists[name] + self._random.randint(1, 2)
+        grow = self._grow_twice if self._random.random() < 0.5 else self._grow_once
+        await grow(await self._controller_id(), name, count)
+
+    async def _grow_once(self, controller: int, name: str, count: int, timeout_ms: int = TIMEOUT_MS) -> None:
+        entry = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[entry], timeout_ms=timeout_ms)
+        response = await self._world.call(controller, request, 3)
+        if not response.results[0].error_code:
+            self._acknowledged(name, count)
+            self._world.count("grown topics")
+
+    async def _grow_twice(self, controller: int, name: str, count: int) -> None:
+        """Do not wait for the first growth: the second may come while the controller writes the states of the first."""
+
+        async def again() -> None:
+            await pass_time(self._random.uniform(0.0, GROWTH_DELAYS_MAX) * self._world.delay_s)
+            await self._grow_once(controller, name, count + 1)
+
+        first = self._grow_once(controller, name, count, timeout_ms=0)
+        for outcome in await asyncio.gather(first, again(), return_exceptions=True):
+            if outcome is not None:
+                raise outcome
 
     def _acknowledged(self, name: str, partitions: int) -> None:
         """Note a change; all partitions must have a state by now."""
@@ -94,7 +114,11 @@ class Administrator:
         return self._random.choice(names) if names else None
 
     async def _controller(self, request: Any, version: int) -> Any:
-        """The response of the broker that a random broker names as the controller."""
+        """The response of the controller."""
+        return await self._world.call(await self._controller_id(), request, version)
+
+    async def _controller_id(self) -> int:
+        """The broker that a random broker names as the controller."""
         asked = self._random.choice(list(self._world.brokers))
         controller = (await self._world.metadata(asked)).controller_id
-        return await self._world.call(controller if controller > 0 else asked, request, version)
+        return controller if controller > 0 else asked

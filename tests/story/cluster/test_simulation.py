@@ -74,7 +74,9 @@ async def scenario(world: ClusterWorld, directory: Path) -> dict[str, int]:
     world.count("runs")
     world.counts["handled"] = sum(map(len, ledger.handled.values()))
     world.counts["acknowledged"] = sum(not each.cancelled and not each.awaitable.exception() for each in producer.sent)
-    world.counts["fenced writes"] = world.trace.writes
+    world.counts["controller writes"] = world.trace.writes
+    world.counts["fenced writes"] = world.trace.fenced
+    world.counts["rejected writes"] = world.trace.rejected
     world.counts["epochs"] = len(world.trace.winners)
     return world.counts
 
@@ -94,6 +96,8 @@ def test_acknowledged_changes_and_records_are_kept_under_random_faults(tmp_path:
             "expire",
             "depose",
             "late transactions",
+            "fenced writes",
+            "rejected writes",
             "disconnect",
             "slow_disk",
             "full_disk",

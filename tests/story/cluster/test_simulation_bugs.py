@@ -63,16 +63,27 @@ def write_without_epoch_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transactions, "fence", unfenced)
 
 
+def failed_epoch_check_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A controller continues after a transaction that was fenced as after one that was written."""
+    ignore_failures(patch, lambda at: at == 0)
+
+
 def failed_multi_ignored(patch: pytest.MonkeyPatch) -> None:
-    """A controller continues after a transaction that ZooKeeper has refused as after one that was written."""
+    """A controller continues after a transaction that was refused for a changed node as after one that was written."""
+    ignore_failures(patch, lambda at: at > 0)
+
+
+def ignore_failures(patch: pytest.MonkeyPatch, ignored: Callable[[int], bool]) -> None:
+    """Take transactions for written that were refused at some of their operations, by index."""
     event_of = transactions.outcome_event
 
-    def ignoring(write: Write, outcome: Outcome) -> object:
-        if not isinstance(outcome.error, transactions.REJECTIONS):
+    def event(write: Write, outcome: Outcome) -> object:
+        error = outcome.error
+        if not isinstance(error, transactions.REJECTIONS) or not ignored(error.at):
             return event_of(write, outcome)
         return WriteDone(write.write_id, tuple(getattr(each, "version", -1) + 1 for each in write.operations))
 
-    patch.setattr(runtime, "outcome_event", ignoring)
+    patch.setattr(runtime, "outcome_event", event)
 
 
 def found_in(directory: Path) -> tuple[int, BaseException] | None:
@@ -93,6 +104,7 @@ def found_in(directory: Path) -> tuple[int, BaseException] | None:
         closed_after_a_lost_session,
         zombie_controller,
         write_without_epoch_check,
+        failed_epoch_check_ignored,
         failed_multi_ignored,
     ],
 )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Check, Create, Delete, Operation, Set, Tree
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH, decode_controller_epoch
 
@@ -25,13 +26,15 @@ class Trace:
         won: called at the end of each election.
         violations: what must not happen, in order.
         writes: number of transactions that only a controller writes: nodes of partitions, deletions of topics.
+        fenced, rejected: number of transactions of controllers of earlier epochs, and of others that were refused
+            because a node has changed.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.winners: dict[int, int] = {}
         self.won: list[Callable[[], object]] = []
         self.violations: list[str] = []
-        self.writes = 0
+        self.writes = self.fenced = self.rejected = 0
         self._tree = tree
         self._digest = hashlib.sha256()
         self._multi = tree.multi
@@ -43,7 +46,11 @@ class Trace:
         return self._digest.hexdigest()
 
     def _observed(self, operations: Sequence[Operation], session_id: int, now_ms: int) -> Any:
-        results = self._multi(operations, session_id, now_ms)
+        try:
+            results = self._multi(operations, session_id, now_ms)
+        except CoordinationError as error:
+            self._refused(operations[0], error.at)
+            raise
         self._digest.update(repr((now_ms, session_id, operations)).encode())
         for operation in operations:
             if isinstance(operation, Create | Set) and operation.path == CONTROLLER_EPOCH:
@@ -51,6 +58,11 @@ class Trace:
         if any(map(of_controller, operations)):
             self._written(session_id)
         return results
+
+    def _refused(self, first: Operation, at: int) -> None:
+        if isinstance(first, Check) and first.path == CONTROLLER_EPOCH:
+            self.fenced += at == 0
+            self.rejected += at > 0
 
     def _won(self, epoch: int, session_id: int) -> None:
         if epoch <= max(self.winners, default=-1):

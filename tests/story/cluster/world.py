@@ -54,6 +54,7 @@ class ClusterWorld:
         trace: every change of its tree.
         brokers: by id.
         bootstrap: the bootstrap servers of clients.
+        delay_s: the mean delay of the network.
         counts: number of each event.
     """
 
@@ -61,7 +62,9 @@ class ClusterWorld:
         self.seed = seed
         self.random = Random(seed)
         self.loop = asyncio.get_running_loop()
-        self.network = MemoryNetwork(Random(seed + 1), delay_s=self.random.choice(DELAYS_S))
+        delays_s = self.random.choice(DELAYS_S)
+        self.delay_s = sum(delays_s) / len(delays_s)
+        self.network = MemoryNetwork(Random(seed + 1), delay_s=delays_s)
         count = self.random.choice(BROKERS)
         self.cluster = SimulatedCluster(str(directory), self.network, count, seed=seed, settings=SETTINGS)
         self.zookeeper, self.brokers = self.cluster.zookeeper, self.cluster.brokers
