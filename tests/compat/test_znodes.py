@@ -1,7 +1,8 @@
 """The nodes in ZooKeeper after the same steps at kafkalite and at Apache Kafka 3.9, node by node.
 
-Equal means: the same paths, the same parsed JSON with the same types, null data in the same nodes, and the same nodes
-ephemeral. What must differ is in DIFFERENT; only kafkalite has the nodes below ONLY_KAFKALITE.
+Equal means: the same paths, the same parsed JSON with the same types, null data in the same nodes, the same nodes
+ephemeral, and the same access control lists. Both use TLS with the same settings and the same certificate, which is
+the identity. What must differ is in DIFFERENT; only kafkalite has the nodes below ONLY_KAFKALITE.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
@@ -19,7 +20,8 @@ from kazoo.exceptions import NoNodeError
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.kit import jvm
 from tests.kit.broker_processes import BrokerProcesses, call
-from tests.kit.brokers import ApacheKafkaZooKeeper, broker_under_test, wait_until
+from tests.kit.brokers import wait_until
+from tests.kit.certificates import Authority
 from tests.kit.clients.confluent import QUIET
 from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import dropped_later, killable
@@ -40,6 +42,14 @@ DIFFERENT: Mapping[str, tuple[str, ...]] = {
     "/brokers/topics/orders": ("topic_id",),  # drawn at random
 }
 ONLY_KAFKALITE = "/kafkalite"  # registered groups and directories, in one subtree
+
+
+class Node(NamedTuple):
+    """What is compared of a node: whether it is ephemeral, (scheme, identity, permissions) of each entry, its data."""
+
+    ephemeral: bool
+    acls: frozenset[tuple[str, str, int]]
+    data: Any
 
 
 @killable
@@ -66,9 +76,16 @@ def change(address: str) -> None:
     done(admin.delete_topics(["plain"]))
 
 
-def tree(zookeeper: str) -> dict[str, tuple[bool, Any]]:
-    """Path -> whether it is ephemeral, and its parsed data."""
-    client = KazooClient(zookeeper)
+def tree(zookeeper: str, settings: Mapping[str, str]) -> dict[str, Node]:
+    """The nodes by path, as a client with the same identity sees them."""
+    certificate = settings["zookeeper.ssl.keystore.location"]
+    client = KazooClient(
+        zookeeper,
+        use_ssl=True,
+        certfile=certificate,
+        keyfile=certificate,
+        ca=settings["zookeeper.ssl.truststore.location"],
+    )
     client.start()
     try:
         return dict(walk(client, "/"))
@@ -77,14 +94,15 @@ def tree(zookeeper: str) -> dict[str, tuple[bool, Any]]:
         client.close()
 
 
-def walk(client: KazooClient, path: str) -> Iterator[tuple[str, tuple[bool, Any]]]:
+def walk(client: KazooClient, path: str) -> Iterator[tuple[str, Node]]:
     """A node and those below it, without those that are deleted meanwhile."""
     try:
         data, stat = client.get(path)
+        acls = frozenset((each.id.scheme, each.id.id, each.perms) for each in client.get_acls(path)[0])
         names = client.get_children(path)
     except NoNodeError:
         return
-    yield path, (bool(stat.ephemeralOwner), parsed(path, data, stat.dataLength))
+    yield path, Node(bool(stat.ephemeralOwner), acls, parsed(path, data, stat.dataLength))
     for name in names:
         below = f"{path.rstrip('/')}/{name}"
         if below != ZOOKEEPER_OWN:
@@ -112,15 +130,15 @@ def configure_all_brokers(address: str) -> None:
     assert outcome.error_code == 0, outcome
 
 
-def changed_tree(address: str, zookeeper: str) -> dict[str, tuple[bool, Any]]:
+def changed_tree(address: str, zookeeper: str, settings: Mapping[str, str]) -> dict[str, Node]:
     """The tree after the steps."""
     change(address)
     configure_all_brokers(address)
-    found: dict[str, tuple[bool, Any]] = {}
+    found: dict[str, Node] = {}
 
     def complete() -> bool:
         found.clear()
-        found.update(tree(zookeeper))
+        found.update(tree(zookeeper, settings))
         return not any("plain" in path for path in found) and "/brokers/topics/orders/partitions/4/state" in found
 
     wait_until(complete, "the topic is deleted, the other one extended")
@@ -128,15 +146,26 @@ def changed_tree(address: str, zookeeper: str) -> dict[str, tuple[bool, Any]]:
 
 
 def test_nodes_are_those_of_kafka(tmp_path: Path) -> None:
-    zookeeper = start_zookeeper(tmp_path / "zookeeper")
+    authority = Authority(tmp_path / "authority")
+    zookeeper = start_zookeeper(tmp_path / "zookeeper", stores=(authority.issue("zookeeper").bundle(), authority.cert))
+    settings = {
+        "zookeeper.set.acl": "true",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.ssl.keystore.location": str(authority.issue("broker").bundle()),
+        "zookeeper.ssl.truststore.location": str(authority.cert),
+    }
+    ours_at, theirs_at = (f"{zookeeper.secure_address}/{each}" for each in ("ours", "theirs"))
     try:
-        with BrokerProcesses(tmp_path, {"zookeeper.connect": zookeeper.address}, ids=(1,)) as cluster:
-            ours = changed_tree(cluster.bootstrap, zookeeper.address)
+        with BrokerProcesses(tmp_path, {"zookeeper.connect": ours_at, **settings}, ids=(1,)) as cluster:
+            ours = changed_tree(cluster.bootstrap, ours_at, settings)
+        with jvm.start_kafka(
+            jvm.PREVIOUS, tmp_path / "kafka", heap="512m", overrides=settings, zookeeper=theirs_at
+        ) as kafka:
+            theirs = changed_tree(kafka.address, theirs_at, settings)
     finally:
         zookeeper.kill()
-    with broker_under_test(tmp_path / "kafka", None, "kafka-zookeeper") as kafka:
-        assert isinstance(kafka, ApacheKafkaZooKeeper)
-        theirs = changed_tree(kafka.address, kafka.zookeeper.address)
     own = {path for path in ours if path.startswith(ONLY_KAFKALITE)}
     assert ours.keys() - own == theirs.keys()
-    assert [path for path in theirs if ours[path] != theirs[path]] == []
+    assert [(path, ours[path], theirs[path]) for path in theirs if ours[path] != theirs[path]] == []
+    assert theirs["/config/brokers/1"].acls == {("x509", "CN=broker", 31)}
