@@ -210,11 +210,12 @@ class ClusterMember:
         """Leave the cluster, and end the session."""
         self._membership.close()
         self._leave()
+        without = self.session.session is None  # then the key may be that of an earlier process
         error = (await completed(self.session.close)).error
-        if error is None:
-            self._saved.remove()
-        else:
+        if error is not None:
             LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
+        elif not without:
+            self._saved.remove()
         if self._served is not None:
             await self._served.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from kafkalite.server.broker import StartError
 from kafkalite.server.resources import ADOPTING
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
-from kafkalite.testing.simulated_cluster import MEMBER_SETTINGS, SimulatedCluster
+from kafkalite.testing.simulated_cluster import MEMBER_SETTINGS, SESSION_MS, SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 
 
@@ -113,5 +114,29 @@ def test_an_interrupted_adoption_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StartError, match="`kafkalite cluster adopt` was interrupted: repeat it"):
             await cluster.start(2)
         assert paths(cluster) == before
+
+    run(main)
+
+
+def test_rejected_credentials_keep_the_key_of_the_earlier_session(tmp_path: Path) -> None:
+    """The start with the right ones ends the session of the killed process, instead of waiting for its timeout."""
+
+    async def main() -> None:
+        digest = tmp_path / "digest"
+        digest.write_text("kafka:secret")
+        digest.chmod(0o600)
+        settings = {"kafkalite.zookeeper.digest.file": str(digest)}
+        async with SimulatedCluster(str(tmp_path), MemoryNetwork(), 1, settings=settings) as cluster:
+            cluster.kill(1)
+            (earlier,) = cluster.zookeeper.sessions
+            cluster.zookeeper.passwords = {b"kafka:other"}
+            with pytest.raises(StartError, match="zookeeper:2181: the credentials are rejected"):
+                await cluster.start(1)
+            cluster.zookeeper.passwords = {b"kafka:secret"}
+            assert earlier in cluster.zookeeper.sessions
+            started_at = asyncio.get_running_loop().time()
+            await cluster.start(1)
+            assert asyncio.get_running_loop().time() - started_at < SESSION_MS / 1000 / 2
+            assert earlier not in cluster.zookeeper.sessions and len(cluster.zookeeper.sessions) == 1
 
     run(main)
