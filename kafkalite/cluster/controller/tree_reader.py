@@ -229,7 +229,8 @@ class TreeReader:
                 taken(None)
                 return
             try:
-                taken(StoredState(LeaderAndIsr(*znodes.decode_state(path, found[0])), found[1].version))
+                state = LeaderAndIsr(*znodes.decode_state(path, found[0]))
+                taken(StoredState(state, found[1].version, found[1].mzxid))
             except ZnodeError as error:
                 taken(invalid(error))
 

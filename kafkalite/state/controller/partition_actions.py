@@ -42,7 +42,7 @@ def elect_again(context: ControllerContext, partition: Partition) -> PartitionEv
 
 
 def remember_restart(context: ControllerContext, partition: Partition) -> None:
-    """The state that is being read may have the leader that has restarted."""
+    """The state that is being written has the leader that has restarted."""
     partition.restarted = True
 
 

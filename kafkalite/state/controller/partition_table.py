@@ -51,7 +51,7 @@ TRANSITIONS: dict[tuple[PartitionState, PartitionEvent], PartitionTransition] = 
     (ELECTING, Event.WRITE_FAILED): Row(READING, actions.read_state),
     (ELECTING, Event.DELETED): Row(DELETED, actions.do_nothing),
     (READING, Event.REPLICAS_CHANGED): Row(READING, actions.do_nothing),
-    (READING, Event.LEADER_RESTARTED): Row(READING, actions.remember_restart),
+    (READING, Event.LEADER_RESTARTED): Row(READING, actions.do_nothing),
     (READING, Event.LED): Row(ONLINE, actions.announce),
     (READING, Event.LEADERLESS): Row(OFFLINE, actions.announce),
     (READING, Event.MISSING): Row(NEW, actions.choose_first_state),

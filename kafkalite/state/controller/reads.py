@@ -61,11 +61,15 @@ def revise(context: ControllerContext, partition: Partition, stored: Stored) -> 
 
 
 def _use(context: ControllerContext, partition: Partition, stored: StoredState) -> PartitionEvent:
-    """Replace the current state. The event that follows says whether its leader is online."""
-    state, before = stored.state, partition.current
+    """Replace the current state. The event that follows says whether its leader is online.
+
+    A leader that has registered after its state was written has restarted while no controller noticed: for example,
+    together with the former controller.
+    """
+    state = stored.state
     if state.controller_epoch > context.settings.epoch:
         context.moved = f"{partition.key} has a state of the later controller epoch {state.controller_epoch}"
-    if before is not None and state.leader_epoch > before.leader_epoch:
-        partition.restarted = False
+    leader = context.brokers.get(state.leader)
+    partition.restarted = leader is not None and leader.epoch > stored.zxid
     partition.current, partition.version = state, stored.version
     return PartitionEvent.LED if context.leader_online(partition) else PartitionEvent.LEADERLESS

@@ -75,10 +75,16 @@ class LeaderAndIsr(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """A state as it was read; `version` is that of its node, which is the partition epoch."""
+    """A state as it was read.
+
+    Arguments:
+        version: of its node, which is the partition epoch.
+        zxid: of the transaction that wrote it.
+    """
 
     state: LeaderAndIsr
     version: int
+    zxid: int
 
 
 class InvalidNode(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafkalite.coordination import znodes
+from kafkalite.coordination.znodes.brokers import registration_path
 from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.world import ClusterWorld
 
@@ -33,8 +34,17 @@ def check_topics(world: ClusterWorld, administrator: Administrator) -> None:
         states = world.states(name)
         led = [leader for leader, _, _ in states.values() if leader in world.brokers]
         assert len(led) == len(states), f"{name} has partitions without a leader: {states}"
+        check_leader_epochs(world, name)
     waiting, _ = world.zookeeper.tree.children(znodes.DELETE_TOPICS)
     assert not waiting, f"deletions of topics are not complete: {waiting}"
+
+
+def check_leader_epochs(world: ClusterWorld, topic: str) -> None:
+    """No leader has restarted within a leader epoch: its state was written after its registration."""
+    for partition, (leader, *_) in world.states(topic).items():
+        written = world.zookeeper.tree.get(znodes.state_path(topic, partition))[1].mzxid
+        registered = world.zookeeper.tree.get(registration_path(leader))[1].czxid
+        assert registered < written, f"{topic}-{partition}: broker {leader} has restarted in the same leader epoch"
 
 
 def check_images(world: ClusterWorld) -> None:

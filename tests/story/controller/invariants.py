@@ -135,6 +135,9 @@ class Invariants:
             raise ViolationError(f"{key} has no state")
         if node.value.leader != replicas[0]:
             self.report(f"{key} is led by {node.value.leader} instead of {replicas[0]}")
+        registered = self.tree.nodes.get(f"{nodes.BROKERS}/{node.value.leader}")
+        if registered is not None and registered.czxid > node.mzxid and state_path(key) not in self.foreign:
+            self.report(f"{key}: broker {node.value.leader} has restarted and leads in the same leader epoch")
         return node.value, node.version
 
     def _check_image(

@@ -419,7 +419,7 @@ def _states(tree: nodes.ZnodeTree, keys: object) -> object:
             found[key] = None
         else:
             value: Any = node.value
-            found[key] = StoredState(value, node.version) if isinstance(value, LeaderAndIsr) else value
+            found[key] = StoredState(value, node.version, node.mzxid) if isinstance(value, LeaderAndIsr) else value
     return found
 
 

@@ -52,6 +52,7 @@ class Znode:
     owner: int = 0
     version: int = 0
     children: dict[str, None] = field(default_factory=dict)
+    mzxid: int = 0
 
 
 def parent(path: str) -> str:
@@ -122,7 +123,7 @@ class ZnodeTree:
     def _apply(self, change: Change, known: Znode | None) -> int:
         name = change.path.rpartition("/")[2]
         if isinstance(change, Create):
-            self.nodes[change.path] = Znode(change.value, self.zxid, change.owner)
+            self.nodes[change.path] = Znode(change.value, self.zxid, change.owner, mzxid=self.zxid)
             self.nodes[parent(change.path)].children[name] = None
             return 0
         assert known is not None
@@ -131,6 +132,7 @@ class ZnodeTree:
         elif isinstance(change, Put):
             known.value = change.value
             known.version += 1
+            known.mzxid = self.zxid
         return known.version
 
     def _undo(self, undo: list[tuple[str, Znode | None]]) -> None:

@@ -67,7 +67,9 @@ def test_the_elected_broker_reads_the_whole_tree() -> None:
     assert [broker.broker_id for broker in snapshot.brokers] == [1] and snapshot.brokers[0].epoch > 0
     orders = snapshot.topics["orders"]
     assert (orders.topic_id, orders.replicas, orders.partition_nodes) == (TOPIC_ID, {0: (1,), 1: (1,)}, {0, 1})
-    assert orders.states[0] == StoredState(STATE, 0) and isinstance(orders.states[1], InvalidNode)
+    state = orders.states[0]
+    assert isinstance(state, StoredState) and state[:2] == (STATE, 0) and isinstance(orders.states[1], InvalidNode)
+    assert state.zxid > snapshot.brokers[0].epoch, "it was written after the registration"
     assert isinstance(snapshot.topics["broken"], InvalidNode)
     assert snapshot.deletions == {"gone"} and snapshot.features == FeaturesNode(True, {"f": 2}, 0)
     assert snapshot.reassignment == {TopicPartition("orders", 0): (2,)}

@@ -26,6 +26,7 @@ from tests.kit.counted_table import CountedTable
 
 ID, OTHER_ID = b"1" * 16, b"2" * 16
 EPOCH = 7  # of the controller
+WRITTEN = 100  # the zxid of states, after the registrations of all brokers
 KEY = TopicPartition("a", 0)
 INVALID = InvalidNode("not JSON")
 SENDS = (out.SendUpdateMetadata, out.SendLeaderAndIsr, out.SendStopReplica)
@@ -36,9 +37,9 @@ def broker(broker_id: int, epoch: int = 1) -> Broker:
     return Broker(broker_id, epoch, (Endpoint("PLAINTEXT", f"host{broker_id}", 9092),))
 
 
-def stored(leader: int, leader_epoch: int = 0, version: int = 0) -> StoredState:
+def stored(leader: int, leader_epoch: int = 0, version: int = 0, zxid: int = WRITTEN) -> StoredState:
     """The state of a partition with the replica 1, as an earlier controller has written it."""
-    return StoredState(LeaderAndIsr(leader, leader_epoch, (1,), EPOCH - 1), version)
+    return StoredState(LeaderAndIsr(leader, leader_epoch, (1,), EPOCH - 1), version, zxid)
 
 
 def nodes(

@@ -99,6 +99,18 @@ def test_restarted_broker_gets_everything_again_in_a_new_leader_epoch() -> None:
     assert situation.summary[0] == "SetState leader 1 epoch 1"
 
 
+def test_leader_that_restarted_together_with_the_controller_gets_a_new_leader_epoch() -> None:
+    """Its registration is newer than the state, which the former controller has written."""
+    restarted = Situation({"a": nodes(stored(1, leader_epoch=4, version=4, zxid=0))}, alive=(1,))
+    assert "SetState leader 1 epoch 5" in restarted.summary
+    assert "SetState leader 1 epoch 5" not in online().summary
+
+
+def test_restart_during_a_write_whose_result_is_unknown_is_found_by_the_read_state() -> None:
+    reading = online().alive(1, epoch=9).rejected().quiet().alive(1, epoch=11).quiet()
+    assert reading.state_read(stored(1, 1, 1, zxid=10)).summary[0] == "SetState leader 1 epoch 2"
+
+
 def test_response_to_a_request_of_an_earlier_registration_has_no_effect() -> None:
     situation = online().report(into.LogDirsFailed({"event": 1}))
     before = situation.requests[1]

@@ -5,7 +5,7 @@ import pytest
 from kafkalite.state.controller.partition_table import TRANSITIONS
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.values import LeaderAndIsr, StoredState, TopicNodes
-from tests.unit.state.controller.kit import EPOCH, ID, INVALID, Case, Situation, nodes, stored
+from tests.unit.state.controller.kit import EPOCH, ID, INVALID, WRITTEN, Case, Situation, nodes, stored
 
 S, E = PartitionState, PartitionEvent
 
@@ -45,7 +45,7 @@ def invalid() -> Situation:
 
 def two_replicas(leader: int, leader_epoch: int, version: int) -> TopicNodes:
     """The nodes of a topic that Apache Kafka has created with the replicas 1 and 3, of which only 1 was in sync."""
-    state = StoredState(LeaderAndIsr(leader, leader_epoch, (leader,) if leader > 0 else (1,), EPOCH - 1), version)
+    state = StoredState(LeaderAndIsr(leader, leader_epoch, (leader,) if leader > 0 else (1,), EPOCH - 1), version, WRITTEN)
     return TopicNodes(ID, 0, {0: (1, 3)}, {}, {}, {0: state}, frozenset({0}), 10)
 
 
