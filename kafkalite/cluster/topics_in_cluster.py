@@ -189,8 +189,14 @@ class TopicsInCluster(TopicManager):
         self._create_here(asked, created)
 
     def create_internal(self, topic: InternalTopic, then: ChangeCompletion) -> None:
-        """Create an internal topic, on any broker."""
-        self._create_here([self._internal(topic)], lambda outcomes: then(outcomes[0]))
+        """Create an internal topic, on any broker; one that another broker has just created is not refused."""
+
+        def created(outcomes: list[Refusal | None]) -> None:
+            (refusal,) = outcomes
+            exists = refusal is not None and refusal.error == KafkaErrorCode.TOPIC_ALREADY_EXISTS
+            then(None if exists else refusal)
+
+        self._create_here([self._internal(topic)], created)
 
     def _create_here(self, asked: list[NewTopic], then: Outcomes) -> None:
         self._deadline, self._controlled = self._deadline_after(REQUEST_MS), False

@@ -26,7 +26,7 @@ from kafkalite.config.group import check_group_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then
-from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
+from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration
 from kafkalite.errors import KafkaErrorCode
@@ -385,6 +385,28 @@ class ClusterMember:
                 then(outcome.result())
 
         self.writer.read_configs(topic, read)
+
+    def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
+        """Count the partitions of a topic, as long as it takes; 0 = it does not exist, or its node is invalid."""
+        path = znodes.topic_path(topic)
+
+        def read(outcome: Outcome) -> None:
+            if isinstance(outcome.error, NoNodeError):
+                then(0)
+            elif isinstance(outcome.error, CoordinationError):
+                self.clock.call_at(self.clock.monotonic() + READ_RETRY_S, self.count_partitions, topic, then)
+            else:
+                counted(outcome.result()[0])
+
+        def counted(data: bytes) -> None:
+            try:
+                count = len(znodes.decode_topic(path, data).replicas)
+            except znodes.ZnodeError as error:
+                LOGGER.error("%s; its partitions are not counted", error)
+                count = 0
+            then(count)
+
+        self.session.get(path, read)
 
     def _read_all_configs(self) -> None:
         """Read what may have changed before this session watched."""

@@ -6,7 +6,7 @@ advertise for the listener of their connection.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite.cluster.controller_fence import ControllerFence
@@ -22,6 +22,7 @@ from kafkalite.model import Node
 from kafkalite.server.api import CLUSTER_ROWS
 from kafkalite.server.assigned_partitions import AssignedPartitions
 from kafkalite.server.controller_requests import ControllerRequests, TopicConfigReader
+from kafkalite.server.offsets_partitions import OffsetsPartitions, PartitionCounter
 from kafkalite.server.resources import BrokerResources
 from kafkalite.server.running_broker import RunningBroker
 from kafkalite.storage.dirs.log_directory import Identity
@@ -31,11 +32,15 @@ if TYPE_CHECKING:
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
 
 
+class TopicReader(TopicConfigReader, PartitionCounter, Protocol):
+    """Reads topics from the tree."""
+
+
 class ClusteredBroker(RunningBroker):
     """A broker of a cluster; `RunningBroker` describes the other arguments.
 
     Arguments:
-        topic_configs: reads the configs of topics from the tree.
+        reader: reads topics from the tree.
 
     Attributes:
         controller_requests: applies the requests of the controller.
@@ -52,7 +57,7 @@ class ClusteredBroker(RunningBroker):
         group_configs: dict[str, dict[str, str]],
         store: MetadataStore,
         topics: TopicManager,
-        topic_configs: TopicConfigReader,
+        reader: TopicReader,
         loaded: list[LoadedDirectory],
     ) -> None:
         tables = ClusterTables(identity.cluster_id)
@@ -67,8 +72,9 @@ class ClusteredBroker(RunningBroker):
             resources.logs,
         )
         self.controller_requests = ControllerRequests(
-            ControllerFence(), tables, hosting, topic_configs, resources.slicer, resources.log
+            ControllerFence(), tables, hosting, reader, resources.slicer, resources.log
         )
+        self._offsets_partitions = OffsetsPartitions(reader, self._offsets_counted)
         self.controller_requests.observers.append(self._metadata_changed)
         resources.replicas.elsewhere = self._elsewhere
         super().__init__(resources, identity, config, group_configs, store, topics, tables, hosting, loaded)
@@ -105,11 +111,11 @@ class ClusteredBroker(RunningBroker):
     def _metadata_changed(self, change: MetadataChange) -> None:
         for name in change.removed:
             self.descriptions.remove(name)
+        if OFFSETS.name in change.changed or OFFSETS.name in change.removed:
+            self._offsets_partitions.image_changed(self.image.topics.get(OFFSETS.name))
         coordinator = self._group_coordinator
         if coordinator is None:
             return
-        if OFFSETS.name in change.changed or OFFSETS.name in change.removed:
-            coordinator.partitions_changed(self._offsets_partitions)
         for name in change.changed:
             coordinator.topic_changed(name)
         for name in change.deleted:
@@ -117,14 +123,13 @@ class ClusteredBroker(RunningBroker):
 
     # Groups.
 
-    @property
-    def _offsets_partitions(self) -> int:
-        topic = self.image.topics.get(OFFSETS.name)
-        return 0 if topic is None else len(topic.partitions)
+    def _offsets_counted(self, count: int) -> None:
+        if self._group_coordinator is not None:
+            self._group_coordinator.partitions_changed(count)
 
     def _create_coordinator(self) -> "GroupCoordinator":
         coordinator = super()._create_coordinator()
-        coordinator.partitions_changed(self._offsets_partitions)
+        coordinator.partitions_changed(self._offsets_partitions.count)
         return coordinator
 
     def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:

@@ -31,7 +31,7 @@ def test_idempotent_batches_are_numbered(broker: Broker, topic: str, client: Cli
     """One producer id per producer, sequences without a gap."""
     written = client.write(broker.address, topic, numbered(300), idempotent=True)
     assert [record.offset for record in written] == list(range(300))
-    batches = batches_on_disk(broker.data, topic)
+    batches = batches_on_disk(broker.log_dir(topic), topic)
     assert len({batch.producer_id for batch in batches}) == 1
     assert batches[0].producer_id >= 0
     assert [batch.base_sequence for batch in batches] == [batch.base_offset for batch in batches]
@@ -40,5 +40,5 @@ def test_idempotent_batches_are_numbered(broker: Broker, topic: str, client: Cli
 def test_two_idempotent_producers_have_two_ids(broker: Broker, topic: str) -> None:
     for client in (*PYTHON_CLIENTS, *PYTHON_CLIENTS):
         client.write(broker.address, topic, numbered(1), idempotent=True)
-    ids = [batch.producer_id for batch in batches_on_disk(broker.data, topic)]
+    ids = [batch.producer_id for batch in batches_on_disk(broker.log_dir(topic), topic)]
     assert len(set(ids)) == len(ids) == 2 * len(PYTHON_CLIENTS)

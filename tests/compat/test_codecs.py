@@ -33,7 +33,7 @@ def test_all_writers_codecs_and_readers(broker: Broker, topic: str) -> None:
         read = reader.read(broker.address, topic, len(written))
         assert [(r.offset, r.content()) for r in read] == [(r.offset, r.content()) for r in written], reader.name
     kept = Counter()
-    for batch in batches_on_disk(broker.data, topic):
+    for batch in batches_on_disk(broker.log_dir(topic), topic):
         kept[batch.codec] += batch.records_count
     assert kept == {codec: RECORDS_EACH * len(PYTHON_CLIENTS) for codec in CODECS}, "each codec reached the log"
 
@@ -48,7 +48,7 @@ def test_topic_with_its_own_compression_type(broker: Broker, new_topic: MakeTopi
     for reader in PYTHON_CLIENTS:
         read = reader.read(broker.address, topic, len(written))
         assert [(r.offset, r.content()) for r in read] == [(r.offset, r.content()) for r in written], reader.name
-    assert {batch.codec for batch in batches_on_disk(broker.data, topic)} == {kept_as}
+    assert {batch.codec for batch in batches_on_disk(broker.log_dir(topic), topic)} == {kept_as}
 
 
 def test_topic_that_stores_uncompressed(broker: Broker, new_topic: MakeTopic) -> None:
@@ -58,4 +58,4 @@ def test_topic_that_stores_uncompressed(broker: Broker, new_topic: MakeTopic) ->
         writer.write(broker.address, topic, lines(writer.name, "lz4"), codec="lz4")
     read = PYTHON_CLIENTS[0].read(broker.address, topic, RECORDS_EACH * len(PYTHON_CLIENTS))
     assert [r.content() for r in read] == [r.content() for w in PYTHON_CLIENTS for r in lines(w.name, "lz4")]
-    assert {batch.codec for batch in batches_on_disk(broker.data, topic)} == {"none"}
+    assert {batch.codec for batch in batches_on_disk(broker.log_dir(topic), topic)} == {"none"}

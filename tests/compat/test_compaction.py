@@ -77,13 +77,13 @@ def send(address: str, topic: str, codec: str, seed: int) -> Sent:
 
 def clean_until(broker: Broker, topic: str) -> int:
     """The first dirty offset of a partition, 0 before its first cleaning."""
-    path = broker.data / "cleaner-offset-checkpoint"
+    path = broker.log_dir(topic) / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), 0)
 
 
 def last_segment(broker: Broker, topic: str) -> int:
-    return max(int(path.stem) for path in (broker.data / f"{topic}-0").glob("*.log"))
+    return max(int(path.stem) for path in (broker.log_dir(topic) / f"{topic}-0").glob("*.log"))
 
 
 @killable
@@ -142,7 +142,7 @@ async def test_compaction_keeps_the_last_value_of_each_key_in_kafkas_files(broke
 def test_verification_finds_no_defect(broker: Broker) -> None:
     """After the tests above, in the same order: the broker is stopped for it, and started again."""
     assert broker.stop() == broker.clean_exit
-    directories = sorted(broker.data.glob("compacted-*-0"))
+    directories = sorted(found for log_dir in broker.log_dirs for found in log_dir.glob("compacted-*-0"))
     assert directories
     for directory in directories:
         report = dump(directory)

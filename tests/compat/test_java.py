@@ -37,7 +37,7 @@ def test_console_tools_and_all_codecs(broker: Broker, java: JavaTools, topic: st
         for codec in CODECS:
             sent += writer.write(broker.address, topic, lines(writer.name, codec), codec=codec)
     expected = contents([record.at(offset) for offset, record in enumerate(sent)])
-    assert {batch.codec for batch in batches_on_disk(broker.data, topic)} == set(CODECS)
+    assert {batch.codec for batch in batches_on_disk(broker.log_dir(topic), topic)} == set(CODECS)
     assert contents(java.read(topic, len(sent))) == expected
     for reader in PYTHON_CLIENTS:
         assert contents(reader.read(broker.address, topic, len(sent))) == expected, reader.name
@@ -73,7 +73,7 @@ def test_topics_and_configs(broker: Broker, java: JavaTools) -> None:
         rf"Topic: {name}\s+TopicId: [\w-]{{22}}\s+PartitionCount: 2\s+ReplicationFactor: 1\s+Configs:", described
     )
     assert "retention.ms=1000000" in described
-    assert re.search(r"Partition: 1\s+Leader: 1\s+Replicas: 1\s+Isr: 1", described)
+    assert re.search(r"Partition: 1\s+Leader: (\d)\s+Replicas: \1\s+Isr: \1", described)
     with pytest.raises(Refused, match=f"Topic '{name}' already exists"):
         java.run("topics", *made)
 
@@ -117,12 +117,12 @@ def test_offsets_and_deleted_records(broker: Broker, java: JavaTools, new_topic:
 
     said = java.run("log-dirs", "--describe", "--topic-list", topic)
     found = json.loads(said.splitlines()[-1])
-    (directory,) = found["brokers"][0]["logDirs"]
-    assert directory["error"] is None
-    assert directory["logDir"] == str(broker.data)
-    sizes = {p["partition"]: p["size"] for p in directory["partitions"]}
+    directories = [directory for each in found["brokers"] for directory in each["logDirs"]]
+    assert [each["error"] for each in directories] == [None] * len(broker.ids)
+    assert {each["logDir"] for each in directories} == {str(each) for each in broker.log_dirs}
+    sizes = {p["partition"]: p["size"] for directory in directories for p in directory["partitions"]}
     assert sizes == {
-        f"{topic}-0": sum(f.stat().st_size for f in (broker.data / f"{topic}-0").glob("*.log")),
+        f"{topic}-0": sum(f.stat().st_size for f in (broker.log_dir(topic) / f"{topic}-0").glob("*.log")),
         f"{topic}-1": 0,
     }
 

@@ -143,10 +143,9 @@ async def test_offsets_and_deleted_records(admin: Admin, address: str, new_topic
     assert (await both(admin, address, "offsets", {(topic, 0): -2}))[topic, 0][0] == 2
     states = await admin.partitions.producers([TopicPartition(topic, 0)])
     assert [each.last_sequence for each in states[TopicPartition(topic, 0)]] == [2]
-    directories = (await admin.cluster.log_directories(partitions=[TopicPartition(topic, 0)]))[1]
-    assert [each.replicas[TopicPartition(topic, 0)].size > 0 for each in directories.values() if each.replicas] == [
-        True
-    ]
+    by_broker = await admin.cluster.log_directories(partitions=[TopicPartition(topic, 0)])
+    directories = [each for found in by_broker.values() for each in found.values() if each.replicas]
+    assert [each.replicas[TopicPartition(topic, 0)].size > 0 for each in directories] == [True]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

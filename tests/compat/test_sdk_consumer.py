@@ -12,7 +12,7 @@ from kafkalite_sdk import Consumer, Producer, TopicPartition
 
 from kafkalite.errors import UnsupportedVersionError
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.kit.brokers import AGAINST
+from tests.kit.brokers import IS_KAFKALITE
 
 START_MS = int(time.time() - 3_600) * 1000  # within the default retention
 RECORDS = 10
@@ -103,7 +103,7 @@ def test_rewind_of_a_running_group(group_address: str, new_group_topic: MakeTopi
                 consumer.subscribe(topic)
                 await offsets(consumer, 2 * RECORDS)
                 await consumer.commit()
-                if AGAINST != "kafkalite":
+                if not IS_KAFKALITE:
                     with pytest.raises(UnsupportedVersionError, match="needs kafkalite"):
                         await consumer.rewind({partition: 0})
                     continue
@@ -121,7 +121,7 @@ def test_static_claim_of_a_partition(group_address: str, new_group_topic: MakeTo
         options = {"group": group, "auto_offset_reset": "earliest"}
         async with Consumer(group_address, **options) as claiming:
             claiming.add_topic(topic, partition=2)
-            if AGAINST != "kafkalite":
+            if not IS_KAFKALITE:
                 with pytest.raises(UnsupportedVersionError, match="assign"):
                     await claiming.poll(30.0)
                 return

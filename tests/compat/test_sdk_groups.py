@@ -14,7 +14,7 @@ from kafkalite_sdk import Consumer, RebalanceListener, TopicPartition
 
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.test_groups_migration import type_of
-from tests.kit.brokers import AGAINST
+from tests.kit.brokers import IS_KAFKALITE
 from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, committed, doomed, partitions_of, write
 from tests.kit.clients.members import Crowd, Kind, Seen, Wish
 from tests.kit.clients.sdk import SDK_KINDS
@@ -33,7 +33,7 @@ TYPES = {  # librdkafka does not know the third type
     "consumer": ConsumerGroupType.CONSUMER,
     "registered": ConsumerGroupType.UNKNOWN,
 }
-PROTOCOLS = list(SETTINGS) if AGAINST == "kafkalite" else ["classic", "consumer"]
+PROTOCOLS = list(SETTINGS) if IS_KAFKALITE else ["classic", "consumer"]
 
 
 class Owned(RebalanceListener):

@@ -47,7 +47,7 @@ def produce(address: str, name: str, count: int) -> None:
 
 def lose_the_end(broker: Broker) -> None:
     """Truncate the log behind `KEPT` records, as a power cut may."""
-    log = broker.data / "t-0" / SEGMENT
+    log = broker.log_dir("t") / "t-0" / SEGMENT
     size = log.stat().st_size
     assert size % READ == 0
     os.truncate(log, size // READ * KEPT)

@@ -23,6 +23,7 @@ from tests.kit.ports import free_port
 from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
 AGAINST = os.environ.get("AGAINST", "kafkalite")
+IS_KAFKALITE = AGAINST.startswith("kafkalite")  # a broker that is alone, or a cluster
 START_S = 120.0
 STOP_S = 120.0
 READY = "kafkalite ready on "
@@ -48,10 +49,12 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 120.
 class Broker(ABC):
     """One broker process on one directory and one port.
 
-    `clean_exit` is the exit code of a stop that went well; `data` holds the partitions' directories.
+    `clean_exit` is the exit code of a stop that went well; `data` holds the partitions' directories; `ids` are those of
+    all brokers.
     """
 
     clean_exit: int
+    ids: tuple[int, ...] = (1,)
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
@@ -63,6 +66,16 @@ class Broker(ABC):
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """The log directories of all brokers."""
+        return [self.data]
+
+    def log_dir(self, topic: str, partition: int = 0) -> Path:
+        """The log directory that has a partition."""
+        (found,) = [each for each in self.log_dirs if (each / f"{topic}-{partition}").is_dir()]
+        return found
 
     @property
     @abstractmethod
@@ -166,10 +179,16 @@ class Kafkalite(Broker):
 class KafkaliteCluster(Kafkalite):
     """Three brokers that share a coordination directory; the address and the data are those of the first."""
 
+    ids = (1, 2, 3)
+
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         shared = {**settings, "kafkalite.coordination.directory": str(directory / "shared")}
         super().__init__(directory, {**shared, "broker.id": "1"})
-        self.others = [Kafkalite(directory / str(each), {**shared, "broker.id": str(each)}) for each in (2, 3)]
+        self.others = [Kafkalite(directory / str(each), {**shared, "broker.id": str(each)}) for each in self.ids[1:]]
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        return [self.data, *(broker.data for broker in self.others)]
 
     def start(self) -> None:
         brokers: list[Kafkalite] = [self, *self.others]

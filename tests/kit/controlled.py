@@ -39,8 +39,9 @@ LISTENER = "PLAINTEXT"
 
 @dataclass
 class TopicConfigs:
-    """The configs of topics, as the tree has them; `held` keeps the reads until `release`."""
+    """The topics, as the tree has them; `held` keeps the reads of configs until `release`."""
 
+    partitions: dict[str, int] = field(default_factory=dict)
     configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     held: bool = False
     reads: list[tuple[list[str], Any]] = field(default_factory=list)
@@ -49,6 +50,9 @@ class TopicConfigs:
         self.reads.append((list(topics), then))
         if not self.held:
             self.release()
+
+    def count_partitions(self, topic: str, then: Any) -> None:
+        then(self.partitions.get(topic, 0))
 
     def release(self) -> None:
         reads, self.reads = self.reads, []
@@ -175,6 +179,8 @@ class Cluster:
             epoch = 0 if old is None else old.epoch + 1
             replica = leader if leader >= 0 else 1 if old is None else old.replica
             found.partitions[index] = Assigned(leader, epoch, replica)
+        for broker in self.brokers.values():
+            broker.configs.partitions[topic] = len(found.partitions)
         return found
 
     def update_metadata(self, broker_id: int, *topics: str, kind: int = FULL, **more: Any) -> UpdateMetadataRequest:

@@ -21,7 +21,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.compat.disk import batches_on_disk
 from tests.kit import jvm
-from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.brokers import IS_KAFKALITE, Broker, broker_under_test
 from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
 from tests.kit.clients.model import Deadline
 from tests.kit.clients.python import KafkaConsumer
@@ -118,7 +118,7 @@ def kill_in_full_flight(broker: Broker, tower: Tower) -> None:
 
 
 def test_flights_are_produced_and_consumed_completely(tmp_path: Path) -> None:
-    schedule = flights() if AGAINST == "kafkalite" else today(flights())
+    schedule = flights() if IS_KAFKALITE else today(flights())
     with broker_under_test(tmp_path / "broker") as broker:
         make_topic(broker)
         kills = [FLIGHTS // 3, 2 * FLIGHTS // 3]

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalite.cli.main import main
-from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.brokers import AGAINST, IS_KAFKALITE, Broker, broker_under_test
 from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
 from tests.kit.clients.groups import committed, doomed, lost_sockets, objects, one_line, partitions_of
 from tests.kit.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
@@ -50,7 +50,7 @@ class Departures:
     def __init__(self, address: str) -> None:
         year = flights()
         self._hour = {flight.row: flight.timestamp_ms for flight in year}
-        self._schedule = iter(year if AGAINST == "kafkalite" else today(year))
+        self._schedule = iter(year if IS_KAFKALITE else today(year))
         self.landed: Hours = {}
         settings = {
             "bootstrap.servers": address,

@@ -26,7 +26,7 @@ from kafkalite_sdk.admin import Admin
 
 from tests.fix_torture import is_long
 from tests.kit import streams_member
-from tests.kit.brokers import AGAINST, broker_under_test
+from tests.kit.brokers import IS_KAFKALITE, broker_under_test
 from tests.kit.flights import FLIGHTS, Flight, flights, today
 from tests.kit.rig import create_topic
 from tests.kit.sdk_load import elapse
@@ -181,7 +181,7 @@ async def test_flights_in_streams(
 ) -> None:
     year = flights(FLIGHTS if is_long(pytestconfig) else SHORT)
     for protocol in protocols:
-        group = await flights_are_read(year if AGAINST == "kafkalite" else today(year), protocol, tmp_path / protocol)
+        group = await flights_are_read(year if IS_KAFKALITE else today(year), protocol, tmp_path / protocol)
         summary = f"{protocol}: {len(year)} flights, {dict(group.completed)}, {group.history.commits_count} commits"
         record_property("summary", summary)
 

@@ -69,7 +69,7 @@ class CoordinatorRuntime(Generic[M]):
         self._codec = codec
         self._shards: dict[int, CoordinatorContext[M]] = {}
         self._count = topic.partitions(host.config)  # of the shards on all brokers
-        self._is_known = False  # the topic exists, in a cluster
+        self._in_cluster = self._is_known = False  # the topic exists, in a cluster
         self._loads = LoadQueue()
         self._closed = False
         self._creating: deque[Callable[[int], None]] | None = None  # wait for the topic, in their order
@@ -79,9 +79,11 @@ class CoordinatorRuntime(Generic[M]):
     # commands
 
     def shard_for(self, key: str) -> int:
-        """The shard of a group or a transactional id, by Kafka's hash."""
+        """The shard of a group or a transactional id, by Kafka's hash; -1 = the number of shards is not known, which
+        is possible in a cluster.
+        """
         count = self._count
-        return abs(java_hash(key)) % count if count > 1 else 0
+        return abs(java_hash(key)) % count if count > 1 else count - 1
 
     def shards(self) -> Sequence[int]:
         """The indexes of all shards of this broker, loaded or not; none while the topic does not exist."""
@@ -155,7 +157,7 @@ class CoordinatorRuntime(Generic[M]):
         topic = self._host.replicas.find(self._topic.name, b"", by_id=False)
         if isinstance(topic, KafkaErrorCode) or self._closed:
             return
-        if not self._is_known:
+        if not self._in_cluster:
             self._count = len(topic.partitions)
         for partition in list(topic.partitions.values()):
             if partition.index not in self._shards and partition.error != KafkaErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -184,9 +186,8 @@ class CoordinatorRuntime(Generic[M]):
             shard.close()
 
     def partitions_changed(self, count: int) -> None:
-        """In a cluster, the topic has this number of partitions now; 0 = it does not exist."""
-        self._is_known = count > 0
-        self._count = count or self._topic.partitions(self._host.config)
+        """In a cluster, the topic has this number of partitions now; 0 = it does not exist, or is not known yet."""
+        self._in_cluster, self._is_known, self._count = True, count > 0, count
 
     def close(self) -> None:
         """Reject all commands; pending ones fail with NOT_COORDINATOR."""

@@ -142,3 +142,18 @@ async def test_offsets_go_with_a_deleted_topic_and_stay_with_an_absent_one(tmp_p
             await requests.apply(cluster.deletion(1, "t", 0))
             while (await committed(client, "g"))[1] != -1:
                 await asyncio.sleep(0)
+
+
+async def test_groups_keep_their_partition_while_the_image_lacks_partitions(tmp_path: Path) -> None:
+    """UpdateMetadata has no partition without a leader; the number of partitions comes from the tree."""
+    groups = [group_of(shard, count=4) for shard in range(4)]
+    async with Cluster(tmp_path, 1) as cluster, cluster.client(1) as client:
+        cluster.assign("t", {0: 1})
+        cluster.assign(OFFSETS, {0: 1, 1: 1, 2: 1})
+        cluster.brokers[1].configs.partitions[OFFSETS] = 4
+        await cluster.send()
+        assert await coordinators(client, *groups) == [(0, 1)] * 3 + [(Error.COORDINATOR_NOT_AVAILABLE, -1)]
+        assert [await commit(client, group, 7) for group in groups] == [0, 0, 0, Error.NOT_COORDINATOR]
+        await assigned(cluster, {3: 1})
+        assert await commit(client, groups[3], 7) == 0
+        assert [await committed(client, group) for group in groups] == [(0, 7)] * 4

@@ -186,6 +186,8 @@ def test_internal_topics_have_one_replica_with_a_warning(caplog: pytest.LogCaptu
     assert refusals == [None] and "one replica, not 3" in caplog.text, "any broker creates them"
     node = znodes.decode_topic("", broker.service.data(znodes.topic_path(OFFSETS.name)))
     assert {len(replicas) for replicas in node.replicas.values()} == {1}
+    broker.topics.create_internal(OFFSETS, refusals.append)
+    assert refusals == [None, None], "another broker was faster"
 
 
 def test_topics_on_demand_have_no_leader_yet() -> None:

@@ -45,7 +45,9 @@ def invalid() -> Situation:
 
 def two_replicas(leader: int, leader_epoch: int, version: int) -> TopicNodes:
     """The nodes of a topic that Apache Kafka has created with the replicas 1 and 3, of which only 1 was in sync."""
-    state = StoredState(LeaderAndIsr(leader, leader_epoch, (leader,) if leader > 0 else (1,), EPOCH - 1), version, WRITTEN)
+    state = StoredState(
+        LeaderAndIsr(leader, leader_epoch, (leader,) if leader > 0 else (1,), EPOCH - 1), version, WRITTEN
+    )
     return TopicNodes(ID, 0, {0: (1, 3)}, {}, {}, {0: state}, frozenset({0}), 10)
 
 
