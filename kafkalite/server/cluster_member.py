@@ -6,27 +6,20 @@ While there is no session, the broker has no connections: its clients find the o
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote
 
-from kafkalite.callbacks import gather
 from kafkalite.clock import Clock, Outcome, completed
-from kafkalite.cluster.config_watcher import ConfigWatcher
 from kafkalite.cluster.controller.election import Term
 from kafkalite.cluster.controller.runtime import ControllerRuntime
 from kafkalite.cluster.image import ClusterTables
 from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.cluster.membership.membership import Membership, Notify
 from kafkalite.cluster.peer import Answer, Fail, Peer
-from kafkalite.cluster.topic_writes import TopicWriter, read_configs
+from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.group import check_group_configs
-from kafkalite.config.keys import ConfigError
-from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then
-from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError
+from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration
 from kafkalite.errors import KafkaErrorCode
@@ -34,8 +27,10 @@ from kafkalite.model import Endpoint
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkalite.server.config_follower import ConfigFollower, ConfiguredMember
 from kafkalite.server.resources import BrokerResources, StartError
 from kafkalite.server.saved_session import SavedKey, SavedSession
+from kafkalite.server.topic_reader import TopicReader
 from kafkalite.server.zookeeper_access import explained, load_access
 from kafkalite.state.controller.controller import Controller
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
@@ -48,7 +43,6 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("kafkalite.server")
 PLAINTEXT = "PLAINTEXT"
-READ_RETRY_S = 0.5
 WAIT_FACTOR = 2  # session timeouts that the registration of an earlier process is waited for
 
 
@@ -56,27 +50,12 @@ def ignore() -> None:
     """Do nothing at an event of a session that is only closed."""
 
 
-def refusal(config: BrokerConfig, texts: Mapping[str, str]) -> ConfigError | None:
-    """The reason why a group cannot have these configs."""
-    try:
-        check_group_configs(config, texts)
-    except ConfigError as error:
-        return error
-    return None
-
-
-class JoiningBroker(Protocol):
+class JoiningBroker(ConfiguredMember, Protocol):
     """The broker, as its part in the cluster uses it: `MemberBroker`."""
 
-    config: BrokerConfig
     controller_requests: "ControllerRequests"
     listening: "Listeners"
     tables: ClusterTables
-    group_configs: dict[str, dict[str, str]]
-
-    def apply_configs(self, default: Mapping[str, str], own: Mapping[str, str]) -> None: ...
-    def apply_group_configs(self, group: str, texts: Mapping[str, str]) -> None: ...
-    def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None: ...
 
 
 class OwnPeer:
@@ -117,12 +96,14 @@ class ClusterMember:
     Attributes:
         session: the current session with the coordination service.
         writer: writes nodes of topics and configs with it.
+        topics: reads topics with it.
     """
 
     def __init__(self, resources: BrokerResources, config: BrokerConfig) -> None:
         self.session = CurrentSession()
         self.writer = TopicWriter(self.session)
         self.clock: Clock = resources.clock
+        self.topics = TopicReader(self.session, resources.clock)
         self.random = resources.random
         self.slicer = resources.slicer
         self.broker_id = -1
@@ -136,7 +117,7 @@ class ClusterMember:
             raise StartError(str(error)) from error
         self._broker: JoiningBroker | None = None
         self._controller: ControllerRuntime | None = None
-        self._watchers: list[ConfigWatcher] = []
+        self._configs: ConfigFollower | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._served = self._served_coordination()
@@ -255,13 +236,8 @@ class ClusterMember:
         """Take part in the cluster with a session."""
         self.session.session = session
         self.broker.controller_requests.fence.registered(broker_epoch)
-        changed, groups = self._config_changed, znodes.GROUP_CHANGES
-        self._watchers = [
-            ConfigWatcher(session, self.clock, changed, self._read_all_configs),
-            ConfigWatcher(session, self.clock, changed, self._read_group_configs, groups),
-        ]
-        for watcher in self._watchers:
-            watcher.start()
+        self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
+        self._configs.start()
         self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, Controller)
         self._controller.start()
         self.broker.listening.resume()  # suspended, if a session was lost, also during the start
@@ -283,9 +259,9 @@ class ClusterMember:
             self._resources.fail(reason)
 
     def _leave(self) -> None:
-        for watcher in self._watchers:
-            watcher.close()
-        self._watchers = []
+        if self._configs is not None:
+            self._configs.close()
+            self._configs = None
         if self._controller is not None:
             self._controller.close()
             self._controller = None
@@ -364,95 +340,3 @@ class ClusterMember:
     def tables(self) -> ClusterTables:
         """The image of this broker."""
         return self.broker.tables
-
-    # Configs.
-
-    def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Mapping[str, str]]], object]) -> None:
-        """Read the configs of topics, as long as it takes. Invalid ones are logged, the topic has none then."""
-        gather(
-            [partial(self._read_topic, topic) for topic in topics],
-            lambda found: then(dict(zip(topics, found, strict=True))),
-        )
-
-    def _read_topic(self, topic: str, then: Callable[[Mapping[str, str]], object]) -> None:
-        def read(outcome: Outcome) -> None:
-            if isinstance(outcome.error, CoordinationError):
-                self.clock.call_at(self.clock.monotonic() + READ_RETRY_S, self._read_topic, topic, then)
-            elif isinstance(outcome.error, znodes.ZnodeError):
-                LOGGER.error("%s; topic %s has the broker's configs", outcome.error, topic)
-                then({})
-            else:
-                then(outcome.result())
-
-        self.writer.read_configs(topic, read)
-
-    def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
-        """Count the partitions of a topic, as long as it takes; 0 = it does not exist, or its node is invalid."""
-        path = znodes.topic_path(topic)
-
-        def read(outcome: Outcome) -> None:
-            if isinstance(outcome.error, NoNodeError):
-                then(0)
-            elif isinstance(outcome.error, CoordinationError):
-                self.clock.call_at(self.clock.monotonic() + READ_RETRY_S, self.count_partitions, topic, then)
-            else:
-                counted(outcome.result()[0])
-
-        def counted(data: bytes) -> None:
-            try:
-                count = len(znodes.decode_topic(path, data).replicas)
-            except znodes.ZnodeError as error:
-                LOGGER.error("%s; its partitions are not counted", error)
-                count = 0
-            then(count)
-
-        self.session.get(path, read)
-
-    def _read_all_configs(self) -> None:
-        """Read what may have changed before this session watched."""
-        self._read_broker_configs()
-        for hosted in list(self._resources.replicas):
-            self._config_changed("topics", hosted.name)
-
-    def _config_changed(self, kind: str, name: str) -> None:
-        if kind == "topics":
-            topic = unquote(name)
-            self._read_topic(topic, partial(self.broker.configure_topic, topic))
-        elif kind == "brokers" and name in (znodes.ALL_BROKERS, str(self.broker_id)):
-            self._read_broker_configs()
-        elif kind == "groups":
-            self._read_group(znodes.group_of(name))
-
-    def _read_group_configs(self) -> None:
-        """Read the configs of all groups; those that have none any more are known already."""
-
-        def listed(outcome: Outcome) -> None:
-            if outcome.error is not None:  # the session is lost, and the next one reads again
-                LOGGER.warning("the configs of groups are unchanged: %s", outcome.error)
-                return
-            for group in {*self.broker.group_configs, *map(znodes.group_of, outcome.value[0])}:
-                self._read_group(group)
-
-        self.session.children(znodes.GROUP_CONFIGS, listed)
-
-    def _read_group(self, group: str) -> None:
-        def read(outcome: Outcome) -> None:
-            error = outcome.error or refusal(self.config, outcome.value)
-            if error is not None:
-                LOGGER.warning("the configs of group %r are unchanged: %s", group, error)
-            else:
-                self.broker.apply_group_configs(group, outcome.value)
-
-        read_configs(self.session, znodes.group_config_path(group), read)
-
-    def _read_broker_configs(self) -> None:
-        paths = [znodes.broker_config_path(None), znodes.broker_config_path(self.broker_id)]
-
-        def read(outcomes: list[Outcome]) -> None:
-            failed = [each.error for each in outcomes if each.error is not None]
-            if failed:  # the session is lost, and the next one reads again; or a node is invalid
-                LOGGER.warning("the dynamic configs of this broker are unchanged: %s", failed[0])
-            else:
-                self.broker.apply_configs(*(outcome.value for outcome in outcomes))
-
-        gather([partial(read_configs, self.session, path) for path in paths], read)

@@ -43,9 +43,9 @@ class MemberBroker(ClusteredBroker):
         loaded: list[LoadedDirectory],
     ) -> None:
         topics = TopicsInCluster(member, member.writer)
-        super().__init__(resources, identity, config, group_configs, store, topics, member, loaded)
+        super().__init__(resources, identity, config, group_configs, store, topics, member.topics, loaded)
         self.member = member
-        self.configs.reader = member
+        self.configs.reader = member.topics
         member.attach(self)
         self.peers: BrokerPeers | None = BrokerPeers(
             self._peer_endpoints,
@@ -109,6 +109,11 @@ class MemberBroker(ClusteredBroker):
         """Replace the configs of a group in the tree; every other broker applies them when it is notified."""
         configured = partial(self.apply_group_configs, group, texts)
         self.member.writer.configure_group(group, texts, applying(configured, then))
+
+    @property
+    def hosted_topics(self) -> list[str]:
+        """The topics with a partition on this broker."""
+        return [hosted.name for hosted in self.replicas]
 
     def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None:
         """Apply the configs of a topic that were read from the tree."""
