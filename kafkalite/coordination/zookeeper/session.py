@@ -170,16 +170,29 @@ class ZooKeeperSession:
         self._submit(lambda: records.MultiRequest(self._root.requests(operations)), "", finish, then, False)
 
     def create_chroot(self, then: Then) -> None:
-        """Create the chroot and the nodes above it where they are missing, with the session's access control lists."""
+        """Create the chroot and the nodes above it where they are missing, with the session's access control lists.
+
+        Nothing is created where the chroot exists: ZooKeeper refuses a create below a node that is closed for this
+        session, also of a node that exists.
+        """
         names = self._root.chroot.split("/")[1:]
         root = self._root._replace(chroot="")
         paths = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+
+        def found(outcomes: list[Outcome]) -> None:
+            if not paths or outcomes[-1].value is not None:
+                then(Outcome())
+            elif failed := [each for each in outcomes if each.error]:
+                then(failed[0])
+            else:
+                missing = [path for path, each in zip(paths, outcomes, strict=True) if each.value is None]
+                gather([partial(self._change, Create(path), root=root) for path in missing], created)
 
         def created(outcomes: list[Outcome]) -> None:
             failed = [each for each in outcomes if each.error and not isinstance(each.error, NodeExistsError)]
             then(failed[0] if failed else Outcome())
 
-        gather([partial(self._change, Create(path), root=root) for path in paths], created)
+        gather([partial(self._read, records.ExistsRequest, path, root=root) for path in paths], found)
 
     def close(self, then: Then) -> None:
         """End the session. ConnectionLossError: it was suspended, and ends on the server with its timeout."""
@@ -196,7 +209,9 @@ class ZooKeeperSession:
 
     # Requests.
 
-    def _read(self, request_type: Any, path: str, then: Then, watch: Watcher | None) -> None:
+    def _read(
+        self, request_type: Any, path: str, then: Then, watch: Watcher | None = None, root: Root | None = None
+    ) -> None:
         convert, watch_type = READS[request_type]
 
         def finish(error: int, response: Any) -> Outcome:
@@ -207,7 +222,8 @@ class ZooKeeperSession:
                 self.core.watches.add(EXIST if absent else watch_type, path, watch)
             return Outcome(None if absent else convert(response))
 
-        self._submit(lambda: request_type(self._root.server_path(path), watch is not None), path, finish, then, True)
+        server_path = (root or self._root).server_path
+        self._submit(lambda: request_type(server_path(path), watch is not None), path, finish, then, True)
 
     def _change(self, operation: Operation, then: Then, root: Root | None = None) -> None:
         def finish(error: int, response: Any) -> Outcome:

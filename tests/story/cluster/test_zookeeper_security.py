@@ -12,6 +12,7 @@ from kafkalite_sdk.admin import NewTopic, Resource
 from kafkalite_sdk.blocking import Admin
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from kafkalite.config.table_security import DIGEST_FILE
 from kafkalite.testing.thread import BrokerThread
@@ -166,10 +167,23 @@ def test_a_broker_with_other_credentials_is_refused_with_the_reason(
     assert broker_id == 1
 
 
+@contextmanager
+def closed_root(secured: Secured) -> Iterator[None]:
+    """Only an administrator creates nodes below `/`."""
+    with secured.client("admin:secret") as client:
+        client.set_acls("/", [make_digest_acl("admin", "secret", all=True), make_acl("world", "anyone", read=True)])
+        try:
+            yield
+        finally:
+            client.set_acls("/", OPEN_ACL_UNSAFE)
+
+
 def test_another_broker_with_the_identity_joins(secured: Secured, cluster: BrokerProcesses, tmp_path: Path) -> None:
-    """Its certificate has another name, so the digest is what both have in common."""
+    """Its certificate has another name, so the digest is what both have in common. It cannot create a chroot, and need
+    not, as it exists.
+    """
     settings = secured.settings("broker2", enabled_protocols="TLSv1.3,TLSv1.2")
-    with BrokerProcesses(tmp_path, settings, ids=(2,)) as second:
+    with closed_root(secured), BrokerProcesses(tmp_path, settings, ids=(2,)) as second:
         with secured.client(IDENTITY) as client:
             assert sorted(client.get_children("/kafka/brokers/ids")) == ["1", "2"]
             assert permissions(client, "/kafka/brokers/ids/2") == {
