@@ -105,9 +105,9 @@ class Administrator:
     def _acknowledged(self, name: str, partitions: int) -> None:
         """Note a change; all partitions must have a state by now."""
         self.exists[name] = partitions
-        stated = self._world.stated(name)
-        if stated < partitions:
-            self.early.append(f"{name} has {partitions} partitions, {stated} of them have a state")
+        states = self._world.count_states(name)
+        if states < partitions:
+            self.early.append(f"{name} has {partitions} partitions, {states} of them have a state")
 
     def _chosen(self) -> str | None:
         names = [name for name in self.exists if name.startswith("new")]

@@ -36,11 +36,13 @@ class LateTransaction:
         self._ended = ended
         self._pause_s = world.random.choice(PAUSES_S)
         self._timer: asyncio.TimerHandle | None = None
+        self._released = False
         # Each transaction of a controller begins with the check of its epoch.
         self._hold = world.network.hold_next(host_of(controller), ZOOKEEPER, CONTROLLER_EPOCH.encode(), self._held)
 
     def release(self) -> None:
         """Let the held requests arrive, also if no other broker is elected; or wait for no transaction any more."""
+        self._released = True
         if self._won in self._world.trace.won:
             self._world.trace.won.remove(self._won)
         if self._timer is not None:
@@ -48,10 +50,14 @@ class LateTransaction:
         self._hold.release()
 
     def _held(self) -> None:
+        if self._released:  # since the write
+            return
         self._world.count("late transactions")
         self._world.trace.won.append(self._won)
         self._depose()
 
     def _won(self) -> None:
+        if self._released:  # by another callback of this election
+            return
         self._world.trace.won.remove(self._won)
         self._timer = self._world.loop.call_later(self._pause_s, self._ended)

@@ -74,7 +74,7 @@ def failed_multi_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_failures(patch: pytest.MonkeyPatch, ignored: Callable[[int], bool]) -> None:
-    """Take transactions for written that were refused at some of their operations, by index."""
+    """Treat refused transactions as written; `ignored` decides by the index of the refused operation."""
     event_of = transactions.outcome_event
 
     def event(write: Write, outcome: Outcome) -> object:

@@ -107,7 +107,7 @@ class ClusterWorld:
             found[partition] = state.leader, state.leader_epoch, stat.version
         return found
 
-    def stated(self, topic: str) -> int:
+    def count_states(self, topic: str) -> int:
         """The number of partitions of a topic that have a state in the tree; 0 if there is no such topic."""
         node = self.topics().get(topic)
         paths = [znodes.state_path(topic, partition) for partition in node.replicas] if node is not None else []
