@@ -39,6 +39,10 @@ class ZooKeeperSecurity(NamedTuple):
     digest_file: str | None
     set_acl: bool
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items() if name != "keystore_password")
+        return f"ZooKeeperSecurity({shown})"
+
     def check_served(self, directory_key: str) -> None:
         """Raise ConfigError if the tree that brokers of one machine serve would have to be secured."""
         for name, wanted in (

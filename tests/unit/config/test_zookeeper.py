@@ -52,6 +52,12 @@ def test_settings_of_tls_are_honoured() -> None:
     )  # fmt: skip
 
 
+def test_the_password_of_the_key_is_not_shown() -> None:
+    shown = repr(security(ssl_client_enable="true", ssl_keystore_location="/own.pem", ssl_keystore_password="geheim"))
+    assert shown.startswith("ZooKeeperSecurity(tls_enabled=True, truststore=None, keystore='/own.pem', tls_versions=")
+    assert "geheim" not in shown
+
+
 @pytest.mark.parametrize(("given", "versions"), [("TLSv1.2", ("TLSv1.2",)), ("TLSv1.3", ("TLSv1.3",))])
 def test_enabled_versions_are_by_default_that_of_the_protocol(given: str, versions: tuple[str, ...]) -> None:
     assert security(ssl_protocol=given).tls_versions == versions
