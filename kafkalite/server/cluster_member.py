@@ -38,6 +38,7 @@ from kafkalite.state.controller.values import Broker, ControllerSettings
 from kafkalite.storage.dirs.log_directory import Identity
 
 if TYPE_CHECKING:
+    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.server.controller_requests import ControllerRequests
     from kafkalite.server.listeners import Listeners
 
@@ -118,6 +119,8 @@ class ClusterMember:
         self._broker: JoiningBroker | None = None
         self._controller: ControllerRuntime | None = None
         self._configs: ConfigFollower | None = None
+        self._opening: ZooKeeperSession | None = None  # until it is established
+        self._closed = False
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._served = self._served_coordination()
@@ -160,12 +163,15 @@ class ClusterMember:
         key = self._saved.load()
         if key is None:
             return
-        outcome = await completed(lambda then: self._open(then, ignore, ignore, ignore, key))
-        if outcome.error is None:
-            LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
-            await completed(outcome.value.close)
-        elif not isinstance(outcome.error, SessionExpiredError):  # the key is kept for the next start
-            raise self._refusal(outcome.error)
+        while True:
+            outcome = await completed(lambda then: self._open(then, ignore, ignore, ignore, key))
+            if isinstance(outcome.error, SessionExpiredError):
+                break
+            if outcome.error is not None:  # the key is kept for the next start
+                raise self._refusal(outcome.error)
+            if (await completed(outcome.value.close)).error is None:  # else the connection broke
+                LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
+                break
         self._saved.remove()
 
     def _refusal(self, error: BaseException) -> StartError:
@@ -189,14 +195,18 @@ class ClusterMember:
 
     async def close(self) -> None:
         """Leave the cluster, and end the session."""
+        self._closed = True
         self._membership.close()
         self._leave()
-        without = self.session.session is None  # then the key may be that of an earlier process
-        error = (await completed(self.session.close)).error
-        if error is not None:
-            LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
-        elif not without:
-            self._saved.remove()
+        if self._opening is not None:
+            self._opening.stop()
+        session = self._membership.session  # None: the key may be that of an earlier process
+        if session is not None:
+            error = (await completed(session.close)).error
+            if error is None:
+                self._saved.remove()
+            else:
+                LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
         if self._served is not None:
             await self._served.close()
 
@@ -209,7 +219,7 @@ class ClusterMember:
 
     def _connect(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> None:
         def opened(outcome: Outcome) -> None:
-            if outcome.error is None:
+            if outcome.error is None and not self._closed:
                 self._saved.save(SavedKey(*outcome.value.key))
             then(outcome)
 
@@ -221,8 +231,13 @@ class ClusterMember:
         served = self._served
         servers = SERVERS if served is not None else self._static.zookeeper_connect
         assert servers is not None, "a broker of a cluster has them"
-        self._resources.ports.cluster(
-            servers, self._static.zookeeper_session_timeout_ms, then,
+
+        def opened(outcome: Outcome) -> None:
+            self._opening = None
+            then(outcome)
+
+        self._opening = self._resources.ports.cluster(
+            servers, self._static.zookeeper_session_timeout_ms, opened,
             dial=self._resources.ports.dial if served is None else served.dial, clock=self.clock, random=self.random,
             on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed, access=self._access,
             in_flight_max=self._static.zookeeper_max_in_flight_requests, key=key,

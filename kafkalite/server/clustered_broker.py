@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
 
 
-class TopicNodes(TopicConfigReader, PartitionCounter, Protocol):
+class TopicTreeReader(TopicConfigReader, PartitionCounter, Protocol):
     """Reads topics from the tree."""
 
 
@@ -57,7 +57,7 @@ class ClusteredBroker(RunningBroker):
         group_configs: dict[str, dict[str, str]],
         store: MetadataStore,
         topics: TopicManager,
-        reader: TopicNodes,
+        reader: TopicTreeReader,
         loaded: list[LoadedDirectory],
     ) -> None:
         tables = ClusterTables(identity.cluster_id)

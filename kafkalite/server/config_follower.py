@@ -53,10 +53,10 @@ class ConfigFollower:
         self._broker = broker
         self._session = session
         self._topics = topics
-        groups = znodes.GROUP_CHANGES
+        self._closed = False
         self._watchers = [
             ConfigWatcher(session, clock, self._changed, self._read_brokers_and_topics),
-            ConfigWatcher(session, clock, self._changed, self._read_groups, groups),
+            ConfigWatcher(session, clock, self._changed, self._read_groups, znodes.GROUP_CHANGES),
         ]
 
     def start(self) -> None:
@@ -65,7 +65,8 @@ class ConfigFollower:
             watcher.start()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Watch no more; what is still being read is not applied."""
+        self._closed = True
         for watcher in self._watchers:
             watcher.close()
 
@@ -86,12 +87,18 @@ class ConfigFollower:
             self._read_topic(topic)
 
     def _read_topic(self, topic: str) -> None:
-        self._topics.read_configs(topic, partial(self._broker.configure_topic, topic))
+        def read(configs: Mapping[str, str]) -> None:
+            if not self._closed:
+                self._broker.configure_topic(topic, configs)
+
+        self._topics.read_configs(topic, read)
 
     def _read_broker(self) -> None:
         paths = [znodes.broker_config_path(None), znodes.broker_config_path(self._broker.broker_id)]
 
         def read(outcomes: list[Outcome]) -> None:
+            if self._closed:
+                return
             failed = [each.error for each in outcomes if each.error is not None]
             if failed:  # the session is lost, and the next one reads again; or a node is invalid
                 LOGGER.warning("the dynamic configs of this broker are unchanged: %s", failed[0])
@@ -106,7 +113,9 @@ class ConfigFollower:
         """Read the configs of all groups; those that have none any more are known already."""
 
         def listed(outcome: Outcome) -> None:
-            if outcome.error is not None:  # the session is lost, and the next one reads again
+            if self._closed:
+                return
+            if outcome.error is not None:  # the connection broke, and the next session reads again
                 LOGGER.warning("the configs of groups are unchanged: %s", outcome.error)
                 return
             for group in {*self._broker.group_configs, *map(znodes.group_of, outcome.value[0])}:
@@ -116,6 +125,8 @@ class ConfigFollower:
 
     def _read_group(self, group: str) -> None:
         def read(outcome: Outcome) -> None:
+            if self._closed:
+                return
             error = outcome.error or refusal(self._broker.config, outcome.value)
             if error is not None:
                 LOGGER.warning("the configs of group %r are unchanged: %s", group, error)

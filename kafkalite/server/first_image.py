@@ -1,14 +1,14 @@
 """Lets requests wait until a broker that has just joined its cluster knows the cluster.
 
 Until the controller has sent the first UpdateMetadata, the broker knows no broker, no topic and no controller. A client
-would take that for an answer: librdkafka asks again after `topic.metadata.refresh.interval.ms` (5 minutes), and fails
-administrative requests until then.
+would believe that: librdkafka asks again after `topic.metadata.refresh.interval.ms` (5 minutes), and its administrative
+requests fail until then.
 """
 
 from collections.abc import Callable
 
 from kafkalite.callbacks import call_each
-from kafkalite.clock import Clock
+from kafkalite.clock import Clock, Timer
 
 
 class FirstImage:
@@ -16,16 +16,21 @@ class FirstImage:
 
     Arguments:
         clock: for the deadline.
-        wait_s: the wait ends after this time without an image.
 
     Attributes:
         ended: the image has arrived, or the wait for it was given up.
     """
 
-    def __init__(self, clock: Clock, wait_s: float) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.ended = False
+        self._clock = clock
         self._waiting: list[Callable[[], object]] = []
-        self._timer = clock.call_at(clock.monotonic() + wait_s, self.end)
+        self._timer: Timer | None = None
+
+    def expect(self, within_s: float) -> None:
+        """The broker has joined: the wait ends after this time without an image."""
+        if not self.ended:
+            self._timer = self._clock.call_at(self._clock.monotonic() + within_s, self.end)
 
     def wait(self, then: Callable[[], object]) -> None:
         """Call `then` at the end of the wait; at once if it has ended."""
@@ -39,6 +44,7 @@ class FirstImage:
         if self.ended:
             return
         self.ended = True
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         waiting, self._waiting = self._waiting, []
         call_each(lambda then: then(), waiting)

@@ -14,7 +14,7 @@ from kafkalite.cluster.topics_in_cluster import TopicsInCluster
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Endpoint
 from kafkalite.server.assigned_partitions import AssignedPartitions
-from kafkalite.server.cluster_member import ClusterMember
+from kafkalite.server.cluster_member import WAIT_FACTOR, ClusterMember
 from kafkalite.server.clustered_broker import ClusteredBroker
 from kafkalite.server.first_image import FirstImage
 from kafkalite.server.resources import BrokerResources
@@ -56,21 +56,26 @@ class MemberBroker(ClusteredBroker):
         )
 
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
-        """Accept connections, join the cluster, and wait until the controller has described it: for at most the session
-        timeout, after which a dead controller is replaced. Raises OSError, StartError.
+        """Accept connections, join the cluster, and wait until the controller has described it: for at most twice the
+        session timeout, in which a dead controller is replaced. Raises OSError, StartError.
         """
-        wait_s = self.config.zookeeper_session_timeout_ms / 1000
-        self.first_image = first = FirstImage(self.clock, wait_s)
-        await super().open(inherited)
+        wait_s = WAIT_FACTOR * self.config.zookeeper_session_timeout_ms / 1000
+        self.first_image = first = FirstImage(self.clock)
+        try:
+            await super().open(inherited)
+        except BaseException:
+            await self.member.close()
+            raise
         try:
             await self.member.join()
+            first.expect(wait_s)
             await completed(lambda then: first.wait(partial(then, Outcome())))
             self.first_image = None
         except BaseException:
             await self.stop(0)
             raise
         if not self.image.brokers.ids:
-            text = "no controller has described the cluster within %.0f s (zookeeper.session.timeout.ms)"
+            text = "no controller has described the cluster within %.0f s (twice zookeeper.session.timeout.ms)"
             LOGGER.warning(text, wait_s)
 
     def _metadata_changed(self, change: MetadataChange) -> None:

@@ -138,7 +138,7 @@ class ClusterCoordination(Protocol):
         in_flight_max: int,
         access: "Access | None" = None,
         key: tuple[int, bytes] | None = None,
-    ) -> object: ...
+    ) -> "ZooKeeperSession": ...
 
 
 def connect_zookeeper(
@@ -155,7 +155,7 @@ def connect_zookeeper(
     in_flight_max: int,
     access: "Access | None" = None,
     key: tuple[int, bytes] | None = None,
-) -> object:
+) -> "ZooKeeperSession":
     """Open a session with ZooKeeper, and create the chroot if it is missing.
 
     The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `access` None = plain text without an
@@ -169,7 +169,7 @@ def connect_zookeeper(
 
     usable = False
 
-    def connect() -> object:
+    def connect() -> "ZooKeeperSession":
         return zookeeper.connect_zookeeper(
             servers, timeout_ms, established, dial=dial, clock=clock, random=random,
             on_lost=lost, on_suspended=on_suspended, on_resumed=on_resumed, in_flight_max=in_flight_max,

@@ -10,16 +10,17 @@ from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.cluster.topic_writes import read_configs
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Then
-from kafkalite.coordination.errors import CoordinationError, NoNodeError
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
 
 LOGGER = logging.getLogger("kafkalite.server")
 RETRY_S = 0.5
+INVALID_RETRY_S = 10.0  # after a node that cannot be used
 
 TopicConfigs = Mapping[str, str]
 
 
 class TopicReader:
-    """Reads as long as it takes: after an error of the coordination service again, in the next session if one is lost.
+    """Repeats reads while the coordination service is out of reach, in the next session if one is lost.
 
     Arguments:
         session: with the coordination service.
@@ -31,17 +32,17 @@ class TopicReader:
         self._clock = clock
 
     def read(self, topics: Sequence[str], then: Callable[[Mapping[str, TopicConfigs]], object]) -> None:
-        """Read the configs of topics. Invalid ones are logged, the topic has none then."""
+        """Read the configs of topics, as `read_configs`."""
         gather(
             [partial(self.read_configs, topic) for topic in topics],
             lambda found: then(dict(zip(topics, found, strict=True))),
         )
 
     def read_configs(self, topic: str, then: Callable[[TopicConfigs], object]) -> None:
-        """Read the configs of a topic. Invalid ones are logged, the topic has none then."""
+        """Read the configs of a topic. Configs that are invalid or cannot be read are logged, it has none then."""
 
         def read(outcome: Outcome) -> None:
-            if isinstance(outcome.error, znodes.ZnodeError):
+            if isinstance(outcome.error, (znodes.ZnodeError, CoordinationError)):
                 LOGGER.error("%s; topic %s has the broker's configs", outcome.error, topic)
                 then({})
             else:
@@ -50,28 +51,39 @@ class TopicReader:
         self._until_read(partial(read_configs, self._session, znodes.topic_config_path(topic)), read)
 
     def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
-        """Count the partitions of a topic; 0 = it does not exist, or its node is invalid, which is logged."""
+        """Count the partitions of a topic; 0 = it does not exist. A node that is invalid or cannot be read is logged,
+        and read again after a pause.
+        """
         path = znodes.topic_path(topic)
 
         def read(outcome: Outcome) -> None:
             if isinstance(outcome.error, NoNodeError):
                 then(0)
-                return
-            data, _ = outcome.result()
+            elif isinstance(outcome.error, CoordinationError):
+                again(outcome.error)
+            else:
+                count(outcome.result()[0])
+
+        def count(data: bytes) -> None:
             try:
-                count = len(znodes.decode_topic(path, data).replicas)
+                found = len(znodes.decode_topic(path, data).replicas)
             except znodes.ZnodeError as error:
-                LOGGER.error("%s; its partitions are not counted", error)
-                count = 0
-            then(count)
+                again(error)
+            else:
+                then(found)
+
+        def again(error: Exception) -> None:
+            text = "the partitions of %s cannot be counted, next attempt in %.0f s: %s"
+            LOGGER.error(text, topic, INVALID_RETRY_S, error)
+            self._clock.call_at(self._clock.monotonic() + INVALID_RETRY_S, self.count_partitions, topic, then)
 
         self._until_read(partial(self._session.get, path), read)
 
     def _until_read(self, call: Callable[[Then], object], then: Then) -> None:
-        """Repeat a read until it succeeds, or finds that there is no node."""
+        """Repeat a read until it has a result, or an error of the node."""
 
         def ended(outcome: Outcome) -> None:
-            if isinstance(outcome.error, CoordinationError) and not isinstance(outcome.error, NoNodeError):
+            if isinstance(outcome.error, (ConnectionLossError, SessionExpiredError)):
                 self._clock.call_at(self._clock.monotonic() + RETRY_S, self._until_read, call, then)
             else:
                 then(outcome)

@@ -41,11 +41,6 @@ def elect_again(context: ControllerContext, partition: Partition) -> PartitionEv
     return elect(context, partition)
 
 
-def remember_restart(context: ControllerContext, partition: Partition) -> None:
-    """The state that is being written has the leader that has restarted."""
-    partition.restarted = True
-
-
 def write_state(context: ControllerContext, partition: Partition) -> None:
     """Write the chosen state with the other ones of this event."""
     context.chosen.append(partition)

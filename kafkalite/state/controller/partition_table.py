@@ -45,7 +45,7 @@ TRANSITIONS: dict[tuple[PartitionState, PartitionEvent], PartitionTransition] = 
     (OFFLINE, Event.LEADERLESS): Row(OFFLINE, actions.announce),
     (OFFLINE, Event.DELETED): Row(DELETED, actions.do_nothing),
     (ELECTING, Event.REPLICAS_CHANGED): Row(ELECTING, actions.do_nothing),
-    (ELECTING, Event.LEADER_RESTARTED): Row(ELECTING, actions.remember_restart),
+    (ELECTING, Event.LEADER_RESTARTED): Row(ELECTING, actions.do_nothing),
     (ELECTING, Event.LED): Row(ONLINE, actions.announce),
     (ELECTING, Event.LEADERLESS): Row(OFFLINE, actions.announce),
     (ELECTING, Event.WRITE_FAILED): Row(READING, actions.read_state),
