@@ -13,6 +13,7 @@ from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.coordination.zookeeper.access import Access
 from kafkalite.net.client.connection import dial
 from kafkalite.server.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, journal_of
 from kafkalite.server.zookeeper_access import explained
@@ -31,15 +32,17 @@ async def adopt_tree(
         config: a file with the settings that secure the session with ZooKeeper, None = none.
         timeout_s: how long the servers are tried.
     """
+    access = access_of(config)
     disk, directory = Disk(), LogDirectory(Disk(), data)
     clock = LoopClock(asyncio.get_running_loop())
     try:
         directory.lock()
         journal_of(disk, data)  # before a session is opened
-        async with _session(disk, zookeeper, coordination, config, timeout_s) as session:
+        async with _session(disk, zookeeper, coordination, access, timeout_s) as session:
             return await TreeAdoption(disk, clock, data, session).run()
     except CoordinationError as error:
-        fail(f"{zookeeper or coordination}: {explained(error, IN_CONFIG)}; repeat the command, it continues")
+        text = explained(error, access.identity_settings, IN_CONFIG)
+        fail(f"{zookeeper or coordination}: {text}; repeat the command, it continues")
     except (TreeAdoptionError, DirectoryError, JournalError, ZnodeError) as error:
         fail(str(error))
     finally:
@@ -49,11 +52,11 @@ async def adopt_tree(
 
 @asynccontextmanager
 async def _session(
-    disk: Disk, zookeeper: str | None, coordination: str | None, config: str | None, timeout_s: float
+    disk: Disk, zookeeper: str | None, coordination: str | None, access: Access, timeout_s: float
 ) -> AsyncIterator[Coordination]:
     """Open a session with ZooKeeper, or with the process that serves the directory, which may be this one."""
     if zookeeper is not None:
-        async with opened_session(zookeeper, timeout_s, dial, access_of(config)) as session:
+        async with opened_session(zookeeper, timeout_s, dial, access) as session:
             (await completed(session.create_chroot)).result()
             yield session
         return

@@ -61,13 +61,14 @@ async def connected(servers: str, timeout_s: float, config: str | None) -> Async
         timeout_s: how long the servers are tried, and a read takes at most.
         config: see `access_of`.
     """
-    async with opened_session(servers, timeout_s, dial, access_of(config)) as session:
+    access = access_of(config)
+    async with opened_session(servers, timeout_s, dial, access) as session:
         try:
             yield ZooKeeperReader(session, timeout_s)
         except TimeoutError:
             fail(f"{servers}: no answer within {timeout_s:g} s; is ZooKeeper there?")
         except CoordinationError as error:
-            fail(f"{servers}: {explained(error, IN_CONFIG)}")
+            fail(f"{servers}: {explained(error, access.identity_settings, IN_CONFIG)}")
 
 
 def access_of(config: str | None) -> Access:
@@ -127,7 +128,7 @@ async def opened_session(
             reason = "".join(f" ({each})" for each in reasons)
             fail(f"{servers}: no answer within {timeout_s:g} s{reason}; is ZooKeeper there?")
         except CoordinationError as error:
-            fail(f"{servers}: {explained(error, IN_CONFIG)}")
+            fail(f"{servers}: {explained(error, access.identity_settings, IN_CONFIG)}")
         yield session
     finally:
         if not session.lost:

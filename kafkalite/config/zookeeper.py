@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kafkalite.config.keys import ConfigError, Value
 from kafkalite.config.table_security import DIGEST_FILE, ENABLE, HOST_NAMES, KEY_STORE, SET_ACL, TRUST_STORE
 
+KEYSTORE_LOCATION = f"{KEY_STORE}.location"
 STORE_TYPES = ("PEM", "JKS", "PKCS12", "BCFKS")
 STORE_SUFFIXES = {".jks": "JKS", ".p12": "PKCS12", ".bcfks": "BCFKS"}  # KeyStoreFileType.java
 
@@ -43,6 +44,11 @@ class ZooKeeperSecurity(NamedTuple):
         shown = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items() if name != "keystore_password")
         return f"ZooKeeperSecurity({shown})"
 
+    def identity_settings(self) -> tuple[str, ...]:
+        """Return the names of the settings that give this broker an identity."""
+        given = ((DIGEST_FILE, self.digest_file), (KEYSTORE_LOCATION, self.keystore))
+        return tuple(name for name, value in given if value is not None)
+
     def check_served(self, directory_key: str) -> None:
         """Raise ConfigError if the tree that brokers of one machine serve would have to be secured."""
         for name, wanted in (
@@ -75,7 +81,7 @@ def zookeeper_security(values: Mapping[str, Value]) -> ZooKeeperSecurity:
     if security.set_acl and security.digest_file is None and security.keystore is None:
         raise ConfigError(
             SET_ACL,
-            f"{SET_ACL} needs an identity that owns the nodes: set {DIGEST_FILE}, or {ENABLE} and {KEY_STORE}.location",
+            f"{SET_ACL} needs an identity that owns the nodes: set {DIGEST_FILE}, or {ENABLE} and {KEYSTORE_LOCATION}",
         )
     return security
 

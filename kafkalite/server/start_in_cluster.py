@@ -43,7 +43,8 @@ async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> 
         return await recover(resources, config, member)
     except CoordinationError as error:
         await member.close()
-        raise StartError(f"{config.coordination}: {explained(error)}") from error
+        text = explained(error, config.zookeeper_security.identity_settings())
+        raise StartError(f"{config.coordination}: {text}") from error
     except BaseException:
         await member.close()
         raise

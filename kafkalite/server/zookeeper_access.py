@@ -3,10 +3,11 @@
 import os
 import ssl
 import stat
+from collections.abc import Sequence
 
 from kafkalite.config.table_security import DIGEST_FILE, KEY_STORE, TRUST_STORE
-from kafkalite.config.zookeeper import ZooKeeperSecurity
-from kafkalite.coordination.errors import CoordinationError, NoAuthError, TlsError
+from kafkalite.config.zookeeper import KEYSTORE_LOCATION, ZooKeeperSecurity
+from kafkalite.coordination.errors import CoordinationError, InvalidAclError, NoAuthError, TlsError
 from kafkalite.coordination.zookeeper.access import Access, kafka_acl, open_acl
 from kafkalite.net.tls import PemFiles, ReloadedContext, SettingNames
 
@@ -15,8 +16,8 @@ OTHERS = 0o077
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 NAMES = SettingNames(
     cafile=f"{TRUST_STORE}.location",
-    certfile=f"{KEY_STORE}.location",
-    keyfile=f"{KEY_STORE}.location",
+    certfile=KEYSTORE_LOCATION,
+    keyfile=KEYSTORE_LOCATION,
     password=f"{KEY_STORE}.password",
     cipher_suites="zookeeper.ssl.cipher.suites",
     without_key="append the private key to this file",
@@ -30,7 +31,7 @@ def load_access(security: ZooKeeperSecurity) -> Access:
     """
     tls = ReloadedContext(pem_files(security)) if security.tls_enabled else None
     digest = None if security.digest_file is None else read_digest(security.digest_file)
-    return Access(tls, digest, kafka_acl if security.set_acl else open_acl)
+    return Access(tls, digest, kafka_acl if security.set_acl else open_acl, security.identity_settings())
 
 
 def pem_files(security: ZooKeeperSecurity) -> PemFiles:
@@ -65,10 +66,20 @@ def read_digest(path: str) -> bytes:
     return line
 
 
-def explained(error: CoordinationError, where: str = "") -> str:
-    """Return the text of an error, and which settings to check; `where` they are, for a command."""
+def explained(error: CoordinationError, settings: Sequence[str] = (), where: str = "") -> str:
+    """Return the text of an error, and which settings to check.
+
+    Arguments:
+        error: of a session.
+        settings: those that give it an identity, `Access.identity_settings`; empty = none, or not known.
+        where: the settings are, for a command.
+    """
     if isinstance(error, NoAuthError):
-        return f"{error}; another identity owns the nodes: check {DIGEST_FILE}{where}"
+        identity = " and ".join(settings) or f"{DIGEST_FILE} or {KEYSTORE_LOCATION}"
+        return f"{error}; another identity owns the nodes: check {identity}{where}"
+    if isinstance(error, InvalidAclError):
+        unknown = "ZooKeeper knows no identity of this session: enable authProvider.x509 there"
+        return f"{error}; {unknown}, or set {DIGEST_FILE}{where}"
     if isinstance(error, TlsError):
         return f"{error}; check {NAMES.cafile} and {NAMES.certfile}{where}"
     return str(error)

@@ -40,11 +40,13 @@ class Access(NamedTuple):
         tls: contexts of its connections; None = plain text.
         digest: b"user:password", the identity for ZooKeeper's scheme "digest"; None = none.
         acl: returns the list of a node to create, by its path below the chroot.
+        identity_settings: names of the settings that give the session an identity, for texts of errors.
     """
 
     tls: TlsContexts | None = None
     digest: bytes | None = None
     acl: Callable[[str], tuple[Acl, ...]] = open_acl
+    identity_settings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Access(tls={self.tls is not None}, digest={self.digest is not None}, acl={self.acl.__name__})"

@@ -153,7 +153,7 @@ def test_a_broker_with_other_credentials_is_refused_with_the_reason(
     where = f"{secured.zookeeper.secure_address}/kafka"
     error = refused(tmp_path / "1", secured.settings("broker2", "kafka:guess"))
     assert error.startswith(f"kafkalite: {where}: no permission: /")
-    assert error.endswith(f"; another identity owns the nodes: check {DIGEST_FILE}")
+    assert error.endswith(f"; another identity owns the nodes: check {DIGEST_FILE} and zookeeper.ssl.keystore.location")
 
     others = Authority(tmp_path / "others", "others")
     error = refused(tmp_path / "2", secured.settings("broker2", truststore_location=others.cert))

@@ -7,7 +7,7 @@ import pytest
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.table_security import DIGEST_FILE
-from kafkalite.coordination.errors import NoAuthError, NoNodeError, TlsError
+from kafkalite.coordination.errors import InvalidAclError, NoAuthError, NoNodeError, TlsError
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access, kafka_acl
 from kafkalite.server.zookeeper_access import explained, load_access
 from tests.kit.certificates import Authority
@@ -64,6 +64,15 @@ def test_context_of_the_settings(authority: Authority) -> None:
     assert both is not None
     assert (both.get().minimum_version, both.get().maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
     assert both.get().check_hostname
+
+
+def test_settings_of_an_identity_are_known_for_errors(authority: Authority, tmp_path: Path) -> None:
+    digest = {DIGEST_FILE: digest_file(tmp_path, "kafka:secret")}
+    keystore = tls(authority, keystore_location=authority.issue("identity").bundle())
+    assert access(tls(authority)).identity_settings == ()
+    assert access(digest).identity_settings == (DIGEST_FILE,)
+    assert access(keystore).identity_settings == ("zookeeper.ssl.keystore.location",)
+    assert access({**digest, **keystore}).identity_settings == (DIGEST_FILE, "zookeeper.ssl.keystore.location")
 
 
 def test_identity_and_access_control_lists(tmp_path: Path) -> None:
@@ -123,10 +132,16 @@ def test_unsuitable_stores_are_named_with_their_settings(authority: Authority) -
 
 
 def test_errors_name_the_settings_to_check() -> None:
-    assert explained(NoAuthError("/brokers")) == (
-        f"no permission: /brokers; another identity owns the nodes: check {DIGEST_FILE}"
+    other = "no permission: /brokers; another identity owns the nodes: check"
+    digest, store = DIGEST_FILE, "zookeeper.ssl.keystore.location"
+    assert explained(NoAuthError("/brokers"), (digest,)) == f"{other} {digest}"
+    assert explained(NoAuthError("/brokers"), (digest, store), " in FILE") == f"{other} {digest} and {store} in FILE"
+    assert explained(NoAuthError("/brokers")) == f"{other} {digest} or {store}"
+    assert explained(InvalidAclError("/brokers"), (store,), " in FILE") == (
+        "the access control list is not supported: /brokers; ZooKeeper knows no identity of this session: enable "
+        f"authProvider.x509 there, or set {digest} in FILE"
     )
-    assert explained(TlsError(), " in FILE").endswith(
+    assert explained(TlsError(), where=" in FILE").endswith(
         "; check zookeeper.ssl.truststore.location and zookeeper.ssl.keystore.location in FILE"
     )
     assert explained(NoNodeError("/a")) == "no such node: /a"
