@@ -160,8 +160,8 @@ def connect_zookeeper(
 
     The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `access` None = plain text without an
     identity, `key` None = a new session. `then` is called when the session is established and the chroot exists, or
-    with an error. The creation is repeated when its connection breaks, in another session when a new one is lost
-    meanwhile. Raises ValueError: `servers` is not valid.
+    with an error; then no session is left open. The creation is repeated when its connection breaks, in another session
+    when a new one is lost meanwhile. Raises ValueError: `servers` is not valid.
     """
     from kafkalite.coordination.zookeeper import session as zookeeper
     from kafkalite.coordination.zookeeper.access import ANONYMOUS
@@ -189,9 +189,14 @@ def connect_zookeeper(
             session.exists("/", lambda read: created(opened, read) if read.error else established(opened))
         elif isinstance(made.error, SessionExpiredError) and key is None:
             connect()
-        else:
-            usable = made.error is None
-            then(opened if usable else made)
+        elif made.error is None:
+            usable = True
+            then(opened)
+        elif key is None:
+            session.close(lambda closed: then(made))
+        else:  # it is left to its timeout
+            session.stop()
+            then(made)
 
     def lost() -> None:
         if usable:

@@ -5,6 +5,8 @@
    until it is registered again, with another broker epoch.
 3. While the service is out of reach the broker serves from its image.
 4. An empty tree, another cluster's tree and another broker with this id stop the broker. Nothing is deleted.
+5. A service that refuses the first session, by TLS or for lack of permission, prevents the start. A broker that was a
+   member repeats the attempt: an operator may correct certificates and access control lists.
 """
 
 import logging
@@ -14,12 +16,14 @@ from typing import Protocol
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.membership.registration import RETRY_S, Registration
 from kafkalite.coordination.backend import Coordination, Then
-from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError
+from kafkalite.coordination.errors import CoordinationError, NoAuthError, NoNodeError, SessionExpiredError, TlsError
 from kafkalite.coordination.znodes import CLUSTER_ID, ZnodeError, decode_cluster_id
 from kafkalite.coordination.znodes.brokers import BrokerRegistration
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 Notify = Callable[[], object]
+CORRECTABLE = (TlsError, NoAuthError)
+"""Errors of a new session that an operator may correct while the broker runs."""
 
 
 class Connect(Protocol):
@@ -72,7 +76,7 @@ class Membership:
         self._registration: Registration | None = None
         self._retry: Timer | None = None
         self._suspended_at: float | None = None
-        self._started = self._closed = False
+        self._started = self._joined = self._closed = False
 
     @property
     def suspended_ms(self) -> int:
@@ -113,8 +117,12 @@ class Membership:
     def _reconnected(self, outcome: Outcome) -> None:
         if self._closed:
             return
-        if isinstance(outcome.error, CoordinationError):
-            self._refuse(f"the coordination service refuses this broker: {outcome.error}")
+        error = outcome.error
+        if self._joined and isinstance(error, CORRECTABLE):
+            self._repeat(self._reconnect, "no session can be opened", error)
+            return
+        if isinstance(error, CoordinationError):
+            self._refuse(f"the coordination service refuses this broker: {error}")
             return
         self._session, self._suspended_at = outcome.result(), None
         self._check_tree()
@@ -161,7 +169,8 @@ class Membership:
         if isinstance(error, NoNodeError):
             self._refuse(f"the tree of the coordination service has no {CLUSTER_ID}, so it is empty or another one")
         elif isinstance(error, CoordinationError):
-            self._repeat(error)
+            if not isinstance(error, SessionExpiredError):
+                self._repeat(self._check_tree, "the tree cannot be read", error)
         elif error is not None:
             raise error
         else:
@@ -182,13 +191,13 @@ class Membership:
         )  # fmt: skip
         self._registration.begin()
 
-    def _repeat(self, error: CoordinationError) -> None:
-        if not isinstance(error, SessionExpiredError):
-            LOGGER.warning("the tree cannot be read, next attempt in %.0f s: %s", RETRY_S, error)
-            self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, self._check_tree)
+    def _repeat(self, attempt: Notify, failure: str, error: CoordinationError) -> None:
+        LOGGER.warning("%s, next attempt in %.0f s: %s", failure, RETRY_S, error)
+        self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, attempt)
 
     def _registered(self, session: Coordination, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
+        self._joined = True
         self._member.joined(session, broker_epoch)
 
     def _refuse(self, reason: str) -> None:

@@ -165,6 +165,8 @@ class Connector:
         if link is not self._link:
             cast(asyncio.Transport, link.transport).abort()
             return
+        if self._without_tls is not None:
+            self._without_tls.discard(self._server)  # a rejection by TLS 1.3 may still arrive
         self._core.connected(asks_only=self._asks_only)
         self._flush()
 

@@ -1,11 +1,14 @@
 """The broker takes time, random numbers, threads, disk and sockets from its ports alone."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import kafkalite
+from kafkalite.coordination.errors import NoAuthError
+from kafkalite.coordination.tree import Operation, Result, Tree
 from kafkalite.server.ports import connect_zookeeper
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 from tests.kit.zookeeper_proxy import REQUEST, RESPONSE, Fault, Stage
@@ -36,6 +39,34 @@ def test_broker_creates_no_clock_random_thread_disk_or_socket() -> None:
         if "def " not in line
     }
     assert found == KNOWN
+
+
+class ClosedTree(Tree):
+    """A tree whose nodes this session may not change."""
+
+    def multi(self, operations: Sequence[Operation], *_rest: object, **_named: object) -> list[Result]:
+        raise NoAuthError(operations[0].path)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_session_without_permission_for_its_chroot_is_not_left_open(earlier: bool) -> None:
+    """That of an earlier process only loses its connection."""
+
+    async def main() -> None:
+        rig = Rig()
+        rig.server.tree = ClosedTree()
+        key = rig.server.open_session(TIMEOUT_MS) if earlier else None
+        connect_zookeeper(
+            f"{HOST}:{PORT}/a", TIMEOUT_MS, rig.note("connected"),
+            dial=rig.network.dial, clock=rig.clock, random=rig.random,
+            on_lost=lambda: rig.log.append("lost"), on_suspended=lambda: None, on_resumed=lambda: None,
+            in_flight_max=10, key=None if key is None else (key.session_id, key.password),
+        )  # fmt: skip
+        assert await rig.events_within(0.1) == [("connected", NoAuthError)]
+        assert len(rig.server.sessions) == earlier
+        assert all(each.connection is None for each in rig.server.sessions.values())
+
+    run_virtually(main)
 
 
 @pytest.mark.parametrize("stage", [(REQUEST, "Create2Request"), (RESPONSE, "Create2Request")])

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from kafkalite.clock import Outcome
 from kafkalite.cluster.membership.membership import Membership
-from kafkalite.coordination.errors import AuthenticationError
+from kafkalite.cluster.membership.registration import RETRY_S
+from kafkalite.coordination.errors import AuthenticationError, NoAuthError, TlsError
 from kafkalite.coordination.znodes import CLUSTER_ID, encode_cluster_id
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
 from kafkalite.model import Endpoint
@@ -23,9 +26,11 @@ class Node:
         self.log: list[str] = []
         self.epochs: list[int] = []
         self.refusal: Exception | None = None
+        self.attempts = 0
         self.membership = Membership(self, self._connect, service.clock, WAIT_MS)
 
     def _connect(self, then: Any, on_lost: Any, _on_suspended: Any, _on_resumed: Any) -> None:
+        self.attempts += 1
         if self.refusal is None:
             then(Outcome(self.service.embedded.connect(on_lost)))
         else:
@@ -105,6 +110,48 @@ def test_invalid_contents_of_the_cluster_id_stop_the_broker() -> None:
     node = Node(service)
     node.begin()
     assert "not JSON" in node.log[0]
+
+
+@pytest.mark.parametrize("refusal", [TlsError(), NoAuthError("/kafka")])
+def test_a_member_repeats_a_session_that_an_operator_may_make_possible(refusal: Exception) -> None:
+    service = service_of()
+    node = Node(service)
+    node.begin()
+    node.refusal = refusal
+    assert node.membership.session is not None
+    service.embedded.expire(node.membership.session.session_id)
+    for attempts in range(2, 5):
+        assert node.log == ["joined", "left"] and node.attempts == attempts
+        service.clock.advance(1_000 * RETRY_S)
+    node.refusal = None
+    service.clock.advance(1_000 * RETRY_S)
+    assert node.log == ["joined", "left", "joined"] and node.membership.session is not None
+
+
+def test_a_closed_membership_does_not_repeat_a_session() -> None:
+    service = service_of()
+    node = Node(service)
+    node.begin()
+    node.refusal = TlsError()
+    assert node.membership.session is not None
+    service.embedded.expire(node.membership.session.session_id)
+    node.membership.close()
+    node.refusal, attempts = None, node.attempts
+    service.clock.advance(10_000 * RETRY_S)
+    assert node.attempts == attempts and node.log == ["joined", "left"]
+
+
+@pytest.mark.parametrize("refusal", [TlsError(), NoAuthError("/kafka")])
+def test_a_refused_session_prevents_the_start_of_a_broker_that_has_not_been_a_member(refusal: Exception) -> None:
+    service = service_of()
+    node = Node(service)
+    node.membership.open(Outcome.result)
+    assert node.membership.session is not None
+    service.embedded.expire(node.membership.session.session_id)
+    node.refusal = refusal
+    node.membership.start()
+    (reason,) = node.log
+    assert f"refuses this broker: {refusal}" in reason
 
 
 def test_a_service_that_refuses_a_new_session_stops_the_broker() -> None:

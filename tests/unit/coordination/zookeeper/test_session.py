@@ -1,7 +1,9 @@
 """The session against a fake server, in virtual time: what it sends and reports, and when."""
 
 import logging
+import ssl
 from itertools import pairwise
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -12,6 +14,7 @@ from kafkalite.coordination.errors import (
     BadVersionError,
     ConnectionLossError,
     SessionExpiredError,
+    TlsError,
 )
 from kafkalite.coordination.tree import Check, Create, CreatedNode, Set, WatchEvent
 from kafkalite.coordination.zookeeper import records
@@ -347,6 +350,31 @@ class TestIdentity:
         ]  # fmt: skip
         assert rig.sent(records.Create2Request)[0].acl == records.CREATOR_ACL
         assert {(each.scheme, each.auth) for each in rig.sent(records.AuthRequest)} == {("digest", b"kafka:secret")}
+
+    @pytest.mark.parametrize("accepted", [False, True])
+    @virtually
+    async def test_tls_that_all_servers_reject_ends_the_session_unless_one_has_accepted_it_since(
+        self, accepted: bool
+    ) -> None:
+        """Two servers by turns. The third connection is accepted, and closed in the handshake: a server that starts."""
+        rejection = ssl.SSLError(1, "")
+        rejection.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+        results = [rejection, ConnectionRefusedError(), None if accepted else rejection, rejection, None]
+        attempts: list[str] = []
+        rig = Rig()
+
+        async def dial(protocol: Any, host: str, *_rest: Any) -> None:
+            attempts.append(host)
+            if (error := results[len(attempts) - 1]) is not None:
+                raise error
+            await rig.network.dial(protocol, HOST, PORT, None)
+
+        if accepted:
+            rig.proxy.break_at(REQUEST, CONNECT, Fault.FIN)
+        rig.connect("a:2181,b:2181", dial=dial)
+        await pass_time(10.0)
+        assert rig.take() == [("connected", "session" if accepted else TlsError)]
+        assert len(attempts) == (5 if accepted else 4) and attempts[:2] == attempts[2:4]
 
     @virtually
     async def test_rejected_credentials_end_the_session(self) -> None:
