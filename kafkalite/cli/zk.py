@@ -16,7 +16,7 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.failure import fail
 from kafkalite.cli.zk_reader import ZooKeeperReader, connected
-from kafkalite.coordination.errors import BadArgumentsError, NoNodeError
+from kafkalite.coordination.errors import BadArgumentsError, NoAuthError, NoNodeError
 from kafkalite.coordination.tree import Stat, check_path
 
 TREE_COLUMNS = ("PATH", "BYTES", "CHILDREN", "VERSION", "EPHEMERAL")
@@ -61,13 +61,15 @@ async def tree(
 ) -> None:
     """Print the nodes below PATH.
 
-    SERVERS is written as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT. PATH is below the chroot.
+    SERVERS is written as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT. PATH is below the chroot. Nodes that may not
+    be read are left out, with those below them.
     """
     root = valid(path)
     rows: list[tuple[object, ...]] = []
+    unreadable: list[str] = []
     more = False
     async with connected(connect, timeout, config) as reader:
-        async for node, stat in walk(reader, root, depth):
+        async for node, stat in walk(reader, root, depth, unreadable):
             if len(rows) == limit:
                 more = True
                 break
@@ -77,18 +79,33 @@ async def tree(
     print_rows(TREE_COLUMNS, rows, as_json)
     if more:
         click.echo(f"kafkalite: only the first {limit} nodes are printed; --limit prints more", err=True)
+    if unreadable:
+        click.echo(f"kafkalite: {len(unreadable)} node(s) are left out: no permission to read them", err=True)
 
 
-async def walk(reader: ZooKeeperReader, root: str, depth: int | None) -> AsyncIterator[tuple[str, Stat]]:
-    """Yield nodes in the order of their paths; nodes that are deleted meanwhile are left out, but not the root."""
+async def walk(
+    reader: ZooKeeperReader, root: str, depth: int | None, unreadable: list[str]
+) -> AsyncIterator[tuple[str, Stat]]:
+    """Yield nodes in the order of their paths, without those that are deleted meanwhile.
+
+    Arguments:
+        reader: of the tree.
+        root: the first node.
+        depth: levels below it, None = all.
+        unreadable: the paths of nodes below `root` that may not be read are appended; they are left out.
+
+    Raises CoordinationError, TimeoutError; also for lack of permission, and of no node, at `root`.
+    """
     pending = [(root, 0)]
     while pending:
         path, level = pending.pop()
         try:
             names, stat = await reader.children(path)
-        except NoNodeError:
+        except (NoNodeError, NoAuthError) as error:
             if path == root:
                 raise
+            if isinstance(error, NoAuthError):
+                unreadable.append(path)
             continue
         yield path, stat
         if depth is None or level < depth:

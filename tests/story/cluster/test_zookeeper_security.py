@@ -207,6 +207,19 @@ def test_commands_use_the_settings_of_a_broker(secured: Secured, cluster: Broker
     assert done.stderr.endswith(" in --zookeeper-config\n")
 
 
+def test_tree_leaves_out_what_may_not_be_read(secured: Secured, cluster: BrokerProcesses, tmp_path: Path) -> None:
+    config = config_file(tmp_path, secured.settings("tool"))
+    owned = run("zk", "tree", secured.settings("tool")["zookeeper.connect"], "/config", "--zookeeper-config", config)
+    nodes = [line.split()[0] for line in owned.stdout.splitlines()]
+    assert "/config/brokers/1" in nodes and owned.stderr == ""
+    other = run("zk", "tree", f"{secured.zookeeper.address}/kafka", "/config")
+    readable = [path for path in nodes if not f"/kafka{path}".startswith(SENSITIVE)]
+    assert [line.split()[0] for line in other.stdout.splitlines()] == readable
+    assert other.stderr == "kafkalite: 2 node(s) are left out: no permission to read them\n"
+    refusal = run("zk", "tree", f"{secured.zookeeper.address}/kafka", "/config/brokers", code=2)
+    assert "no permission: /config/brokers; another identity owns the nodes" in refusal.stderr
+
+
 def test_an_adopted_tree_has_access_control_lists(secured: Secured, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with BrokerThread(data) as alone, Admin(alone.address) as admin:
