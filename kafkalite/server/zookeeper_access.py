@@ -1,15 +1,18 @@
 """Reads the files that secure the sessions with ZooKeeper: PEM stores, and the identity for the scheme "digest"."""
 
+import logging
 import os
 import ssl
 import stat
 from collections.abc import Sequence
 
-from kafkalite.config.table_security import DIGEST_FILE, KEY_STORE, TRUST_STORE
+from kafkalite.config.table_security import DIGEST_FILE, ENABLE, KEY_STORE, TRUST_STORE
 from kafkalite.config.zookeeper import KEYSTORE_LOCATION, ZooKeeperSecurity
 from kafkalite.coordination.errors import CoordinationError, InvalidAclError, NoAuthError, TlsError
 from kafkalite.coordination.zookeeper.access import Access, kafka_acl, open_acl
 from kafkalite.net.tls import PemFiles, ReloadedContext, SettingNames
+
+LOGGER = logging.getLogger("kafkalite.server")
 
 DIGEST_BYTES_MAX = 4096
 OTHERS = 0o077
@@ -25,12 +28,14 @@ NAMES = SettingNames(
 
 
 def load_access(security: ZooKeeperSecurity) -> Access:
-    """Return what a session uses. The PEM files are loaded again when they change.
+    """Return what a session uses. The PEM files are loaded again when they change, the digest is not.
 
     Raises ValueError: a file cannot be used; the text names setting and file.
     """
     tls = ReloadedContext(pem_files(security)) if security.tls_enabled else None
     digest = None if security.digest_file is None else read_digest(security.digest_file)
+    if digest is not None and tls is None:
+        LOGGER.warning("%s is sent to ZooKeeper in clear text, as %s is false", DIGEST_FILE, ENABLE)
     return Access(tls, digest, kafka_acl if security.set_acl else open_acl, security.identity_settings())
 
 

@@ -80,6 +80,18 @@ def test_identity_and_access_control_lists(tmp_path: Path) -> None:
     assert (found.tls, found.digest, found.acl) == (None, b"kafka:se:cret ", kafka_acl)
 
 
+def test_a_digest_without_tls_is_warned_of(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    digest = {DIGEST_FILE: digest_file(tmp_path, "kafka:secret")}
+    access({**digest, **tls(authority)})
+    access({})
+    assert caplog.text == ""
+    access(digest)
+    (warning,) = caplog.messages
+    assert warning == f"{DIGEST_FILE} is sent to ZooKeeper in clear text, as zookeeper.ssl.client.enable is false"
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
     [
