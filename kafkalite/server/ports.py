@@ -171,8 +171,8 @@ def connect_zookeeper(
 
     def connect() -> "ZooKeeperSession":
         return zookeeper.connect_zookeeper(
-            servers, timeout_ms, established, dial=dial, clock=clock, random=random,
-            on_lost=lost, on_suspended=on_suspended, on_resumed=on_resumed, in_flight_max=in_flight_max,
+            servers, timeout_ms, established, dial=dial, clock=clock, random=random, in_flight_max=in_flight_max,
+            on_lost=lambda: usable and on_lost(), on_suspended=on_suspended, on_resumed=on_resumed,
             access=access or ANONYMOUS, key=NEW_SESSION if key is None else SessionKey(*key),
         )  # fmt: skip
 
@@ -197,10 +197,6 @@ def connect_zookeeper(
         else:  # it is left to its timeout
             session.stop()
             then(made)
-
-    def lost() -> None:
-        if usable:
-            on_lost()
 
     return connect()
 
