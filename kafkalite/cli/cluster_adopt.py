@@ -16,7 +16,7 @@ from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.coordination.zookeeper.access import Access
 from kafkalite.net.client.connection import dial
 from kafkalite.server.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, journal_of
-from kafkalite.server.zookeeper_access import explained
+from kafkalite.server.zookeeper_access import explain
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 
 
@@ -41,7 +41,7 @@ async def adopt_tree(
         async with _session(disk, zookeeper, coordination, access, timeout_s) as session:
             return await TreeAdoption(disk, clock, data, session).run()
     except CoordinationError as error:
-        text = explained(error, access.identity_settings, IN_CONFIG)
+        text = explain(error, access.identity_settings, IN_CONFIG)
         fail(f"{zookeeper or coordination}: {text}; repeat the command, it continues")
     except (TreeAdoptionError, DirectoryError, JournalError, ZnodeError) as error:
         fail(str(error))

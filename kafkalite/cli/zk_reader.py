@@ -17,7 +17,7 @@ from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
-from kafkalite.server.zookeeper_access import explained, load_access
+from kafkalite.server.zookeeper_access import explain, load_access
 
 SESSION_MS = 10_000
 CLOSE_S = 2.0
@@ -68,7 +68,7 @@ async def connected(servers: str, timeout_s: float, config: str | None) -> Async
         except TimeoutError:
             fail(f"{servers}: no answer within {timeout_s:g} s; is ZooKeeper there?")
         except CoordinationError as error:
-            fail(f"{servers}: {explained(error, access.identity_settings, IN_CONFIG)}")
+            fail(f"{servers}: {explain(error, access.identity_settings, IN_CONFIG)}")
 
 
 def access_of(config: str | None) -> Access:
@@ -128,7 +128,7 @@ async def opened_session(
             reason = "".join(f" ({each})" for each in reasons)
             fail(f"{servers}: no answer within {timeout_s:g} s{reason}; is ZooKeeper there?")
         except CoordinationError as error:
-            fail(f"{servers}: {explained(error, access.identity_settings, IN_CONFIG)}")
+            fail(f"{servers}: {explain(error, access.identity_settings, IN_CONFIG)}")
         yield session
     finally:
         if not session.lost:

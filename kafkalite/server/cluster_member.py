@@ -31,7 +31,7 @@ from kafkalite.server.config_follower import ConfigFollower, ConfiguredMember
 from kafkalite.server.resources import BrokerResources, StartError
 from kafkalite.server.saved_session import SavedKey, SavedSession
 from kafkalite.server.topic_reader import TopicReader
-from kafkalite.server.zookeeper_access import explained, load_access
+from kafkalite.server.zookeeper_access import explain, load_access
 from kafkalite.state.controller.controller import Controller
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
 from kafkalite.state.controller.values import Broker, ControllerSettings
@@ -175,7 +175,11 @@ class ClusterMember:
         self._saved.remove()
 
     def _refusal(self, error: BaseException) -> StartError:
-        text = explained(error) if isinstance(error, CoordinationError) else str(error)
+        text = (
+            explain(error, self._static.zookeeper_security.identity_settings())
+            if isinstance(error, CoordinationError)
+            else str(error)
+        )
         refusal = StartError(f"{self._static.coordination}: {text}")
         refusal.__cause__ = error
         return refusal

@@ -71,7 +71,7 @@ def read_digest(path: str) -> bytes:
     return line
 
 
-def explained(error: CoordinationError, settings: Sequence[str] = (), where: str = "") -> str:
+def explain(error: CoordinationError, settings: Sequence[str] = (), where: str = "") -> str:
     """Return the text of an error, and which settings to check.
 
     Arguments:

@@ -9,7 +9,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.table_security import DIGEST_FILE
 from kafkalite.coordination.errors import InvalidAclError, NoAuthError, NoNodeError, TlsError
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access, kafka_acl
-from kafkalite.server.zookeeper_access import explained, load_access
+from kafkalite.server.zookeeper_access import explain, load_access
 from tests.kit.certificates import Authority
 
 
@@ -146,14 +146,14 @@ def test_unsuitable_stores_are_named_with_their_settings(authority: Authority) -
 def test_errors_name_the_settings_to_check() -> None:
     other = "no permission: /brokers; another identity owns the nodes: check"
     digest, store = DIGEST_FILE, "zookeeper.ssl.keystore.location"
-    assert explained(NoAuthError("/brokers"), (digest,)) == f"{other} {digest}"
-    assert explained(NoAuthError("/brokers"), (digest, store), " in FILE") == f"{other} {digest} and {store} in FILE"
-    assert explained(NoAuthError("/brokers")) == f"{other} {digest} or {store}"
-    assert explained(InvalidAclError("/brokers"), (store,), " in FILE") == (
+    assert explain(NoAuthError("/brokers"), (digest,)) == f"{other} {digest}"
+    assert explain(NoAuthError("/brokers"), (digest, store), " in FILE") == f"{other} {digest} and {store} in FILE"
+    assert explain(NoAuthError("/brokers")) == f"{other} {digest} or {store}"
+    assert explain(InvalidAclError("/brokers"), (store,), " in FILE") == (
         "the access control list is not supported: /brokers; ZooKeeper knows no identity of this session: enable "
         f"authProvider.x509 there, or set {digest} in FILE"
     )
-    assert explained(TlsError(), where=" in FILE").endswith(
+    assert explain(TlsError(), where=" in FILE").endswith(
         "; check zookeeper.ssl.truststore.location and zookeeper.ssl.keystore.location in FILE"
     )
-    assert explained(NoNodeError("/a")) == "no such node: /a"
+    assert explain(NoNodeError("/a")) == "no such node: /a"
