@@ -38,13 +38,13 @@ from kafkalite.state.controller.values import Broker, ControllerSettings
 from kafkalite.storage.dirs.log_directory import Identity
 
 if TYPE_CHECKING:
-    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
+    from kafkalite.coordination.zookeeper.opening import SessionOpening
     from kafkalite.server.controller_requests import ControllerRequests
     from kafkalite.server.listeners import Listeners
 
 LOGGER = logging.getLogger("kafkalite.server")
 PLAINTEXT = "PLAINTEXT"
-WAIT_FACTOR = 2  # session timeouts that the registration of an earlier process is waited for
+WAIT_FACTOR = 2  # session timeouts after which another session has ended: of an earlier process, or of the controller
 
 
 def ignore() -> None:
@@ -119,8 +119,7 @@ class ClusterMember:
         self._broker: JoiningBroker | None = None
         self._controller: ControllerRuntime | None = None
         self._configs: ConfigFollower | None = None
-        self._opening: ZooKeeperSession | None = None  # until it is established
-        self._closed = False
+        self._opening: SessionOpening | None = None  # until its session can be used
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._served = self._served_coordination()
@@ -146,7 +145,7 @@ class ClusterMember:
                 f"{servers}: no session after {timeout_ms} ms (zookeeper.connection.timeout.ms)"
             ) from error
         if outcome.error is not None:
-            raise self._refusal(outcome.error)
+            raise self.refusal(outcome.error) from outcome.error
         self.session.session = outcome.value
 
     def _served_coordination(self) -> ServedCoordination | None:
@@ -168,21 +167,17 @@ class ClusterMember:
             if isinstance(outcome.error, SessionExpiredError):
                 break
             if outcome.error is not None:  # the key is kept for the next start
-                raise self._refusal(outcome.error)
+                raise self.refusal(outcome.error) from outcome.error
             if (await completed(outcome.value.close)).error is None:  # else the connection broke
                 LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
                 break
         self._saved.remove()
 
-    def _refusal(self, error: BaseException) -> StartError:
-        text = (
-            explain(error, self._static.zookeeper_security.identity_settings())
-            if isinstance(error, CoordinationError)
-            else str(error)
-        )
-        refusal = StartError(f"{self._static.coordination}: {text}")
-        refusal.__cause__ = error
-        return refusal
+    def refusal(self, error: BaseException) -> StartError:
+        """Return why this broker cannot start, from an error of the coordination service."""
+        settings = self._access.identity_settings
+        text = explain(error, settings) if isinstance(error, CoordinationError) else str(error)
+        return StartError(f"{self._static.coordination}: {text}")
 
     def identify(self, identity: Identity) -> None:
         """Be this broker of this cluster."""
@@ -199,7 +194,6 @@ class ClusterMember:
 
     async def close(self) -> None:
         """Leave the cluster, and end the session."""
-        self._closed = True
         self._membership.close()
         self._leave()
         if self._opening is not None:
@@ -223,7 +217,7 @@ class ClusterMember:
 
     def _connect(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> None:
         def opened(outcome: Outcome) -> None:
-            if outcome.error is None and not self._closed:
+            if outcome.error is None:
                 self._saved.save(SavedKey(*outcome.value.key))
             then(outcome)
 

@@ -21,7 +21,6 @@ from kafkalite.clock import (
     Executor,
     LoopClock,
     Offload,
-    Outcome,
     Raised,
     Random,
     SystemRandom,
@@ -29,7 +28,6 @@ from kafkalite.clock import (
 )
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
-from kafkalite.coordination.errors import ConnectionLossError, SessionExpiredError
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
 from kafkalite.storage.flush.fsync_threads import syncer_for
@@ -38,6 +36,7 @@ from kafkalite.storage.log.flush_job import ClosableSyncer
 if TYPE_CHECKING:  # a broker that is alone connects to nothing
     from kafkalite.coordination.served.coordination import ServedCoordination
     from kafkalite.coordination.zookeeper.access import Access
+    from kafkalite.coordination.zookeeper.opening import SessionOpening
     from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.net.client.connection import Dial
 
@@ -138,7 +137,7 @@ class ClusterCoordination(Protocol):
         in_flight_max: int,
         access: "Access | None" = None,
         key: tuple[int, bytes] | None = None,
-    ) -> "ZooKeeperSession": ...
+    ) -> "SessionOpening": ...
 
 
 def connect_zookeeper(
@@ -155,50 +154,27 @@ def connect_zookeeper(
     in_flight_max: int,
     access: "Access | None" = None,
     key: tuple[int, bytes] | None = None,
-) -> "ZooKeeperSession":
-    """Open a session with ZooKeeper, and create the chroot if it is missing.
+) -> "SessionOpening":
+    """Open a session with ZooKeeper, and create the chroot if it is missing (`SessionOpening`).
 
     The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `access` None = plain text without an
-    identity, `key` None = a new session. `then` is called when the session is established and the chroot exists, or
-    with an error; then no session is left open. The creation is repeated when its connection breaks, in another session
-    when a new one is lost meanwhile. Raises ValueError: `servers` is not valid.
+    identity, `key` None = a new session. Raises ValueError: `servers` is not valid.
     """
-    from kafkalite.coordination.zookeeper import session as zookeeper
     from kafkalite.coordination.zookeeper.access import ANONYMOUS
     from kafkalite.coordination.zookeeper.core import NEW_SESSION, SessionKey
+    from kafkalite.coordination.zookeeper.opening import SessionOpening
+    from kafkalite.coordination.zookeeper.session import connect_zookeeper
 
-    usable = False
-
-    def connect() -> "ZooKeeperSession":
-        return zookeeper.connect_zookeeper(
+    def connect(established: Then, lost: Callable[[], object]) -> "ZooKeeperSession":
+        return connect_zookeeper(
             servers, timeout_ms, established, dial=dial, clock=clock, random=random, in_flight_max=in_flight_max,
-            on_lost=lambda: usable and on_lost(), on_suspended=on_suspended, on_resumed=on_resumed,
+            on_lost=lost, on_suspended=on_suspended, on_resumed=on_resumed,
             access=access or ANONYMOUS, key=NEW_SESSION if key is None else SessionKey(*key),
         )  # fmt: skip
 
-    def established(outcome: Outcome) -> None:
-        if outcome.error is not None:
-            then(outcome)
-        else:
-            outcome.value.create_chroot(lambda made: created(outcome, made))
-
-    def created(opened: Outcome, made: Outcome) -> None:
-        nonlocal usable
-        session: ZooKeeperSession = opened.value
-        if isinstance(made.error, ConnectionLossError):  # the read waits for the next connection
-            session.exists("/", lambda read: created(opened, read) if read.error else established(opened))
-        elif isinstance(made.error, SessionExpiredError) and key is None:
-            connect()
-        elif made.error is None:
-            usable = True
-            then(opened)
-        elif key is None:
-            session.close(lambda closed: then(made))
-        else:  # it is left to its timeout
-            session.stop()
-            then(made)
-
-    return connect()
+    opening = SessionOpening(connect, then, on_lost, is_new=key is None)
+    opening.begin()
+    return opening
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from kafkalite.server.cluster_member import ClusterMember
 from kafkalite.server.member_broker import MemberBroker
 from kafkalite.server.resources import ADOPTING, JOURNAL, BrokerResources, StartError
 from kafkalite.server.returned_strays import assigned, find, return_strays
-from kafkalite.server.zookeeper_access import explain
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.dirs.stray_partitions import Stray
 
@@ -43,8 +42,7 @@ async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> 
         return await recover(resources, config, member)
     except CoordinationError as error:
         await member.close()
-        text = explain(error, config.zookeeper_security.identity_settings())
-        raise StartError(f"{config.coordination}: {text}") from error
+        raise member.refusal(error) from error
     except BaseException:
         await member.close()
         raise

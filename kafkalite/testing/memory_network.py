@@ -28,6 +28,8 @@ from math import inf
 from random import Random
 from typing import Any, cast
 
+from kafkalite.testing.held_bytes import HeldBytes
+
 WINDOW_BYTES = 64 << 10
 HIGH_WATER_BYTES = 64 << 10
 Address = tuple[str, int]
@@ -289,37 +291,6 @@ class MemoryServer:
             del self.network.servers[self.address]
 
 
-class Hold:
-    """Holds back the bytes from one host to another, from a chosen write on; see `MemoryNetwork.hold_next`."""
-
-    def __init__(
-        self, network: "MemoryNetwork", hosts: tuple[str, str], contents: bytes, begun: Callable[[], object]
-    ) -> None:
-        self._network = network
-        self._hosts = hosts
-        self._contents = contents
-        self._begun = begun
-        self._half: MemoryTransport | None = None
-
-    def writing(self, half: MemoryTransport, data: Any) -> None:
-        """Begin with this write, if it is the chosen one."""
-        hosts = half.get_extra_info("sockname")[0], half.get_extra_info("peername")[0]
-        if hosts == self._hosts and self._contents in bytes(data):
-            self._half = half
-            half.held = True
-            self._network.holds.remove(self)
-            self._network.loop.call_soon(self._begun)
-
-    def release(self) -> None:
-        """Let the bytes arrive in their order; before the chosen write, wait for it no longer."""
-        if self._half is None:
-            if self in self._network.holds:
-                self._network.holds.remove(self)
-        else:
-            self._half.held = False
-            self._half.schedule()
-
-
 class MemoryNetwork:
     """Connections in memory.
 
@@ -333,7 +304,7 @@ class MemoryNetwork:
         self, random: Random | None = None, *, delay_s: tuple[float, float] = (0.0001, 0.0001), fragment_bytes: int = 0
     ) -> None:
         self.servers: dict[Address, MemoryServer] = {}
-        self.holds: list[Hold] = []  # those that wait for their write
+        self.holds: list[HeldBytes] = []  # those that wait for their write
         self._random = random or Random(0)
         self._delay_s = delay_s
         self._fragment_bytes = fragment_bytes
@@ -442,7 +413,7 @@ class MemoryNetwork:
             for link in self._links(hosts):
                 link.hold_until(link.server.stalled_until)
 
-    def hold_next(self, sender: str, receiver: str, contents: bytes, begun: Callable[[], object]) -> Hold:
+    def hold_next(self, sender: str, receiver: str, contents: bytes, begun: Callable[[], object]) -> HeldBytes:
         """Hold back the bytes from one host to another on a connection, from the next write with these contents on.
 
         The other direction and other connections of the two hosts work.
@@ -452,7 +423,7 @@ class MemoryNetwork:
             contents: bytes that occur in the write.
             begun: called in the iteration after the write.
         """
-        hold = Hold(self, (sender, receiver), contents, begun)
+        hold = HeldBytes(self, (sender, receiver), contents, begun)
         self.holds.append(hold)
         return hold
 

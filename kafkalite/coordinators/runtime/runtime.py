@@ -69,12 +69,17 @@ class CoordinatorRuntime(Generic[M]):
         self._codec = codec
         self._shards: dict[int, CoordinatorContext[M]] = {}
         self._count = topic.partitions(host.config)  # of the shards on all brokers
-        self._in_cluster = self._is_known = False  # the topic exists, in a cluster
+        self._in_cluster = False
         self._loads = LoadQueue()
         self._closed = False
         self._creating: deque[Callable[[int], None]] | None = None  # wait for the topic, in their order
         self._logged: dict[str, float] = {}  # the last failure to create the topic, and when it was logged
         self.ask: Callable[[int, ResolvePatterns], None] = unasked
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the topic exists, in a cluster."""
+        return self._in_cluster and self._count > 0
 
     # commands
 
@@ -187,7 +192,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def partitions_changed(self, count: int) -> None:
         """In a cluster, the topic has this number of partitions now; 0 = it does not exist, or is not known yet."""
-        self._in_cluster, self._is_known, self._count = True, count > 0, count
+        self._in_cluster, self._count = True, count
 
     def close(self) -> None:
         """Reject all commands; pending ones fail with NOT_COORDINATOR."""

@@ -15,10 +15,10 @@ Broker = DescribeClusterResponse.DescribeClusterBroker
 
 def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse | None:
     """Return every running broker with the address of the listener that this connection uses, once they are known."""
-    unknown = call.context.first_image
-    if unknown is None:
+    first_image = call.context.first_image
+    if first_image is None:
         return described(call, request)
-    unknown.wait(call.guarded(lambda: call.answer(described(call, request))))
+    first_image.wait(call.guarded(lambda: call.answer(described(call, request))))
     return None
 
 

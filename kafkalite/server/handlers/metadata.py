@@ -31,11 +31,11 @@ TopicSteps = Generator[None, None, Topic]
 
 def metadata(call: TopicCall, request: MetadataRequest) -> None:
     """Create missing topics if that is allowed, then describe the cluster, once it is known."""
-    unknown = call.context.first_image
-    if unknown is None:
+    first_image = call.context.first_image
+    if first_image is None:
         create_and_describe(call, request)
     else:
-        unknown.wait(call.guarded(partial(create_and_describe, call, request)))
+        first_image.wait(call.guarded(partial(create_and_describe, call, request)))
 
 
 def create_and_describe(call: TopicCall, request: MetadataRequest) -> None:

@@ -9,6 +9,7 @@ import pytest
 import kafkalite
 from kafkalite.coordination.errors import NoAuthError
 from kafkalite.coordination.tree import Operation, Result, Tree
+from kafkalite.coordination.zookeeper.opening import SessionOpening
 from kafkalite.server.ports import connect_zookeeper
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 from tests.kit.zookeeper_proxy import REQUEST, RESPONSE, Fault, Stage
@@ -41,6 +42,16 @@ def test_broker_creates_no_clock_random_thread_disk_or_socket() -> None:
     assert found == KNOWN
 
 
+def open_session(rig: Rig, chroot: str, key: tuple[int, bytes] | None = None) -> SessionOpening:
+    """Begin to open a session; its outcome and its loss are logged."""
+    return connect_zookeeper(
+        f"{HOST}:{PORT}{chroot}", TIMEOUT_MS, rig.note("connected"),
+        dial=rig.network.dial, clock=rig.clock, random=rig.random,
+        on_lost=lambda: rig.log.append("lost"), on_suspended=lambda: None, on_resumed=lambda: None,
+        in_flight_max=10, key=key,
+    )  # fmt: skip
+
+
 class ClosedTree(Tree):
     """A tree whose nodes this session may not change."""
 
@@ -56,12 +67,7 @@ def test_a_session_without_permission_for_its_chroot_is_not_left_open(earlier: b
         rig = Rig()
         rig.server.tree = ClosedTree()
         key = rig.server.open_session(TIMEOUT_MS) if earlier else None
-        connect_zookeeper(
-            f"{HOST}:{PORT}/a", TIMEOUT_MS, rig.note("connected"),
-            dial=rig.network.dial, clock=rig.clock, random=rig.random,
-            on_lost=lambda: rig.log.append("lost"), on_suspended=lambda: None, on_resumed=lambda: None,
-            in_flight_max=10, key=None if key is None else (key.session_id, key.password),
-        )  # fmt: skip
+        open_session(rig, "/a", None if key is None else (key.session_id, key.password))
         assert await rig.events_within(0.1) == [("connected", NoAuthError)]
         assert len(rig.server.sessions) == earlier
         assert all(each.connection is None for each in rig.server.sessions.values())
@@ -77,12 +83,7 @@ def test_chroot_is_created_although_connections_break(stage: Stage, expired: boo
     async def main() -> None:
         rig = Rig()
         rig.proxy.break_at(*stage, Fault.FIN)
-        connect_zookeeper(
-            f"{HOST}:{PORT}/a/b", TIMEOUT_MS, rig.note("connected"),
-            dial=rig.network.dial, clock=rig.clock, random=rig.random,
-            on_lost=lambda: rig.log.append("lost"), on_suspended=lambda: None, on_resumed=lambda: None,
-            in_flight_max=10,
-        )  # fmt: skip
+        open_session(rig, "/a/b")
         await pass_time(0.05)
         assert rig.take() == [], "it waits"
         if expired:
@@ -93,5 +94,18 @@ def test_chroot_is_created_although_connections_break(stage: Stage, expired: boo
         for session_id in list(rig.server.sessions):
             rig.server.expire(session_id)
         assert await rig.events_within(2.0) == ["lost"]
+
+    run_virtually(main)
+
+
+def test_a_stopped_opening_attempts_nothing_any_more() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.proxy.refusing = True
+        opening = open_session(rig, "/a")
+        await pass_time(1.0)
+        opening.stop()
+        rig.proxy.refusing = False
+        assert await rig.events_within(100.0) == [] and rig.server.connects == []
 
     run_virtually(main)
