@@ -25,9 +25,17 @@ class Marks:
         self.directory.mkdir(parents=True, exist_ok=True)
         for mark in sorted(self.directory.iterdir()):
             if not Path("/proc", mark.name).exists():
-                self.crashed.append(f"process {mark.name} died in {mark.read_text() or 'no test'}")
-                mark.unlink()
+                self._collect(mark)
         self.own.write_text("")
+
+    def _collect(self, mark: Path) -> None:
+        """Report and remove a mark, unless its session has ended or another session has collected it meanwhile."""
+        try:
+            test = mark.read_text()
+            mark.unlink()
+        except FileNotFoundError:
+            return
+        self.crashed.append(f"process {mark.name} died in {test or 'no test'}")
 
     def running(self, test: str) -> None:
         self.own.write_text(test)

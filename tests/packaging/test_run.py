@@ -65,6 +65,15 @@ def test_marks_of_running_sessions_are_kept(tmp_path: Path) -> None:
     assert not marks.own.exists()
 
 
+def test_mark_that_another_session_removes_meanwhile_is_not_reported(tmp_path: Path) -> None:
+    removed = tmp_path / str(2**31)  # no process has this id
+    removed.symlink_to(tmp_path / "target that does not exist")  # listed, but not found when it is read
+    marks = Marks(tmp_path)
+    marks.begin()
+    assert marks.crashed == []
+    marks.end()
+
+
 def test_run_on_another_engine_than_requested_fails() -> None:
     """Otherwise a wrong path would run the tests on the engine `c` without a message."""
     environ = {**os.environ, "KAFKALITE_ENGINE": "debug", "PYTHONPATH": str(ROOT)}
