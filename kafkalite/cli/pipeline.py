@@ -74,6 +74,7 @@ def command() -> None:
       kafkalite pipeline run lake.toml       run the job until the end of the log
       kafkalite pipeline verify lake.toml    compare the table with the topic
       kafkalite pipeline compact lake.toml   replace small files by larger ones
+      kafkalite pipeline class-archive       make Spark start faster on this machine
     """
 
 
@@ -231,6 +232,27 @@ def print_finding(finding: "Finding") -> bool:
     """Print the result of a check; returns whether it is a problem."""
     click.echo(f"{'ok     ' if finding.problem is None else 'PROBLEM'}  {finding.check}: {finding.text}")
     return finding.problem is not None
+
+
+@command.command("class-archive")
+@one_line
+def class_archive_command() -> None:
+    """Write an archive with which Spark starts faster.
+
+    It contains Spark's classes, and each `run` on this machine uses it. The command starts Spark for about a minute and
+    needs some 200 MB in ~/.cache/kafkalite (or XDG_CACHE_HOME). Write it again after an update of Java or PySpark. To
+    stop using it, delete the file.
+
+    \b
+    Examples:
+      kafkalite pipeline class-archive
+    """
+    from pyspark_kafkalite.startup.class_archive import archive_path, write_archive
+
+    archive = archive_path()
+    click.echo("Spark starts and loads its classes; this takes about a minute", err=True)
+    write_archive(archive)
+    click.echo(f"{archive}: {archive.stat().st_size / MIB:.0f} MiB")
 
 
 @command.command("script")

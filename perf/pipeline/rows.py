@@ -143,8 +143,8 @@ RESTART = Row(
     "restart",
     "an ingest is killed and started again: from the start of the process to its first commit",
     {OURS: Job("restart", value_bytes=100, records=200_000)},
-    (Figure("restart_s", "first commit", "s"),),
-    (Limit("restart_s", "", 15, 10),),
+    (Figure("restart_s", "first commit", "s"), Figure("archive_s", "with a class archive", "s")),
+    (Limit("restart_s", "", 15, 10), Limit("archive_s", "", 15, 10)),
     repetitions=3,
 )
 LIST_OFFSETS = Row(

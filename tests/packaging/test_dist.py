@@ -100,6 +100,14 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     assert tops <= {"kafkalite", "kafkalite_sdk", "pyspark_kafkalite", f"kafkalite-{VERSION}.dist-info"}
 
 
+def test_installed_script_of_spark_workers_is_executable(clean: Path) -> None:
+    code = "import os; from pyspark_kafkalite.startup import quick_start as q; q(); print(os.environ['PYSPARK_PYTHON'])"
+    environment = {"KAFKALITE_WORKER_PYTHON": str(clean / "python"), "SPARK_HOME": "/spark"}
+    script = run(clean / "python", "-c", code, cwd=clean).strip()
+    assert script.endswith("worker_python.sh")
+    assert run(script, "-c", "print('started')", cwd=clean, **environment) == "started\n"
+
+
 def test_installed_command_prints_its_version(clean: Path) -> None:
     assert run(clean / "kafkalite", "--version", cwd=clean) == f"kafkalite {VERSION}\n"
 

@@ -1,7 +1,6 @@
 """One Spark session and one broker for all tests. Spark runs two tasks at a time and its Python is that of this run."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from kafkalite_sdk.blocking import Admin, Producer
 from pyspark.sql import SparkSession
+from pyspark_kafkalite.startup import quick_start
 
 from kafkalite.testing.thread import BrokerThread
 from tests.kit import jvm
@@ -16,9 +16,9 @@ from tests.spark import java_options
 from tests.spark.ingest_job import PARTITIONS, IngestJob
 from tests.spark.rig import Collected, Rig
 
-os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark would start `python3` of the path, which has no PySpark
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ.update(java_options.ENVIRONMENT)
+quick_start()
 
 CONFIGS = {
     "spark.ui.enabled": "false",

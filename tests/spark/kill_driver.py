@@ -27,8 +27,6 @@ OPTIONS = {"startingOffsets": "earliest", "minPartitions": "2", "maxOffsetsPerTr
 
 def session(master: str, directory: str) -> SparkSession:
     """A session whose tasks are repeated."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master(master)
     configs = {**CONFIGS, "spark.sql.warehouse.dir": directory, "spark.executor.memory": "512m"}
     for name, value in configs.items():

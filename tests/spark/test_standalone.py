@@ -111,7 +111,8 @@ def test_job_file_runs_on_a_standalone_cluster_as_on_this_machine(
         where = {"address": kafkalite_broker.address, "topic": topic, "table": table, "master": master}
         job.write_text(JOB.format(**where, java_options=java_options.OPTIONS))
         command = [sys.executable, "-m", "kafkalite", "pipeline", "run", str(job)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S)
+        environment = {each: value for each, value in os.environ.items() if each != "PYSPARK_PYTHON"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=RUN_S)
         assert done.returncode == 0, done.stdout + done.stderr
         rows = pyarrow.dataset.dataset(table, format="parquet").to_table(columns=["value"])
         assert sorted(map(int, rows["value"].to_pylist())) == list(range(COUNT))

@@ -24,6 +24,8 @@ from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import is_local, master
 from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
 from pyspark_kafkalite.jobs.tables import existing_table
+from pyspark_kafkalite.startup.class_archive import archive_path
+from pyspark_kafkalite.startup.java import java_command
 from pyspark_kafkalite.tables.errors import TableError
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ ONE_TIME = (AUDIT, REPLAY)
 """Types of jobs without a checkpoint."""
 
 LEAST_FREE_BYTES = 64 << 20
+ARCHIVE_STEP = "none; `kafkalite pipeline class-archive` writes it, and Spark starts faster"
 
 
 class Finding(NamedTuple):
@@ -69,6 +72,7 @@ def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
         yield Finding(name, version or "missing", environment.package_problem(name, version))
     if is_local(master(job)):
         yield _local_workers()
+        yield _class_archive()
     if job is None:
         return
     if job.source:
@@ -132,7 +136,7 @@ def disk_finding(directory: str, free: Callable[[str], int] = lambda path: shuti
 
 
 def _java() -> Finding:
-    command = environment.java_command()
+    command = java_command()
     return Finding("java", command or "missing", environment.java_problem(command))
 
 
@@ -151,6 +155,11 @@ def _local_workers() -> Finding:
         text = f"PYSPARK_PYTHON is {python}, which does not work: {error}; set it to an interpreter with kafkalite"
         return Finding("workers", python, text)
     return Finding("workers", python, environment.worker_problem(found))
+
+
+def _class_archive() -> Finding:
+    archive = archive_path()
+    return Finding("class archive", str(archive) if archive.exists() else ARCHIVE_STEP)
 
 
 def _checked(name: str, check: Callable[[], str], errors: tuple[type[Exception], ...]) -> Finding:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -43,12 +42,6 @@ def probe(_=None):
     return [found]
 """
 """Runs in the workers, where kafkalite may be missing: so it is text and imports nothing of it."""
-
-
-def java_command() -> str | None:
-    """Return the path of Java as Spark finds it; None = there is none."""
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which("java") if not home else shutil.which(os.path.join(home, "bin", "java"))
 
 
 def java_problem(command: str | None) -> str | None:

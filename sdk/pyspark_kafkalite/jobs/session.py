@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.startup import quick_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,8 @@ def create_session(job: JobFile) -> "SparkSession":
     """Create the session, or return the one that runs. Workers use this interpreter unless PYSPARK_PYTHON is set."""
     from pyspark.sql import SparkSession
 
+    if is_local(master(job)) and submitted_master() is None:
+        quick_start()
     os.environ.setdefault(PYTHON_VARIABLES[0], sys.executable)
     builder = SparkSession.builder.appName(f"kafkalite {job.type} {job.name}")
     if MASTER in job.spark or submitted_master() is None:

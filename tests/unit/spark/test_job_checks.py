@@ -15,6 +15,7 @@ from pyspark_kafkalite.jobs.errors import explained, root_cause
 from pyspark_kafkalite.jobs.main import main
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.options import SourceOptions, source_options
+from pyspark_kafkalite.startup.java import java_command
 
 from kafkalite._version import VERSION
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, error_for
@@ -47,15 +48,13 @@ def test_java_is_found_and_its_version_checked(tmp_path: Path, monkeypatch: pyte
     )
     assert "no libjvm.so; install Java 17" in str(environment.java_problem(broken))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert environment.java_command() is None
+    assert java_command() is None
     assert environment.java_problem(None) == (
         f"JAVA_HOME is {tmp_path}, which has no bin/java; install Java 17, or set JAVA_HOME"
     )
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment.java_problem(environment.java_command()) == (
-        "there is no java in PATH; install Java 17, or set JAVA_HOME"
-    )
+    assert environment.java_problem(java_command()) == ("there is no java in PATH; install Java 17, or set JAVA_HOME")
 
 
 @pytest.mark.parametrize(
