@@ -9,7 +9,9 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
-SPARK_BIN := .venv-spark/bin
+PYSPARK ?=
+SPARK_ENV := .venv-spark$(addprefix -,$(PYSPARK))
+SPARK_BIN := $(SPARK_ENV)/bin
 FOREIGN := tests/kit/foreign.toml
 SPEEDUPS := kafkalite/_speedups sdk/kafkalite_sdk/_speedups
 CYTHON := $(shell find $(SPEEDUPS) -name '*.pyx' -o -name '*.pxd')
@@ -33,7 +35,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-broker test-spark spark pipeline contract build loadgen debug asan bench compare simulate torture lint dist clean
+.PHONY: help run test test-broker test-spark spark pipeline contract build loadgen debug asan bench compare simulate torture torture-spark lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -46,7 +48,7 @@ run: build
 test: test-broker $(if $(SPARK),test-spark)
 	$(if $(SPARK),,@echo "without tests/spark: it needs Java, ENGINE=c and no PYTEST_ARGS")
 
-TEST_NEEDS = build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE)) $(if $(SPARK),.venv-spark/stamp)
+TEST_NEEDS = build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE)) $(if $(SPARK),$(SPARK_ENV)/stamp)
 
 test-broker: $(TEST_NEEDS)
 	KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
@@ -57,12 +59,12 @@ test-spark: $(TEST_NEEDS)
 	@echo "tests/spark run beside the others, into build/test-spark.log"
 	@$(SPARK_TESTS) >build/test-spark.log 2>&1; status=$$?; cat build/test-spark.log; exit $$status
 
-#: make spark     run the tests of the Spark pipeline, which need Java 17 (PYTEST_ARGS=...; part of `make test`)
-spark: build .venv-spark/stamp
+#: make spark     run the tests of the Spark pipeline, which need Java 17 (PYTEST_ARGS=..., PYSPARK=4.3.0; part of `make test`)
+spark: build $(SPARK_ENV)/stamp
 	$(SPARK_TESTS) $(PYTEST_ARGS)
 
 #: make pipeline  336,776 flights through a broker and three jobs of Spark, with a plot; needs Java 17
-pipeline: build .venv-spark/stamp
+pipeline: build $(SPARK_ENV)/stamp
 	@$(SPARK_BIN)/python -m tools.pipeline
 
 #: make contract  test a server of ZooKeeper's protocol against the contract of a coordination service (ZOOKEEPER=host:port)
@@ -101,6 +103,12 @@ torture: build .venv/stamp-test build/stamp-asan
 		$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --simulations 5000 --minutes 30 \
 		--crash-seeds 2000 --flips 10000 --seeded-bugs 9 --fairness-seconds 1800 \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
+
+#: make torture-spark  the pipeline under 300 kills and 200 reads of history; then its tests on PySpark 4.3
+torture-spark: LONG = --timeout 28800 -o faulthandler_timeout=28860
+torture-spark:
+	KAFKALITE_HISTORY_READS=200 $(MAKE) spark PYTEST_ARGS="-v -k 'kill_matrix or history' --kills 300 $(LONG)"
+	$(MAKE) spark PYSPARK=4.3.0
 
 #: make lint      ruff, mypy --strict, stubtest, cython-lint
 lint: build loadgen .venv/stamp-test
@@ -142,10 +150,10 @@ clean:
 	@touch $@
 
 # PySpark, and the pandas that it supports; all other packages are those of .venv.
-.venv-spark/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
-	@test -x $(SPARK_BIN)/python || $(BIN)/python -m venv .venv-spark
-	$(BIN)/python tools/requirements.py spark $(FOREIGN) > .venv-spark/requirements.txt
-	$(SPARK_BIN)/pip install -q -r .venv-spark/requirements.txt
+$(SPARK_ENV)/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
+	@test -x $(SPARK_BIN)/python || $(BIN)/python -m venv $(SPARK_ENV)
+	$(BIN)/python tools/requirements.py spark $(FOREIGN) > $(SPARK_ENV)/requirements.txt
+	$(SPARK_BIN)/pip install -q -r $(SPARK_ENV)/requirements.txt $(addprefix && $(SPARK_BIN)/pip install -q pyspark==,$(PYSPARK))
 	$(SPARK_BIN)/python tools/link_environment.py
 	@touch $@
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from kafkalite_sdk.blocking import Admin, Producer
 from pyspark.sql import SparkSession
@@ -30,6 +31,13 @@ CONFIGS = {
 }
 
 
+def connector_missing() -> str | None:
+    """Why `format("kafka")` cannot be compared with, or None. It must have the version of PySpark."""
+    wanted = jvm.FOREIGN["spark"]["pyspark"]
+    other = None if pyspark.__version__ == wanted else f"the connector is {wanted}, PySpark {pyspark.__version__}"
+    return jvm.java_missing() or other
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> None:
     """All JVMs of Spark start with an archive of their classes."""
@@ -42,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark with two task slots."""
     builder = SparkSession.builder.master("local[2]").appName("kafkalite")
     directory = tmp_path_factory.mktemp("spark")
-    if jvm.java_missing() is None:  # the connector, for the parity table
+    if connector_missing() is None:  # for the parity table
         builder = builder.config("spark.jars", ",".join(map(str, jvm.spark_connector_jars())))
     for name, value in {**CONFIGS, "spark.sql.warehouse.dir": str(directory)}.items():
         builder = builder.config(name, value)

@@ -4,12 +4,13 @@ A driver that copies ten rows costs 29 s of CPU time with Java's defaults, 15 s 
 8 s with the archive, too.
 """
 
+import pyspark
 from pyspark_kafkalite.startup import class_archive
 
 from tests.kit import jvm
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-ARCHIVE = jvm.cache_directory().resolve() / "jars" / f"spark-{jvm.FOREIGN['spark']['pyspark']}.jsa"
+ARCHIVE = jvm.cache_directory().resolve() / "jars" / f"spark-{pyspark.__version__}.jsa"
 OPTIONS = f"{QUICK} -Xlog:disable -Xshare:auto -XX:SharedArchiveFile={ARCHIVE}"
 ENVIRONMENT = {"SPARK_SUBMIT_OPTS": OPTIONS, "SPARK_DAEMON_JAVA_OPTS": OPTIONS, "SPARK_LAUNCHER_OPTS": QUICK}
 """For drivers, for the master and the workers of a cluster, and for the JVM that builds their command lines."""

@@ -22,10 +22,10 @@ from pyspark_kafkalite.schema import ddl, default_columns
 from pyspark_kafkalite.source import DefaultSource
 
 from kafkalite.testing.thread import BrokerThread
-from tests.kit import jvm
+from tests.spark.conftest import connector_missing
 from tests.spark.parity_cases import ALL, BATCHES, EMPTY, OTHER, STREAMS, THIRD, TOPIC, Case
 
-pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Spark's connector: {jvm.java_missing()}")
+pytestmark = pytest.mark.skipif(connector_missing() is not None, reason=f"Spark's connector: {connector_missing()}")
 FORMATS = ("kafka", "kafkalite")
 KEPT = {"retention.ms": "-1"}  # record times begin in 1970
 QUICK = {"fetchOffset.retryIntervalMs": "1"}

@@ -73,6 +73,8 @@ def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
     if is_local(master(job)):
         yield _local_workers()
         yield _class_archive()
+    else:
+        yield _planner()
     if job is None:
         return
     if job.source:
@@ -155,6 +157,16 @@ def _local_workers() -> Finding:
         text = f"PYSPARK_PYTHON is {python}, which does not work: {error}; set it to an interpreter with kafkalite"
         return Finding("workers", python, text)
     return Finding("workers", python, environment.worker_problem(found))
+
+
+def _planner() -> Finding:
+    """Check the interpreter of the workers on this machine, where Spark's driver plans with it."""
+    python = environment.worker_python()
+    missing = (
+        f"PYSPARK_PYTHON is {python}, which the driver needs, too: install it on this machine at the same path, or "
+        "unpack the file of --archives into this directory under its name behind the #"
+    )
+    return Finding("planner", python, None if shutil.which(python) else missing)
 
 
 def _class_archive() -> Finding:

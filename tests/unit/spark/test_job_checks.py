@@ -138,6 +138,24 @@ def test_errors_of_the_cluster_are_findings(tmp_path: Path, monkeypatch: pytest.
     assert found["table"] is None and found["checkpoint"] is None
 
 
+def test_interpreter_of_the_workers_is_needed_by_the_driver_of_a_cluster_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "lake.toml"
+    source = '[source]\nkafka.bootstrap.servers = "localhost:9092"\nsubscribe = "orders"\n'
+    file.write_text(f'[job]\ntype = "lake"\n{source}[table]\npath = "orders"\n[spark]\nmaster = "spark://host:7077"')
+
+    def planner() -> str | None:
+        return next(each.problem for each in findings(read_job(file), RunOptions()) if each.check == "planner")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
+    assert "PYSPARK_PYTHON is ./env/bin/python, which the driver needs, too" in str(planner())
+    (tmp_path / "env/bin").mkdir(parents=True)
+    program(tmp_path / "env/bin/python", "true")
+    assert planner() is None
+
+
 def test_spark_submit_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--config", str(tmp_path / "none.toml")]) == 2
     shown = capsys.readouterr()
