@@ -74,7 +74,7 @@ def command() -> None:
       kafkalite pipeline run lake.toml       run the job until the end of the log
       kafkalite pipeline verify lake.toml    compare the table with the topic
       kafkalite pipeline compact lake.toml   replace small files by larger ones
-      kafkalite pipeline class-archive       make Spark start faster on this machine
+      kafkalite pipeline cds-archive         make Spark start faster on this machine
     """
 
 
@@ -234,20 +234,21 @@ def print_finding(finding: "Finding") -> bool:
     return finding.problem is not None
 
 
-@command.command("class-archive")
+@command.command("cds-archive")
 @one_line
-def class_archive_command() -> None:
+def cds_archive_command() -> None:
     """Write an archive with which Spark starts faster.
 
-    It contains Spark's classes, and each `run` on this machine uses it. The command starts Spark for about a minute and
-    needs some 200 MB in ~/.cache/kafkalite (or XDG_CACHE_HOME). Write it again after an update of Java or PySpark. To
-    stop using it, delete the file.
+    It contains Spark's classes in the form of Java's class data sharing (CDS), and each `run` on this machine uses it.
+    The command starts Spark for about a minute. The archive needs about 170 MB in ~/.cache/kafkalite, or in
+    XDG_CACHE_HOME. Write it again after an update of Java or PySpark. To stop using it, delete the file that the
+    command prints.
 
     \b
     Examples:
-      kafkalite pipeline class-archive
+      kafkalite pipeline cds-archive
     """
-    from pyspark_kafkalite.startup.class_archive import archive_path, write_archive
+    from pyspark_kafkalite.startup.cds_archive import archive_path, write_archive
 
     archive = archive_path()
     click.echo("Spark starts and loads its classes; this takes about a minute", err=True)

@@ -9,7 +9,7 @@ import sys
 import traceback
 
 from pyspark.sql import SparkSession
-from pyspark_kafkalite.startup import quick_start
+from pyspark_kafkalite.startup import configure_fast_start
 
 from perf.pipeline.job import Job
 from perf.pipeline.works import WORKS
@@ -26,7 +26,7 @@ CONFIGS = {
 
 def session(directory: str, jars: str = "") -> SparkSession:
     """A session with two task slots."""
-    quick_start()
+    configure_fast_start()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     configs = {**CONFIGS, "spark.sql.warehouse.dir": directory, "spark.local.dir": directory}
     if jars:

@@ -17,6 +17,12 @@ PYTHON = ROOT / ".venv-spark/bin/python"
 END_SECONDS_MAX = 60.0
 
 
+def environment(directory: Path) -> dict[str, str]:
+    """The environment of a driver, without what the user has set for Spark, and without a CDS archive of the user."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYSPARK_PYTHON", "SPARK_HOME")}
+    return {**kept, "XDG_CACHE_HOME": str(directory)}
+
+
 def missing() -> str | None:
     """Why no driver can run here, or None."""
     if not PYTHON.exists():
@@ -40,6 +46,7 @@ class Driver:
         self._process = subprocess.Popen(
             [PYTHON, "-m", "perf.pipeline.driver", jars, str(directory)],
             cwd=ROOT,
+            env=environment(directory),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from perf.checks import VerificationError
-from perf.pipeline.drivers import PYTHON, ROOT
+from perf.pipeline.drivers import PYTHON, ROOT, environment
 from perf.pipeline.job import Sample
 
 COMMITS_BEFORE = 2
@@ -39,20 +39,15 @@ def main(address: str, topic: str, directory: str) -> None:
 
 
 def measure(address: str, topic: str, directory: Path) -> Sample:
-    """Return the time from the start of the process after the kill to its first commit; then with a class archive."""
+    """Return the time from the start of the process after the kill to its first commit; then with a CDS archive."""
     _run_until(address, topic, directory, COMMITS_BEFORE)
     plain_s = _run_until(address, topic, directory, _commits(directory) + 1)
-    command = [PYTHON, "-m", "kafkalite", "pipeline", "class-archive"]
-    subprocess.run(command, cwd=ROOT, env=_environment(directory), check=True, capture_output=True)
+    command = [PYTHON, "-m", "kafkalite", "pipeline", "cds-archive"]
+    subprocess.run(command, cwd=ROOT, env=environment(directory), check=True, capture_output=True)
     return {
         "restart_s": plain_s,
         "archive_s": _run_until(address, topic, directory, _commits(directory) + 1),
     }
-
-
-def _environment(directory: Path) -> dict[str, str]:
-    """The environment of the job; a class archive of the user is not used."""
-    return {**os.environ, "XDG_CACHE_HOME": str(directory)}
 
 
 def _run_until(address: str, topic: str, directory: Path, commits: int) -> float:
@@ -62,7 +57,7 @@ def _run_until(address: str, topic: str, directory: Path, commits: int) -> float
         process = subprocess.Popen(
             [PYTHON, "-m", "perf.pipeline.restart", address, topic, str(directory)],
             cwd=ROOT,
-            env=_environment(directory),
+            env=environment(directory),
             stdout=log,
             stderr=log,
             start_new_session=True,

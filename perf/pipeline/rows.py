@@ -143,7 +143,7 @@ RESTART = Row(
     "restart",
     "an ingest is killed and started again: from the start of the process to its first commit",
     {OURS: Job("restart", value_bytes=100, records=200_000)},
-    (Figure("restart_s", "first commit", "s"), Figure("archive_s", "with a class archive", "s")),
+    (Figure("restart_s", "first commit", "s"), Figure("archive_s", "with a CDS archive", "s")),
     (Limit("restart_s", "", 15, 10), Limit("archive_s", "", 15, 10)),
     repetitions=3,
 )

@@ -9,7 +9,7 @@ import pyspark
 import pytest
 from kafkalite_sdk.blocking import Admin, Producer
 from pyspark.sql import SparkSession
-from pyspark_kafkalite.startup import quick_start
+from pyspark_kafkalite.startup import configure_fast_start
 
 from kafkalite.testing.thread import BrokerThread
 from tests.kit import jvm
@@ -19,7 +19,9 @@ from tests.spark.rig import Collected, Rig
 
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ.update(java_options.ENVIRONMENT)
-quick_start()
+for each in ("PYSPARK_PYTHON", "SPARK_HOME"):  # of the developer's shell
+    os.environ.pop(each, None)
+configure_fast_start()
 
 CONFIGS = {
     "spark.ui.enabled": "false",

@@ -5,7 +5,7 @@ A driver that copies ten rows costs 29 s of CPU time with Java's defaults, 15 s 
 """
 
 import pyspark
-from pyspark_kafkalite.startup import class_archive
+from pyspark_kafkalite.startup import cds_archive
 
 from tests.kit import jvm
 
@@ -19,4 +19,4 @@ ENVIRONMENT = {"SPARK_SUBMIT_OPTS": OPTIONS, "SPARK_DAEMON_JAVA_OPTS": OPTIONS, 
 def write_archive() -> None:
     """Write the archive if it is missing; Spark must be able to start."""
     if not ARCHIVE.exists():
-        class_archive.write_archive(ARCHIVE, QUICK)
+        cds_archive.write_archive(ARCHIVE, QUICK)

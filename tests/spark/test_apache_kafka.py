@@ -20,6 +20,7 @@ from pyspark_kafkalite.tables.reading import read
 
 from tests.kit import jvm
 from tests.kit.secure_kafka import PASSWORD, USER, SecureKafka, create_users, secure_kafka
+from tests.spark.conftest import connector_missing
 from tests.spark.rig import Collected
 from tests.spark.transactions import send_transactions
 
@@ -94,6 +95,7 @@ def test_job_with_a_wrong_password_does_not_start_and_says_so_in_one_line(kafka:
     assert "wrong" not in str(caught.value)
 
 
+@pytest.mark.skipif(connector_missing() is not None, reason=f"Spark's connector: {connector_missing()}")
 def test_control_batches_and_aborted_records_are_left_out(
     spark: SparkSession, kafka: SecureKafka, collected: Collected, tmp_path: Path
 ) -> None:

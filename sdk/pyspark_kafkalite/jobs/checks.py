@@ -24,7 +24,7 @@ from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import is_local, master
 from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
 from pyspark_kafkalite.jobs.tables import existing_table
-from pyspark_kafkalite.startup.class_archive import archive_path
+from pyspark_kafkalite.startup.cds_archive import existing_archive
 from pyspark_kafkalite.startup.java import java_command
 from pyspark_kafkalite.tables.errors import TableError
 
@@ -35,7 +35,7 @@ ONE_TIME = (AUDIT, REPLAY)
 """Types of jobs without a checkpoint."""
 
 LEAST_FREE_BYTES = 64 << 20
-ARCHIVE_STEP = "none; `kafkalite pipeline class-archive` writes it, and Spark starts faster"
+ARCHIVE_STEP = "none; `kafkalite pipeline cds-archive` writes it, and Spark starts faster"
 
 
 class Finding(NamedTuple):
@@ -72,9 +72,9 @@ def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
         yield Finding(name, version or "missing", environment.package_problem(name, version))
     if is_local(master(job)):
         yield _local_workers()
-        yield _class_archive()
+        yield _cds_archive()
     else:
-        yield _planner()
+        yield _driver_python()
     if job is None:
         return
     if job.source:
@@ -159,19 +159,19 @@ def _local_workers() -> Finding:
     return Finding("workers", python, environment.worker_problem(found))
 
 
-def _planner() -> Finding:
-    """Check the interpreter of the workers on this machine, where Spark's driver plans with it."""
+def _driver_python() -> Finding:
+    """Check the interpreter of a cluster's workers on this machine, where the driver plans with it."""
     python = environment.worker_python()
-    missing = (
-        f"PYSPARK_PYTHON is {python}, which the driver needs, too: install it on this machine at the same path, or "
-        "unpack the file of --archives into this directory under its name behind the #"
-    )
-    return Finding("planner", python, None if shutil.which(python) else missing)
+    step = "install the same environment on this machine"
+    if not os.path.isabs(python):
+        step = "unpack the archive of --archives here, too: mkdir env && tar -xzf env.tar.gz -C env"
+    missing = f"PYSPARK_PYTHON is {python}, which does not exist where the driver runs and plans with it; {step}"
+    return Finding("driver python", python, None if shutil.which(python) else missing)
 
 
-def _class_archive() -> Finding:
-    archive = archive_path()
-    return Finding("class archive", str(archive) if archive.exists() else ARCHIVE_STEP)
+def _cds_archive() -> Finding:
+    archive = existing_archive()
+    return Finding("CDS archive", ARCHIVE_STEP if archive is None else str(archive))
 
 
 def _checked(name: str, check: Callable[[], str], errors: tuple[type[Exception], ...]) -> Finding:

@@ -1,17 +1,15 @@
 """Creates the Spark session of a job."""
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.startup import quick_start
+from pyspark_kafkalite.startup.variables import configure_cluster, configure_fast_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER = "master"
-PYTHON_VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
@@ -40,13 +38,19 @@ def is_local(address: str) -> bool:
     return address.startswith("local[") or address == "local"
 
 
+def configure_start(job: JobFile) -> None:
+    """Set the environment variables with which the session of a job starts; PYSPARK_PYTHON is kept if it is set."""
+    if is_local(master(job)) and submitted_master() is None:
+        configure_fast_start()
+    else:
+        configure_cluster()
+
+
 def create_session(job: JobFile) -> "SparkSession":
     """Create the session, or return the one that runs. Workers use this interpreter unless PYSPARK_PYTHON is set."""
     from pyspark.sql import SparkSession
 
-    if is_local(master(job)) and submitted_master() is None:
-        quick_start()
-    os.environ.setdefault(PYTHON_VARIABLES[0], sys.executable)
+    configure_start(job)
     builder = SparkSession.builder.appName(f"kafkalite {job.type} {job.name}")
     if MASTER in job.spark or submitted_master() is None:
         builder = builder.master(master(job))

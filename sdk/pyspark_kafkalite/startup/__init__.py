@@ -1,5 +1,5 @@
-"""Starts a driver's JVM and Spark's Python workers faster: call `quick_start` before the session is created."""
+"""Starts a driver's JVM and Spark's workers faster: call `configure_fast_start` before the session is created."""
 
-from pyspark_kafkalite.startup.quick_start import quick_start
+from pyspark_kafkalite.startup.variables import configure_fast_start
 
-__all__ = ["quick_start"]
+__all__ = ["configure_fast_start"]

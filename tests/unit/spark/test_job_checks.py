@@ -146,11 +146,11 @@ def test_interpreter_of_the_workers_is_needed_by_the_driver_of_a_cluster_too(
     file.write_text(f'[job]\ntype = "lake"\n{source}[table]\npath = "orders"\n[spark]\nmaster = "spark://host:7077"')
 
     def planner() -> str | None:
-        return next(each.problem for each in findings(read_job(file), RunOptions()) if each.check == "planner")
+        return next(each.problem for each in findings(read_job(file), RunOptions()) if each.check == "driver python")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
-    assert "PYSPARK_PYTHON is ./env/bin/python, which the driver needs, too" in str(planner())
+    assert "mkdir env && tar -xzf env.tar.gz -C env" in str(planner())
     (tmp_path / "env/bin").mkdir(parents=True)
     program(tmp_path / "env/bin/python", "true")
     assert planner() is None

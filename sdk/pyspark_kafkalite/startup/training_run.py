@@ -1,4 +1,4 @@
-"""The driver whose classes `class_archive` archives: `python -m pyspark_kafkalite.startup.class_driver`.
+"""The driver whose classes `cds_archive` archives: `python -m pyspark_kafkalite.startup.training_run`.
 
 It runs a batch, a stream over files, and a stream of a Python source whose rows go through Python workers, as jobs do.
 """
