@@ -111,4 +111,7 @@ def _spark() -> list[str]:
     if found is None or found.origin is None:
         return []
     home = os.environ.get("SPARK_HOME") or os.path.dirname(found.origin)
-    return [home, importlib.metadata.version("pyspark")]
+    try:
+        return [home, importlib.metadata.version("pyspark")]
+    except importlib.metadata.PackageNotFoundError:  # of a directory in PYTHONPATH
+        return [home]

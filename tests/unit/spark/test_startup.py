@@ -152,6 +152,15 @@ def test_each_java_and_each_spark_has_an_archive(tmp_path: Path, monkeypatch: py
     assert len(set(found)) == 5 and {each.parent for each in found} == {tmp_path / "kafkalite"}
 
 
+def test_pyspark_of_a_directory_in_the_path_has_an_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_package(name: str) -> str:
+        raise cds_archive.importlib.metadata.PackageNotFoundError(name)
+
+    installed = cds_archive.archive_path()
+    monkeypatch.setattr(cds_archive.importlib.metadata, "version", no_package)
+    assert cds_archive.archive_path() != installed
+
+
 def test_cache_that_cannot_be_used_is_no_error_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
