@@ -14,7 +14,7 @@ from pyspark_kafkalite.startup.variables import KAFKALITE_WORKER_PYTHON, PYSPARK
 
 from kafkalite.cli.main import main
 
-PATHS = "import os, sys; print(os.environ['PYTHONPATH']); print(sys.argv[1:])"
+PATHS = "import os, sys; print(*map(os.environ.get, ('PYTHONPATH', 'OMP_NUM_THREADS')), sys.argv[1:], sep='\\n')"
 WRITES = """
 import os, pathlib, sys
 option = next(each for each in os.environ["SPARK_SUBMIT_OPTS"].split() if "ArchiveClassesAtExit" in each)
@@ -68,7 +68,7 @@ def test_worker_does_not_import_from_archives_of_spark() -> None:
     }
     command = [str(SCRIPT), "-c", PATHS, "a b", "*"]
     done = subprocess.run(command, env=values, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"{':'.join(others)}\n['a b', '*']\n"
+    assert done.stdout == f"{':'.join(others)}\n1\n['a b', '*']\n"
 
 
 def test_script_without_an_interpreter_names_the_variable() -> None:
