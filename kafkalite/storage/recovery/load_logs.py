@@ -301,11 +301,12 @@ def _never_opened(partition_dir: PartitionDirectory) -> bool:
         or set(partition_dir.disk.list(partition_dir.directory)) != CREATED_FILES
     ):
         return False
+    path = os.path.join(partition_dir.directory, names.LEADER_EPOCH_CHECKPOINT)
     try:
-        checkpoints.read_epochs(
-            partition_dir.disk, os.path.join(partition_dir.directory, names.LEADER_EPOCH_CHECKPOINT)
-        )
+        epochs = checkpoints.read_epochs(partition_dir.disk, path)
     except checkpoints.BadCheckpoint:  # a first append rewrote it and its batch was lost; recovery repairs it
+        return False
+    if any(offset for _, offset in epochs):  # of a batch that was lost, or of DeleteRecords; recovery removes them
         return False
     return partition_dir.disk.size(os.path.join(partition_dir.directory, FIRST_LOG)) == 0
 

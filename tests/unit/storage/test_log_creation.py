@@ -144,3 +144,15 @@ def test_a_created_partition_keeps_its_leader_epoch_over_a_start(tmp_path: Path)
     again = kit.restart()
     assert again.manager.open_created("t", 0, CONFIG).epochs.entries == [(3, 0)]
     again.manager.unlock()
+
+
+def test_a_leader_epoch_of_lost_records_is_removed_at_the_start(tmp_path: Path) -> None:
+    """A power cut after DeleteRecords may leave the leader epochs of a log, and nothing else of its records."""
+    kit = Kit(tmp_path).open()
+    kit.manager.create(str(tmp_path), wanted(1), Outcome.result)
+    kit.offload.drain()
+    (tmp_path / "t-0/leader-epoch-checkpoint").write_bytes(b"0\n1\n3 8\n")
+    again = kit.restart(clean=False)
+    log = again.manager.find("t", 0)
+    assert log is not None and (log.log_end_offset, log.epochs.entries) == (0, [])
+    again.manager.unlock()
