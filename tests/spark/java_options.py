@@ -11,7 +11,7 @@ from tests.kit import jvm
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 ARCHIVE = jvm.cache_directory().resolve() / "jars" / f"spark-{pyspark.__version__}.jsa"
-OPTIONS = f"{QUICK} -Xlog:disable -Xshare:auto -XX:SharedArchiveFile={ARCHIVE}"
+OPTIONS = f"{QUICK} {cds_archive.java_options(ARCHIVE)}"
 ENVIRONMENT = {"SPARK_SUBMIT_OPTS": OPTIONS, "SPARK_DAEMON_JAVA_OPTS": OPTIONS, "SPARK_LAUNCHER_OPTS": QUICK}
 """For drivers, for the master and the workers of a cluster, and for the JVM that builds their command lines."""
 

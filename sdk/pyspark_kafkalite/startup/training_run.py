@@ -97,5 +97,5 @@ def same(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        run(made)
+    with tempfile.TemporaryDirectory() as files:
+        run(files)

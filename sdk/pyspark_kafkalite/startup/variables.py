@@ -1,4 +1,4 @@
-"""The environment variables with which the driver and the workers of this machine start faster."""
+"""The environment variables with which the driver and the workers of this machine start and exchange rows faster."""
 
 import os
 import sys
@@ -10,6 +10,8 @@ from pyspark_kafkalite.startup.cds_archive import existing_archive, java_options
 SCRIPT = Path(__file__).with_name("worker_python.sh")
 PYSPARK_PYTHON, KAFKALITE_WORKER_PYTHON = "PYSPARK_PYTHON", "KAFKALITE_WORKER_PYTHON"
 SPARK_SUBMIT_OPTS = "SPARK_SUBMIT_OPTS"
+PYSPARK_UDS_MODE = "PYSPARK_UDS_MODE"
+"""Default of `spark.python.unix.domain.socket.enabled` (SPARK-51466)."""
 
 
 def configure_fast_start() -> None:
@@ -20,9 +22,11 @@ def configure_fast_start() -> None:
 
     Workers run the script instead of the interpreter, and so do not compile PySpark again, if PYSPARK_PYTHON is not
     set and Spark is the PySpark that is installed for this interpreter. The JVM uses the archive of `kafkalite pipeline
-    cds-archive`, if there is one; options in SPARK_SUBMIT_OPTS are kept.
+    cds-archive`, if there is one; options in SPARK_SUBMIT_OPTS are kept. Rows go between the JVM and the workers
+    through Unix domain sockets, unless PYSPARK_UDS_MODE is set.
     """
-    if PYSPARK_PYTHON not in os.environ:
+    os.environ.setdefault(PYSPARK_UDS_MODE, "true")
+    if not os.environ.get(PYSPARK_PYTHON):
         _use_script()
     archive = existing_archive()
     options, others = "" if archive is None else java_options(archive), os.environ.get(SPARK_SUBMIT_OPTS, "")
@@ -32,7 +36,7 @@ def configure_fast_start() -> None:
 
 def configure_cluster() -> None:
     """Set PYSPARK_PYTHON for a session whose workers are on other machines, unless an interpreter is set."""
-    if os.environ.get(PYSPARK_PYTHON, str(SCRIPT)) == str(SCRIPT):
+    if os.environ.get(PYSPARK_PYTHON) in (None, "", str(SCRIPT)):
         os.environ[PYSPARK_PYTHON] = sys.executable
 
 

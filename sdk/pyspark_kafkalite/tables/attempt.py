@@ -1,16 +1,20 @@
 """Writes the Parquet file of an attempt. Runs in the workers; needs pyarrow."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_kafkalite.tables.column_options import column_options
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.model import DataFile
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyarrow import parquet
 
 COMPRESSIONS = ("none", "snappy", "lz4", "zstd")
+BUFFER_BYTES = 65536
 
 
 class ParquetOptions(NamedTuple):
@@ -42,39 +46,59 @@ class AttemptWriter:
     def __init__(
         self, directory: str, name: str, schema: "pyarrow.Schema", options: ParquetOptions, disk: Disk | None = None
     ) -> None:
-        import pyarrow.parquet as parquet
+        import pyarrow
 
         self._disk = disk or Disk()
         self._name = name
         self._path = Path(directory, Path(name).name)
+        self._schema = schema
+        self._options = options
         self._rows = 0
-        self._sink = open(self._path, "xb")  # noqa: SIM115 (closed by `close`)
-        self._writer = parquet.ParquetWriter(
-            self._sink, schema, compression=options.compression, compression_level=options.level
-        )
+        self._file = open(self._path, "xb")  # noqa: SIM115 (closed by `finish` or `abandon`)
+        # Arrow's own stream does not copy the pages into objects of Python.
+        self._sink = pyarrow.output_stream(str(self._path), compression=None, buffer_size=BUFFER_BYTES)
+        self._writer: parquet.ParquetWriter | None = None
 
     def write(self, batch: "pyarrow.RecordBatch") -> None:
         """Append rows."""
-        if batch.num_rows:
-            self._writer.write_batch(batch)
-            self._rows += batch.num_rows
+        if not batch.num_rows:
+            return
+        if self._writer is None:
+            self._writer = self._open(batch)
+        self._writer.write_batch(batch)
+        self._rows += batch.num_rows
 
     def finish(self) -> DataFile | None:
         """Write the end of the file and flush it. Returns the file; None = there are no rows and no file."""
-        with self._sink as sink:
-            self._writer.close()
-            self._disk.flush_file(sink)
-            size = sink.tell()
-        if not self._rows:
-            self._disk.remove(self._path)
-            return None
+        with self._file as file:
+            self._close()
+            if not self._rows:
+                self._disk.remove(self._path)
+                return None
+            self._disk.flush_file(file)
+            size = os.fstat(file.fileno()).st_size
         self._disk.flush_directory(self._path.parent)
         return DataFile(self._name, size, self._rows)
 
     def abandon(self) -> None:
         """Close the file after an error; the next start of the job removes it. Raises OSError."""
+        with self._file:
+            self._close()
+
+    def _open(self, first: "pyarrow.RecordBatch") -> "parquet.ParquetWriter":
+        """Open the writer of a file whose first rows are those."""
+        from pyarrow import parquet
+
+        compression, level = self._options
+        columns = column_options(first)._asdict()
+        return parquet.ParquetWriter(
+            self._sink, self._schema, compression=compression, compression_level=level, **columns
+        )
+
+    def _close(self) -> None:
         with self._sink:
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
 
 
 def write_attempt(
