@@ -5,7 +5,7 @@ PYTHON ?= python3
 DATA ?= ./data
 LISTEN ?=
 ENGINE ?= c
-JOBS ?= 2
+JOBS ?= 3
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
