@@ -1,6 +1,5 @@
 """The session of the tests has started as `configure_fast_start` says."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,13 +13,6 @@ def test_driver_has_loaded_its_classes_from_the_archive(spark: SparkSession) -> 
     gateway = SparkContext._gateway
     assert gateway is not None
     assert str(java_options.ARCHIVE) in Path(f"/proc/{gateway.proc.pid}/maps").read_text()
-
-
-def test_workers_are_connected_by_unix_domain_sockets(spark: SparkSession) -> None:
-    def is_unix_domain(_: int) -> str:
-        return os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower()
-
-    assert spark.sparkContext.parallelize([0], 1).map(is_unix_domain).collect() == ["true"]
 
 
 def test_workers_import_the_installed_pyspark(spark: SparkSession) -> None:

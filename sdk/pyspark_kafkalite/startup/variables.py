@@ -1,4 +1,4 @@
-"""The environment variables with which the driver and the workers of this machine start and exchange rows faster."""
+"""The environment variables with which the driver and the workers of this machine start faster."""
 
 import os
 import sys
@@ -10,8 +10,6 @@ from pyspark_kafkalite.startup.cds_archive import existing_archive, java_options
 SCRIPT = Path(__file__).with_name("worker_python.sh")
 PYSPARK_PYTHON, KAFKALITE_WORKER_PYTHON = "PYSPARK_PYTHON", "KAFKALITE_WORKER_PYTHON"
 SPARK_SUBMIT_OPTS = "SPARK_SUBMIT_OPTS"
-PYSPARK_UDS_MODE = "PYSPARK_UDS_MODE"
-"""Default of `spark.python.unix.domain.socket.enabled` (SPARK-51466)."""
 
 
 def configure_fast_start() -> None:
@@ -22,10 +20,8 @@ def configure_fast_start() -> None:
 
     Workers run the script instead of the interpreter, and so do not compile PySpark again, if PYSPARK_PYTHON is not
     set and Spark is the PySpark that is installed for this interpreter. The JVM uses the archive of `kafkalite pipeline
-    cds-archive`, if there is one; options in SPARK_SUBMIT_OPTS are kept. Rows go between the JVM and the workers
-    through Unix domain sockets, unless PYSPARK_UDS_MODE is set.
+    cds-archive`, if there is one; options in SPARK_SUBMIT_OPTS are kept.
     """
-    os.environ.setdefault(PYSPARK_UDS_MODE, "true")
     if not os.environ.get(PYSPARK_PYTHON):
         _use_script()
     archive = existing_archive()

@@ -1,11 +1,10 @@
 """Writes the Parquet file of an attempt. Runs in the workers; needs pyarrow."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_kafkalite.tables.column_options import column_options
+from pyspark_kafkalite.tables.dictionaries import dictionary_columns
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.model import DataFile
 
@@ -54,9 +53,9 @@ class AttemptWriter:
         self._schema = schema
         self._options = options
         self._rows = 0
-        self._file = open(self._path, "xb")  # noqa: SIM115 (closed by `finish` or `abandon`)
-        # Arrow's own stream does not copy the pages into objects of Python.
-        self._sink = pyarrow.output_stream(str(self._path), compression=None, buffer_size=BUFFER_BYTES)
+        with open(self._path, "xb"):  # Arrow does not create a file exclusively
+            self._file = pyarrow.OSFile(str(self._path), "wb")
+        self._sink = pyarrow.BufferedOutputStream(self._file, BUFFER_BYTES)  # Python's file would copy each page
         self._writer: parquet.ParquetWriter | None = None
 
     def write(self, batch: "pyarrow.RecordBatch") -> None:
@@ -70,35 +69,37 @@ class AttemptWriter:
 
     def finish(self) -> DataFile | None:
         """Write the end of the file and flush it. Returns the file; None = there are no rows and no file."""
-        with self._file as file:
-            self._close()
+        with self._sink:
+            self._end()
             if not self._rows:
                 self._disk.remove(self._path)
                 return None
-            self._disk.flush_file(file)
-            size = os.fstat(file.fileno()).st_size
+            self._sink.flush()
+            self._disk.flush_file(self._file)
+            size = self._file.tell()
         self._disk.flush_directory(self._path.parent)
         return DataFile(self._name, size, self._rows)
 
     def abandon(self) -> None:
-        """Close the file after an error; the next start of the job removes it. Raises OSError."""
-        with self._file:
-            self._close()
+        """Close the file after an error, unless it is closed; the next start of the job removes it. Raises OSError."""
+        if not self._sink.closed:
+            with self._sink:
+                self._end()
 
     def _open(self, first: "pyarrow.RecordBatch") -> "parquet.ParquetWriter":
-        """Open the writer of a file whose first rows are those."""
+        """Open the writer; `first` selects the columns with a dictionary."""
         from pyarrow import parquet
 
         compression, level = self._options
-        columns = column_options(first)._asdict()
+        columns = dictionary_columns(first)
         return parquet.ParquetWriter(
-            self._sink, self._schema, compression=compression, compression_level=level, **columns
+            self._sink, self._schema, compression=compression, compression_level=level, use_dictionary=columns
         )
 
-    def _close(self) -> None:
-        with self._sink:
-            if self._writer is not None:
-                self._writer.close()
+    def _end(self) -> None:
+        """Write the end of the file."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 def write_attempt(

@@ -10,13 +10,7 @@ from click.testing import CliRunner
 from pyspark_kafkalite.jobs import read_job
 from pyspark_kafkalite.jobs.session import configure_start
 from pyspark_kafkalite.startup import cds_archive, configure_fast_start, variables
-from pyspark_kafkalite.startup.variables import (
-    KAFKALITE_WORKER_PYTHON,
-    PYSPARK_PYTHON,
-    PYSPARK_UDS_MODE,
-    SCRIPT,
-    SPARK_SUBMIT_OPTS,
-)
+from pyspark_kafkalite.startup.variables import KAFKALITE_WORKER_PYTHON, PYSPARK_PYTHON, SCRIPT, SPARK_SUBMIT_OPTS
 
 from kafkalite.cli.main import main
 
@@ -33,8 +27,7 @@ WRITES_NOTHING = "print('[warning][cds] Cannot have non-empty directory in paths
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable of Spark is set, the cache is empty, and PySpark is installed."""
-    names = (PYSPARK_PYTHON, KAFKALITE_WORKER_PYTHON, PYSPARK_UDS_MODE, SPARK_SUBMIT_OPTS)
-    for name in (*names, "SPARK_HOME", "PYSPARK_GATEWAY_PORT"):
+    for name in (PYSPARK_PYTHON, KAFKALITE_WORKER_PYTHON, SPARK_SUBMIT_OPTS, "SPARK_HOME", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -131,16 +124,6 @@ def test_job_on_a_cluster_uses_the_interpreter(tmp_path: Path) -> None:
     assert start("local[2]") == str(SCRIPT)
     assert start("spark://host:7077") == sys.executable
     assert start("local[2]") == sys.executable
-
-
-@pytest.mark.parametrize(("set_before", "expected"), [(None, "true"), ("false", "false")])
-def test_rows_go_through_unix_domain_sockets(
-    set_before: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if set_before is not None:
-        monkeypatch.setenv(PYSPARK_UDS_MODE, set_before)
-    configure_fast_start()
-    assert os.environ[PYSPARK_UDS_MODE] == expected
 
 
 # the archive
