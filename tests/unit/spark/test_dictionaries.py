@@ -1,6 +1,7 @@
 """Which columns of a Parquet file have a dictionary."""
 
 import io
+from random import Random
 
 import pyarrow
 import pytest
@@ -22,13 +23,17 @@ def test_values_that_differ_have_none(kind: pyarrow.DataType) -> None:
     ]
 
 
-def test_values_that_repeat_have_one() -> None:
-    """Also if most of the first thousand differ: these are 900 customers."""
-    names = {
-        "topic": pyarrow.array(["orders"] * ROWS),
-        "customer": pyarrow.array([f"{row % 900:036}" for row in range(ROWS)]),
-    }
-    assert chosen(**names) == ["topic", "customer"]
+@pytest.mark.parametrize("rows", [ROWS, 100_000])
+def test_values_that_repeat_have_one(rows: int) -> None:
+    """Also if the first thousand differ."""
+    random = Random(1)
+    found = chosen(
+        rows,
+        topic=pyarrow.array(["orders"] * rows),
+        customer=pyarrow.array([f"{random.randrange(3000):036}" for _ in range(rows)]),
+        in_turn=pyarrow.array([f"{row % min(3000, rows // 2):036}" for row in range(rows)]),
+    )
+    assert found == ["topic", "customer", "in_turn"]
 
 
 def test_few_rows_keep_all() -> None:
