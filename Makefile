@@ -44,7 +44,7 @@ help:
 run: build
 	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
 
-#: make test      run all tests (ENGINE=c|debug|asan, PYTEST_ARGS=...; with CI=true a skip is an error)
+#: make test      run all tests (ENGINE=c|debug|asan, JOBS=3, PYTEST_ARGS=...; with CI=true a skip is an error)
 test: test-broker $(if $(SPARK),test-spark)
 	$(if $(SPARK),,@echo "without tests/spark: it needs Java, ENGINE=c and no PYTEST_ARGS")
 

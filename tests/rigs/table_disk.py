@@ -8,9 +8,8 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
-from pyspark_kafkalite.tables.disk import Disk
+from pyspark_kafkalite.tables.disk import Disk, OpenFile
 
 
 class Crash(BaseException):
@@ -83,10 +82,10 @@ class CrashingDisk(Disk):
         self._names.append((path.parent, lambda: path.unlink(missing_ok=True)))
         self._contents.add(path)
 
-    def flush_file(self, file: IO[bytes]) -> None:
+    def flush_file(self, file: OpenFile, path: Path) -> None:
         self._step()
-        super().flush_file(file)
-        self._contents.discard(Path(file.name))
+        super().flush_file(file, path)
+        self._contents.discard(path)
 
     def link(self, source: Path, target: Path) -> None:
         self._step()

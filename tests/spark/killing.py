@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow
 from pyspark.sql.datasource import InputPartition
@@ -20,7 +20,7 @@ from pyspark_kafkalite.ingest.plans import PlanReader, PlanSource
 from pyspark_kafkalite.ingest.query import Committer
 from pyspark_kafkalite.ingest.worker import Job, Written
 from pyspark_kafkalite.tables import attempt
-from pyspark_kafkalite.tables.disk import Disk
+from pyspark_kafkalite.tables.disk import Disk, OpenFile
 from pyspark_kafkalite.tables.locations import ATTEMPTS, COMMITS
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.task import batches
@@ -130,9 +130,9 @@ def _parent(pid: int) -> int:
 class WorkerDisk(Disk):
     """The disk of a worker."""
 
-    def flush_file(self, file: IO[bytes]) -> None:
-        Kills.of_this_process().reached(WORKER[2], Path(file.name).parent.parent)
-        super().flush_file(file)
+    def flush_file(self, file: OpenFile, path: Path) -> None:
+        Kills.of_this_process().reached(WORKER[2], path.parent.parent)
+        super().flush_file(file, path)
 
     def flush_directory(self, path: Path) -> None:
         Kills.of_this_process().reached(WORKER[3], path.parent)

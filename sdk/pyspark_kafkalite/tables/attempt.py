@@ -75,7 +75,7 @@ class AttemptWriter:
                 self._disk.remove(self._path)
                 return None
             self._sink.flush()
-            self._disk.flush_file(self._file)
+            self._disk.flush_file(self._file, self._path)
             size = self._file.tell()
         self._disk.flush_directory(self._path.parent)
         return DataFile(self._name, size, self._rows)

@@ -5,7 +5,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import Protocol
+
+
+class OpenFile(Protocol):
+    """A file of Python, or of Arrow."""
+
+    def flush(self) -> None:
+        """Write what is buffered. Raises OSError."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
 
 
 class Disk:
@@ -25,10 +35,10 @@ class Disk:
         """Create a file and flush it. Raises FileExistsError."""
         with open(path, "xb") as file:
             file.write(content)
-            self.flush_file(file)
+            self.flush_file(file, path)
 
-    def flush_file(self, file: IO[bytes]) -> None:
-        """Make the content of an open file durable."""
+    def flush_file(self, file: OpenFile, path: Path) -> None:
+        """Make the content of an open file durable; `path` is its name."""
         file.flush()
         os.fsync(file.fileno())
 

@@ -6,13 +6,12 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import pyarrow
 import pytest
 from pyarrow import parquet
 from pyspark_kafkalite.tables.attempt import AttemptWriter, ParquetOptions, write_attempt
-from pyspark_kafkalite.tables.disk import Disk
+from pyspark_kafkalite.tables.disk import Disk, OpenFile
 from pyspark_kafkalite.tables.model import DataFile
 
 NAME = "part.parquet"
@@ -22,7 +21,7 @@ ROWS = pyarrow.record_batch({"_offset": pyarrow.array(range(5000)), "value": pya
 class FullAtFlush(Disk):
     """Finds at the flush that the disk is full."""
 
-    def flush_file(self, file: IO[bytes]) -> None:
+    def flush_file(self, file: OpenFile, path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -48,9 +47,9 @@ def open_files(directory: Path) -> list[str]:
 
 def test_file_is_complete_before_its_flush(tmp_path: Path) -> None:
     class Reads(Disk):
-        def flush_file(self, file: IO[bytes]) -> None:
-            super().flush_file(file)
-            rows.append(parquet.read_metadata(tmp_path / NAME).num_rows)
+        def flush_file(self, file: OpenFile, path: Path) -> None:
+            super().flush_file(file, path)
+            rows.append(parquet.read_metadata(path).num_rows)
 
     rows: list[int] = []
     written = write(tmp_path, Reads())
