@@ -19,7 +19,7 @@ from tests.spark.rig import Collected, Rig
 
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ.update(java_options.ENVIRONMENT)
-for each in ("PYSPARK_PYTHON", "PYSPARK_UDS_MODE", "SPARK_HOME"):  # of the developer's shell
+for each in ("PYSPARK_PYTHON", "SPARK_HOME"):  # of the developer's shell
     os.environ.pop(each, None)
 configure_fast_start()
 

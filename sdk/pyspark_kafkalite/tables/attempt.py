@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = ("none", "snappy", "lz4", "zstd")
 BUFFER_BYTES = 65536
+"""Of a file: small pages are written together."""
 
 
 class ParquetOptions(NamedTuple):
