@@ -9,7 +9,7 @@ SAMPLE_ROWS = 2000
 LEAST_ROWS = 1000
 """Fewer rows do not show whether values repeat."""
 DISTINCT = 0.95
-"""Share of a sample. Of m rows with D equally frequent values about m / 2D repeat an earlier one: 2,000 / 40,000 = 5 %."""
+"""Share of a sample: of m rows with D equally frequent values about m / 2D repeat one, 5 % if D is 20,000."""
 
 
 def dictionary_columns(rows: "pyarrow.RecordBatch") -> list[str]:
