@@ -15,6 +15,13 @@ PLUGINS = ["-p", "tests.fix_run", "-p", "tests.fix_leftovers", "-p", "tests.fix_
 # The project's ini options and `addopts`, with shorter deadlines.
 DEADLINES = ("--timeout", "2", "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true")
 TWO_WORKERS = ("-n", "2", "--dist", "loadgroup", "--max-worker-restart=0")
+# A run that hangs outside of its tests prints its threads; descriptor 2 itself may be pytest's capture.
+START = """
+import faulthandler, os, sys, pytest
+faulthandler.dump_traceback_later(100, exit=True, file=os.dup(2))
+sys.path.insert(0, {root!r})
+sys.exit(pytest.main(sys.argv[1:]))
+"""
 
 
 @pytest.fixture
@@ -26,10 +33,11 @@ def scratch(tmp_path: Path) -> Path:
 def run(scratch: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run pytest over `test` in a scratch project that has our plugins."""
     (scratch / "test_it.py").write_text("import os, pytest\n" + test)
-    code = f"import sys, pytest; sys.path.insert(0, {str(ROOT)!r}); sys.exit(pytest.main(sys.argv[1:]))"
     # Without the pytest plugin of an installed kafkalite.
-    command = [sys.executable, "-c", code, "-p", "no:kafkalite", *PLUGINS, *options]
-    return subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", START.format(root=str(ROOT)), "-p", "no:kafkalite", *PLUGINS, *options]
+    done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=120)
+    assert "Timeout (0:01:40)" not in done.stderr, done.stderr
+    return done
 
 
 TWO = "def test_a(): pass\ndef test_b(): pass\n"
