@@ -67,7 +67,7 @@ class Scenario:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The clients work within the block; at its end every outcome is known and every record is read."""
+        """The clients have worked before the block; at its end every outcome is known and every record is read."""
         self.partitions = await create_topic(self.broker.address, TOPIC, PARTITIONS)
         producer = Producer(self.broker.address, linger_ms=1, delivery_timeout_ms=DELIVERY_MS)
         async with producer, self._member() as one, self._member() as two:
@@ -80,6 +80,7 @@ class Scenario:
             async with asyncio.TaskGroup() as tasks:
                 for reader in self.readers:
                     tasks.create_task(reader.run(self._ending))
+                await self.work()
                 yield
                 await producer.flush()
                 await all_read(self.readers, self.group)
@@ -96,6 +97,15 @@ class Scenario:
             **(classic if self._protocol == "classic" else {}),
         )
 
+    async def work(self) -> None:
+        """Send until more records are acknowledged and the group has committed once more, as after each fault."""
+        commits = self.group.commits
+        await self.sender.more_acks(ACKS_BETWEEN)
+        while self.group.commits == commits:
+            await self.sender.more_acks(BURST)
+            for reader in self.readers:
+                await reader.progress()
+
     async def kill(self) -> None:
         """Kill the broker while many sends are open, and start it again."""
         await self.sender.fill(OPEN_MIN, BURST)
@@ -103,7 +113,7 @@ class Scenario:
         self.open_at_faults.append(self.sender.open)
         await asyncio.to_thread(self.broker.kill)
         await asyncio.to_thread(self.broker.start)
-        await self.sender.more_acks(ACKS_BETWEEN)
+        await self.work()
 
     async def suspend(self) -> None:
         """Suspend the broker for longer than the session timeout, with many sends open."""
@@ -114,7 +124,7 @@ class Scenario:
             await elapse(SUSPENDED_S)
         finally:
             os.kill(self.broker.pid, signal.SIGCONT)
-        await self.sender.more_acks(ACKS_BETWEEN)
+        await self.work()
 
     def read_everything(self) -> None:
         """Read all partitions by another client, when those of the SDK are closed."""
@@ -140,14 +150,12 @@ class Scenario:
 
 async def kills(scenario: Scenario, count: int) -> None:
     async with scenario.running():
-        await scenario.sender.more_acks(ACKS_BETWEEN)
         for _ in range(count):
             await scenario.kill()
 
 
 async def suspensions(scenario: Scenario, count: int) -> None:
     async with scenario.running():
-        await scenario.sender.more_acks(ACKS_BETWEEN)
         for _ in range(count):
             await scenario.suspend()
 
