@@ -128,7 +128,7 @@ def java(request: pytest.FixtureRequest, address: str) -> JavaTools:
 SHORT_SESSIONS = {
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.assignment.interval.ms": "0",

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from typing import Any
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
-from tests.kit.members import SESSION_MS, beat_join, fast_heartbeat, given, owned
+from tests.kit.members import beat_join, fast_heartbeat, given, owned
 from tests.kit.simulated_group import NONE, Member, SimulatedGroup
 
 HEARTBEATS_MAX = 30
+REBALANCE_MS = 60_000  # longer than any broker needs to come back
 LEAVES = -1
 
 
@@ -51,12 +52,12 @@ class SimulatedConsumerGroup(SimulatedGroup):
 
     def _request(self, member: Member) -> Any:
         if member.generation == 0:
-            return beat_join(self.group, member.id, self.topic)
+            return beat_join(self.group, member.id, self.topic, rebalance_timeout_ms=REBALANCE_MS)
         return fast_heartbeat(
             self.group,
             member.id,
             member.generation,
-            rebalance_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
             subscribed_topic_names=[self.topic],
             topic_partitions=owned({self._topic_id: member.partitions}) if member.partitions else [],
         )

@@ -13,7 +13,7 @@ from kafkalite.coordination.served.coordination import SERVERS, ServedCoordinati
 from kafkalite.coordination.zookeeper.session import connect_zookeeper
 from kafkalite.net.client.connection import dial
 
-TIMEOUT_MS = 6000
+SESSION_MS = 60_000  # none expires
 
 
 class Report(logging.Handler):
@@ -34,7 +34,7 @@ async def main(path: str) -> None:
     served = ServedCoordination(path, Disk(), clock, random, ThreadOffload(loop), dial)
     await served.open()
     connect_zookeeper(
-        SERVERS, TIMEOUT_MS, lambda outcome: outcome.result(), dial=served.dial, clock=clock, random=random
+        SERVERS, SESSION_MS, lambda outcome: outcome.result(), dial=served.dial, clock=clock, random=random
     )
     await loop.create_future()
 

@@ -37,6 +37,7 @@ PHASES = ("joining", "syncing", "assigning", "assigned")
 OFFSETS_TOPIC, SHARDS = "__consumer_offsets", 4
 SETTINGS = {
     "offsets.topic.num.partitions": str(SHARDS),
+    "group.consumer.session.timeout.ms": "60000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.assignment.interval.ms": "0",

@@ -32,8 +32,7 @@ T = TypeVar("T")
 Notify = Callable[[], object]
 Call = Callable[[Then], object]
 
-TIMEOUT_MS = 2_000
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Service(Protocol):
@@ -123,10 +122,13 @@ class NetworkService:
 
     Arguments:
         loop: runs everything.
-        clock: of the loop.
+
+    Attributes:
+        timeout_ms: of the sessions.
     """
 
     proxy: ZooKeeperProxy
+    timeout_ms = 2_000
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -160,7 +162,7 @@ class NetworkService:
 
         async def connect(then: Then) -> None:
             connect_zookeeper(
-                self.address + self._chroot, TIMEOUT_MS, then, dial=self._dial, clock=self.clock,
+                self.address + self._chroot, self.timeout_ms, then, dial=self._dial, clock=self.clock,
                 random=self.random, **named,
             )  # fmt: skip
 
@@ -350,6 +352,8 @@ class ServerService(NetworkService):
         loop: asyncio's or uvloop's.
         address: "host:port" of the server.
     """
+
+    timeout_ms = 10_000  # a third of it is left when a stall is noticed, also on a busy machine
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         super().__init__(loop)

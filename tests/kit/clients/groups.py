@@ -25,7 +25,7 @@ from tests.kit.isolated import closed_later, dropped_later, killable
 
 PARTITIONS = 6
 EACH = 5
-SHORT_MS = 1500
+SHORT_MS = 4_000
 NOTHING = -1001  # librdkafka's offset of a partition without a commit
 
 LOADING = (

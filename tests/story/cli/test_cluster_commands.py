@@ -12,12 +12,14 @@ from kafkalite.coordination.tree import Create
 from kafkalite.testing.broker_cluster import BrokerCluster
 from kafkalite.testing.thread import BrokerThread
 from kafkalite.testing.zookeeper_thread import ZooKeeperThread
+from tests.kit.broker_processes import image_of
+from tests.kit.brokers import wait_until
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[BrokerCluster]:
-    with BrokerCluster(3) as running:
+    with BrokerCluster(3, {"zookeeper.session.timeout.ms": 60_000}) as running:  # sessions end by `expire`
         running.create_topic("orders", 6)
         yield running
 
@@ -53,6 +55,13 @@ def test_any_broker_shows_the_status_of_the_cluster(cluster: BrokerCluster) -> N
     assert len(lines) == 6
 
 
+def leaders_known_to(cluster: BrokerCluster, broker_id: int) -> list[int]:
+    """The leaders of all partitions of the topic as this broker knows them; -1 = none."""
+    image = image_of(cluster.address(broker_id))
+    assert image is not None
+    return [leader for (topic, _), leader in image.leaders.items() if topic == "orders"]
+
+
 def test_silent_brokers_and_partitions_without_a_leader_are_faults(cluster: BrokerCluster) -> None:
     absent = cluster.leader("orders", 2)
     asked = absent % 3 + 1
@@ -64,6 +73,7 @@ def test_silent_brokers_and_partitions_without_a_leader_are_faults(cluster: Brok
         assert any(each.startswith(f"broker {absent} does not answer: ") for each in found["problems"])
     cluster.expire(absent)
     cluster.controller()
+    wait_until(lambda: leaders_known_to(cluster, asked).count(-1) == len(lost), f"broker {asked} knows no leader")
     done = run("cluster", "status", "-b", cluster.address(asked), code=1)
     assert "2 without a leader" in done.stdout and "kafkalite: 2 partition(s) have no leader\n" in done.stderr
     found = status(cluster, asked, code=1)

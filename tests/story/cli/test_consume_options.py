@@ -19,7 +19,7 @@ from tests.kit.brokers import wait_until
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
 HEADERS = [["h", "x"], ["n", None]]
-SESSION_S = 1.0
+SESSION_S = 6.0
 SHORT_SESSIONS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": str(int(SESSION_S * 1000)),

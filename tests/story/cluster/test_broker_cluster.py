@@ -19,7 +19,7 @@ WAIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[BrokerCluster]:
-    with BrokerCluster(3) as cluster:
+    with BrokerCluster(3, {"zookeeper.session.timeout.ms": 60_000}) as cluster:  # sessions end by `expire`
         yield cluster
 
 

@@ -16,6 +16,7 @@ from kafkalite.coordination.served.directory import CoordinationDirectory
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
 from kafkalite.server.broker import Broker, StartError
+from tests.kit.coordination_process import SESSION_MS
 from tests.unit.coordination.served.test_failover import completed, on_loop
 
 KILLS, SESSIONS = 20, 5
@@ -52,7 +53,7 @@ class Visitor:
     async def connect(self) -> ZooKeeperSession:
         self.session = await completed(
             lambda then: connect_zookeeper(
-                SERVERS, 6000, then, dial=self._dial, clock=self._clock, random=SystemRandom(),
+                SERVERS, SESSION_MS, then, dial=self._dial, clock=self._clock, random=SystemRandom(),
                 on_lost=self._count_loss, on_resumed=lambda: self.resumed.put_nowait(None),
             )
         )  # fmt: skip
@@ -60,6 +61,7 @@ class Visitor:
 
     def _count_loss(self) -> None:
         self.lost += 1
+        self.resumed.put_nowait(None)  # nobody waits in vain
 
 
 @on_loop

@@ -30,6 +30,7 @@ pytestmark = [
 ]
 IDENTITY = "kafka:secret"
 ALL, READ = 31, 1
+TICK_MS, SESSION_MS = 3_000, 60_000
 SENSITIVE = ("/kafka/config/brokers", "/kafka/config/users")
 
 
@@ -48,6 +49,7 @@ class Secured(NamedTuple):
         given: dict[str, object] = {
             "zookeeper.connect": f"{self.zookeeper.secure_address}{chroot}",
             "zookeeper.set.acl": "true",
+            "zookeeper.session.timeout.ms": SESSION_MS,  # none expires
             DIGEST_FILE: digest,
             "zookeeper.ssl.client.enable": "true",
             "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
@@ -61,7 +63,7 @@ class Secured(NamedTuple):
     def client(self, identity: str | None = None) -> Iterator[KazooClient]:
         """A session without TLS, which has no certificate."""
         client = KazooClient(self.zookeeper.address, auth_data=None if identity is None else [("digest", identity)])
-        client.start()
+        client.start(timeout=120)
         try:
             yield client
         finally:
@@ -74,7 +76,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     authority = Authority(folder / "authority")
     stores = (authority.issue("zookeeper").bundle(), authority.cert)
-    zookeeper = start_zookeeper(folder / "zookeeper", stores=stores)
+    zookeeper = start_zookeeper(folder / "zookeeper", tick_ms=TICK_MS, stores=stores)
     yield Secured(zookeeper, authority, folder)
     zookeeper.kill()
 

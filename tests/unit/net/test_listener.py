@@ -170,7 +170,7 @@ async def test_listener_pauses_and_resumes_accepting():
 
 @both_loops
 async def test_only_idle_connections_are_closed():
-    async with Rig(idle_ms_max=200) as rig:
+    async with Rig(idle_ms_max=2_000) as rig:
         rig.echo.later = lambda body: bytes(body) == b"delayed-"
         idle, busy, waiting = [await rig.open() for _ in range(3)]
         waiting[1].write(frame(b"delayed-"))
