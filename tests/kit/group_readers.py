@@ -93,6 +93,9 @@ class Readers:
         """Wait until the members share all places, and have committed all that is there."""
         self.crowd.share(self.topic_partitions, *self._members)
         self.crowd.wait(lambda: self._acknowledged() == ends, f"{self.group} has committed {ends}")
+        for member in self._members:  # it may not have reported its own part of the last rebalance yet
+            for _ in range(2):
+                member.ask(lambda: None)
 
     def _acknowledged(self) -> dict[TopicPartition, int]:
         """The last promise for each place: it only moves on, from member to member, too."""

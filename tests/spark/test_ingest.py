@@ -20,6 +20,7 @@ from pyspark_kafkalite.tables.delta import DeltaOffsetTable
 from pyspark_kafkalite.tables.reading import read
 
 from kafkalite.model import TopicPartition
+from tests.kit.brokers import wait_until
 from tests.kit.flights import flights
 from tests.spark.crashing_workers import PHASES, crashing
 from tests.spark.ingest_job import IngestJob
@@ -123,6 +124,16 @@ def test_query_continues_where_it_has_stopped(job: IngestJob) -> None:
     job.verify()
 
 
+def wait_for_tasks(job: IngestJob) -> None:
+    """Wait until the other tasks of a failed job have ended: Spark reports the failure before, and they write files."""
+    tracker = job.spark.sparkContext._jsc.sc().statusTracker()
+
+    def ended() -> bool:
+        return all(each.numRunningTasks() == 0 for each in tracker.getExecutorInfos())
+
+    wait_until(ended, "all tasks end")
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_crash_of_a_worker_loses_and_duplicates_nothing(
     job: IngestJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
@@ -134,6 +145,7 @@ def test_crash_of_a_worker_loses_and_duplicates_nothing(
     assert marker.read_text() == phase
     assert phase == PHASES[0] or orphans(job) != []
     assert ManifestTable(job.root).commits() == []
+    wait_for_tasks(job)
     job.run()
     job.verify()
     assert orphans(job) == []

@@ -10,11 +10,12 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
@@ -43,6 +44,7 @@ OUT_OF_REACH = "the coordination service is out of reach"
 LOST = "the session with the coordination service is lost"
 EXIT_FAILED = 2
 STATUS_S = 60.0
+START_S = 120.0
 
 _topics = (f"orders-{number}" for number in itertools.count())
 
@@ -137,18 +139,31 @@ def test_expired_sessions_are_replaced(stack: Stack) -> None:
     with load(stack) as sender:
         before = stack.count(LOST)
         for broker in stack.brokers:
-            close_session(stack.zookeeper, broker.data)
+            expire_session(stack.zookeeper, broker)
             progress(sender)
         wait_until(lambda: stack.logged(LOST, before), "the brokers lose their sessions")
         stack.cluster.agreed()
 
 
-def close_session(zookeeper: ZooKeeper, data: Path) -> None:
-    """End the session of the broker with this log directory."""
-    key = SavedSession(Disk(), str(data)).load()
-    assert key is not None
-    client = KazooClient(zookeeper.address, client_id=tuple(key))
-    client.start()
+def expire_session(zookeeper: ZooKeeper, broker: Kafkalite) -> None:
+    """End the session of a broker; again if the broker has taken it back before it was closed."""
+    before = broker.said().count(LOST)
+
+    def lost() -> bool:
+        if broker.said().count(LOST) > before:
+            return True
+        if (key := SavedSession(Disk(), str(broker.data)).load()) is not None:
+            close_session(zookeeper, tuple(key))
+        return False
+
+    wait_until(lost, "the broker loses its session", every=1.0)
+
+
+def close_session(zookeeper: ZooKeeper, key: tuple[int, bytes]) -> None:
+    """Take a session over from its broker and close it, unless the broker is faster."""
+    client = KazooClient(zookeeper.address, client_id=key)
+    with suppress(KazooTimeoutError):
+        client.start()
     client.stop()
     client.close()
 
@@ -194,7 +209,7 @@ def log_files(stack: Stack) -> set[Path]:
 def nodes_below(zookeeper: ZooKeeper) -> list[str]:
     """The names of the cluster's nodes."""
     client = KazooClient(zookeeper.address)
-    client.start()
+    client.start(START_S)
     try:
         return list(client.get_children(CHROOT)) if client.exists(CHROOT) else []
     finally:

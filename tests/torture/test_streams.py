@@ -9,6 +9,7 @@ returns to an outside reader all the time.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import subprocess
 import sys
@@ -122,19 +123,21 @@ class Story:
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
         self._producer, self._admin, self._schedule = producer, admin, iter(schedule)
 
-    async def send(self, count: int) -> None:
-        """Send the next flights."""
+    async def send(self, count: int | None = None) -> None:
+        """Send the next flights, or all that are left."""
         sent = []
-        for _ in range(count):
-            flight = next(self._schedule)
+        for flight in itertools.islice(self._schedule, count):
             sent.append(self._producer.send(TOPIC, flight.value, key=flight.key, timestamp_ms=flight.timestamp_ms))
             await self._producer.drain()
         for each in sent:
             landed = await each
             self.ends[landed.partition] = max(self.ends[landed.partition], landed.offset + 1)
 
-    async def until(self, condition: Callable[[], object]) -> dict[int, int]:
-        """Compare what is committed with what is complete, until the condition is true; return what is committed."""
+    async def until(self, condition: Callable[[], object], sent: int = 0) -> dict[int, int]:
+        """Compare what is committed with what is complete, until the condition is true; return what is committed.
+
+        Meanwhile, send so many flights after each comparison.
+        """
         async with asyncio.timeout(STORY_S):
             while True:
                 committed = await self.group.sample(self._admin)
@@ -142,6 +145,7 @@ class Story:
                 if condition():
                     return committed
                 assert all(process.poll() is None for process in self.group.processes.values())
+                await self.send(sent)
                 await elapse(SAMPLE_S)
 
     def read_partitions(self) -> int:
@@ -159,12 +163,12 @@ class Story:
         group.join("joined", SLOW)
         await self.until(lambda: len(history.partitions("joined")) == PARTITIONS // 2)
         await self.send(third)
-        await self.until(lambda: group.completed["joined"] > SLOW and history.in_work("killed"))
+        await self.until(lambda: group.completed["joined"] > SLOW and history.in_work("killed"), sent=5)
         group.kill("killed")
         await self.until(lambda: len(history.partitions("joined")) == PARTITIONS)
         group.join("last", SLOW)
         await self.until(lambda: len(history.partitions("last")) == PARTITIONS // 2)
-        await self.send(third)
+        await self.send()
         await self.until(lambda: self.read_partitions() == PARTITIONS)
         await asyncio.to_thread(group.leave)
         assert await self.group.sample(self._admin) == self.ends
