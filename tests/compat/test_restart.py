@@ -134,7 +134,7 @@ def librdkafka_story(address: str, topic: str, restart: Restart) -> list[int]:
 
 def aiokafka_story(address: str, topic: str, restart: Restart) -> list[int]:
     async def read_positions() -> list[int]:
-        settings = {"bootstrap_servers": address, "retry_backoff_ms": 50, "request_timeout_ms": 20_000}
+        settings = {"bootstrap_servers": address, "retry_backoff_ms": 50, "request_timeout_ms": 120_000}
         producer = AIOKafkaProducer(**settings, enable_idempotence=True, linger_ms=1, max_batch_size=2000)
         consumer = AIOKafkaConsumer(**settings, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False)
         async with asyncio.timeout(3 * DEADLINE_S), producer, consumer:

@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}"),
     pytest.mark.xdist_group("secure kafka"),
 ]
-START_S_MAX = 20.0
+START_S_MAX = 60.0
 
 
 def unsecured_token(lifetime_s: float) -> str:
@@ -332,16 +332,15 @@ def test_token_that_expires_is_obtained_again(kafka: SecureKafka) -> None:
 
     async def short() -> str:
         calls.append(time.time())
-        return unsecured_token(3.0)
+        return unsecured_token(5.0)
 
     async def main() -> None:
-        async with Producer(kafka.sasl_ssl, **oauth(kafka, short)) as producer:
-            ends_at = time.monotonic() + 8.0
-            while time.monotonic() < ends_at:
+        async with asyncio.timeout(120), Producer(kafka.sasl_ssl, **oauth(kafka, short)) as producer:
+            while len(calls) < 3:
                 await producer.send("orders", b"value")
+            await producer.send("orders", b"value")
 
     asyncio.run(main())
-    assert len(calls) >= 3
 
 
 def run_command(config: dict[str, str], folder: Path, *args: str) -> tuple[int, str, str]:

@@ -86,7 +86,7 @@ def tree(zookeeper: str, settings: Mapping[str, str]) -> dict[str, Node]:
         keyfile=certificate,
         ca=settings["zookeeper.ssl.truststore.location"],
     )
-    client.start()
+    client.start(timeout=120)
     try:
         return dict(walk(client, "/"))
     finally:

@@ -38,7 +38,7 @@ async def main(address: str, topic: str, records: int) -> list[int]:
                 await producer.flush()
                 left = TOGETHER
                 while left:
-                    polled = await consumer.poll(10.0)
+                    polled = await consumer.poll(120.0)
                     with tracing.process(polled[0]):
                         left -= len(polled)
             gc.collect()

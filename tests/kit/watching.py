@@ -39,7 +39,7 @@ class Watch:
         os.close(self._fd)
 
     def wait(
-        self, count: int, matches: Callable[[str], bool], given_up: Callable[[], bool], seconds: float = 10.0
+        self, count: int, matches: Callable[[str], bool], given_up: Callable[[], bool], seconds: float = 120.0
     ) -> str | None:
         """Block until `count` events on names that match; answers the last name, None once `given_up` or too late."""
         poll = select.poll()

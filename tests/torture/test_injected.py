@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import statistics
 from pathlib import Path
 from random import Random
 
@@ -135,8 +136,8 @@ async def test_slow_fsync_delays_its_own_partition_only(
             meanwhile.append(quick.acks - before)
         assert slow.acks == 6 and not slow.refusals and not quick.refusals
         assert broker.injected(SYNC) == len(broker.calls(SYNC)) >= 6
-        # The last one may have ended after the sync.
-        assert min(meanwhile) >= 2
+        # A loop that waits for the sync makes two or three. A pause of the machine concerns one round or two.
+        assert statistics.median(meanwhile) >= 5, meanwhile
         await read_all(broker, history, "at the end", [("slow", 0), ("quick", 0)])
         assert await asyncio.to_thread(broker.stop) == broker.clean_exit
     record_property("summary", f"injected {fault}: while a sync took 200 ms, others made {meanwhile} requests")

@@ -134,7 +134,7 @@ class KillSeries:
     def kill_at_compaction(self) -> None:
         """When the cleaner has made or renamed so many files."""
         with Watch([self.broker.data / f"{COMPACTED}-0"]) as watch:
-            found = watch.wait(self.random.randint(1, 12), lambda name: name.endswith(CLEANING), self.ended, 30.0)
+            found = watch.wait(self.random.randint(1, 12), lambda name: name.endswith(CLEANING), self.ended)
             self.broker.kill()
         assert found is not None, "nothing was compacted"
 

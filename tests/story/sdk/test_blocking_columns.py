@@ -35,7 +35,7 @@ def test_error_follows_the_batches_before_it(
 ) -> None:
     fill(kafkalite_producer, kafkalite_topic, 50)
     with ColumnReader(kafkalite_broker.address) as reader:
-        batches = reader.read(kafkalite_topic, 0, 0, 60, timeout=0.2)
+        batches = reader.read(kafkalite_topic, 0, 0, 60, timeout=3.0)
         assert len(next(batches)) == 50
         with pytest.raises(OffsetRangeError, match=r"offsets 0 to 59 .* cannot be read at 50"):
             next(batches)

@@ -22,7 +22,7 @@ from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_z
 from kafkalite.net.client.connection import dial
 from tests.unit.coordination.kit import FaultyDisk
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
