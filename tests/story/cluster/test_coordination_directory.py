@@ -61,7 +61,7 @@ class Visitor:
 
     def _count_loss(self) -> None:
         self.lost += 1
-        self.resumed.put_nowait(None)  # nobody waits in vain
+        self.resumed.put_nowait(None)  # a wait for it ends, too
 
 
 @on_loop
