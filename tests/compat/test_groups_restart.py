@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that the tests of this module may stop and kill."""
-    settings = {**SHORT_SESSIONS, "group.consumer.session.timeout.ms": "10000"}
+    settings = {**SHORT_SESSIONS, "group.consumer.session.timeout.ms": str(SESSION_MS)}
     with broker_under_test(tmp_path_factory.mktemp("mortal"), settings) as running:
         yield running
 

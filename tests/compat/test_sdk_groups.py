@@ -15,13 +15,13 @@ from kafkalite_sdk import Consumer, RebalanceListener, TopicPartition
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.test_groups_migration import type_of
 from tests.kit.brokers import IS_KAFKALITE, wait_until
-from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, committed, doomed, partitions_of, write
-from tests.kit.clients.members import Crowd, Kind, Seen, Wish
+from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, committed, doomed, partitions_of, read_history, write
+from tests.kit.clients.members import Crowd, Kind, Wish
 from tests.kit.clients.sdk import SDK_KINDS
 from tests.kit.sdk_load import elapse
 
 CLASSIC = {"group_protocol": "classic", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 200}
-SESSION_S = {"classic": 6.0, "consumer": 10.0, "registered": 6.0}  # the consumers' is a setting of the broker
+SESSION_S = {"classic": 6.0, "consumer": 10.0, "registered": 6.0}  # that of the consumer protocol is in SHORT_SESSIONS
 SETTINGS: dict[str, dict[str, Any]] = {
     "classic": CLASSIC,
     "consumer": {"group_protocol": "consumer"},
@@ -89,18 +89,11 @@ async def polls_until(consumer: Consumer, owned: Owned) -> None:
         await consumer.poll(0.1)
 
 
-def noted(history: Path) -> set[Seen]:
-    """The records that a member in a process of its own has read."""
-    whole = history.read_text().rpartition("\n")[0]
-    lines = (line.split("\t") for line in whole.splitlines())
-    return {Seen(topic, int(partition), int(offset)) for topic, partition, offset in lines}
-
-
 @pytest.mark.parametrize("kind", SDK_KINDS, ids=lambda kind: kind.name)
 def test_member_suspended_beyond_its_session(
     group_address: str, crowd: Crowd, new_group_topic: MakeTopic, tmp_path: Path, kind: Kind
 ) -> None:
-    """It loses its partitions; when it continues, it joins again, reads on and its commits succeed."""
+    """It loses its partitions; when it continues, it joins again, reads on, and a commit succeeds."""
     topic, group, history = new_group_topic(PARTITIONS), unused_name("suspended"), tmp_path / "history"
     everything = partitions_of(topic)
     survivor = crowd.join(kind, Wish(group, (topic,), session_ms=SHORT_MS))
@@ -114,6 +107,11 @@ def test_member_suspended_beyond_its_session(
         other.send_signal(signal.SIGCONT)
         crowd.wait(lambda: 0 < len(survivor.assigned) < PARTITIONS, "a share of the member that continues")
         records = set(write(group_address, topic))
-        wait_until(lambda: records <= noted(history) | set(survivor.seen), "every record is read")
-        assert records & noted(history)
+
+        def all_are_read() -> bool:
+            crowd.check()
+            return records <= {*read_history(history), *survivor.seen}
+
+        wait_until(all_are_read, "every record is read")
+        assert records.intersection(read_history(history))
         assert other.stdout.readline() == "committed\n"

@@ -147,8 +147,10 @@ def changed_tree(address: str, zookeeper: str, settings: Mapping[str, str]) -> d
 
 def test_nodes_are_those_of_kafka(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
-    zookeeper = start_zookeeper(tmp_path / "zookeeper", stores=(authority.issue("zookeeper").bundle(), authority.cert))
+    stores = (authority.issue("zookeeper").bundle(), authority.cert)
+    zookeeper = start_zookeeper(tmp_path / "zookeeper", tick_ms=3_000, stores=stores)
     settings = {
+        "zookeeper.session.timeout.ms": "60000",  # none expires
         "zookeeper.set.acl": "true",
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",

@@ -26,7 +26,7 @@ SHARE = 4
 CLIENTS = 24
 ENOUGH = 20_000  # requests after which nearly every error was met
 OWNERS_MIN = 50
-ATTEMPTS = 20  # some errors need a group that stays classic for a while: about one broker in four has none
+ATTEMPTS = 12  # some errors need a group that stays classic for a while: about one broker in four has none
 SETTINGS = {
     "group.min.session.timeout.ms": "20",
     "group.max.size": "4",

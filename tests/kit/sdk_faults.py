@@ -98,7 +98,7 @@ class Scenario:
         )
 
     async def work(self) -> None:
-        """Send until more records are acknowledged and the group has committed once more, as after each fault."""
+        """Send until more records are acknowledged and the group has committed again."""
         commits = self.group.commits
         await self.sender.more_acks(ACKS_BETWEEN)
         while self.group.commits == commits:

@@ -14,6 +14,7 @@ from types import TracebackType
 CREATED, MOVED_TO, MODIFIED = 0x100, 0x80, 0x2
 EVENT = struct.Struct("iIII")  # watch, mask, cookie, bytes of the name that follows
 LOOK_AGAIN_MS = 5
+DEADLINE_S = 120.0
 
 
 class Watch:
@@ -38,13 +39,11 @@ class Watch:
     ) -> None:
         os.close(self._fd)
 
-    def wait(
-        self, count: int, matches: Callable[[str], bool], given_up: Callable[[], bool], seconds: float = 120.0
-    ) -> str | None:
+    def wait(self, count: int, matches: Callable[[str], bool], given_up: Callable[[], bool]) -> str | None:
         """Block until `count` events on names that match; answers the last name, None once `given_up` or too late."""
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:
             if not poll.poll(LOOK_AGAIN_MS):
                 if given_up():

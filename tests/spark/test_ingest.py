@@ -125,7 +125,7 @@ def test_query_continues_where_it_has_stopped(job: IngestJob) -> None:
 
 
 def wait_for_tasks(job: IngestJob) -> None:
-    """Wait until the other tasks of a failed job have ended: Spark reports the failure before, and they write files."""
+    """Wait until the other tasks of a failed job have ended: Spark reports the failure while they still write files."""
     tracker = job.spark.sparkContext._jsc.sc().statusTracker()
 
     def ended() -> bool:

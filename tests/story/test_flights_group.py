@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from kafkalite.cli.main import main
 from tests.kit.brokers import AGAINST, IS_KAFKALITE, Broker, broker_under_test
 from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
-from tests.kit.clients.groups import committed, doomed, lost_sockets, objects, one_line, partitions_of
+from tests.kit.clients.groups import committed, doomed, lost_sockets, objects, one_line, partitions_of, read_history
 from tests.kit.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
 from tests.kit.flights import FLIGHTS, flights, today
 from tests.kit.isolated import Isolated
@@ -167,9 +167,9 @@ def a_member_dies(crowd: Crowd, departures: Departures, radar: Radar, history: P
         assert third.stdout is not None
         assert [third.stdout.readline() for _ in range(2)] == ["assigned\n", "committed\n"]
         third.kill()
-    lines = [line.split("\t") for line in history.read_text().splitlines()]
-    radar.take([Seen(topic, int(partition), int(offset)) for topic, partition, offset in lines])
-    assert lines
+    seen = read_history(history)
+    radar.take(seen)
+    assert seen
     assert max(committed(crowd.address, GROUP, ALL_PARTITIONS).values()) > 0
 
 

@@ -31,6 +31,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 SERVED = {name.replace("zookeeper", "served"): new_loop for name, new_loop in LOOPS.items()}
 SERVERS = [pytest.param(name, marks=pytest.mark.xdist_group("zookeeper")) for name in LOOPS]
+TICK_MS = 1_000  # Apache ZooKeeper grants sessions of 2 to 20 s
 EMBEDDED = ["memory", "journal", "journal-jobs", "reopened"]
 
 
@@ -96,7 +97,7 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         return
     if (reason := jvm.java_missing()) is not None:
         pytest.skip(f"Apache ZooKeeper: {reason}")
-    server = start_zookeeper(tmp_path_factory.mktemp("zookeeper"))
+    server = start_zookeeper(tmp_path_factory.mktemp("zookeeper"), tick_ms=TICK_MS)
     yield server.address
     server.kill()
 

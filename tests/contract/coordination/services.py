@@ -353,7 +353,7 @@ class ServerService(NetworkService):
         address: "host:port" of the server.
     """
 
-    timeout_ms = 10_000  # a third of it is left when a stall is noticed, also on a busy machine
+    timeout_ms = 10_000  # a client notices a stall after two thirds; the rest is enough for it on a busy machine
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         super().__init__(loop)

@@ -17,7 +17,7 @@ RESTORING: list[Stage] = [
     (REQUEST, "SyncRequest"), (RESPONSE, "SyncRequest"),
 ]  # fmt: skip
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 SERVER = "zookeeper-uvloop"

@@ -9,7 +9,7 @@ from kafkalite.coordination.errors import NoAuthError
 from kafkalite.coordination.tree import Create
 from kafkalite.coordination.zookeeper import records
 from kafkalite.coordination.zookeeper.access import Access
-from tests.contract.coordination.conftest import LOOPS, Client
+from tests.contract.coordination.conftest import LOOPS, TICK_MS, Client
 from tests.contract.coordination.services import NetworkService, ServerService
 from tests.kit import jvm
 from tests.kit.zookeeper import start_zookeeper
@@ -47,7 +47,7 @@ def test_nodes_of_an_identity_are_closed_to_all_others(service: NetworkService, 
 @pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache ZooKeeper: {jvm.java_missing()}")
 def test_session_outlives_the_process_of_the_server(tmp_path: Path) -> None:
     """Its ephemeral nodes and its watches, too; ZooKeeper keeps sessions in its log and extends them at its start."""
-    server = start_zookeeper(tmp_path)
+    server = start_zookeeper(tmp_path, tick_ms=TICK_MS)
     service = ServerService(uvloop.new_event_loop(), server.address)
     try:
         client, other = Client(service), Client(service)
@@ -57,7 +57,7 @@ def test_session_outlives_the_process_of_the_server(tmp_path: Path) -> None:
         session_id = client.session.session_id
         server.kill()
         service.wait(lambda: client.states == other.states == ["suspended"])
-        server = start_zookeeper(tmp_path, int(server.address.rpartition(":")[2]))
+        server = start_zookeeper(tmp_path, int(server.address.rpartition(":")[2]), TICK_MS)
         service.wait(lambda: client.states == other.states == ["suspended", "resumed"])
         assert client.session.session_id == session_id
         assert other.get("/mine")[1].ephemeral_owner == session_id

@@ -6,6 +6,7 @@ notes there what it has read (topic, partition, offset), then commits that, then
 
 import sys
 import threading
+from contextlib import nullcontext
 from typing import TextIO
 
 from tests.kit.clients.members import KINDS, REFUSED, Crowd, Member, Wish
@@ -16,12 +17,12 @@ def main(name: str, address: str, group: str, topic: str, session_ms: str, histo
     (kind,) = (each for each in (*KINDS, *SDK_KINDS) if each.name == name)
     with Crowd(address) as crowd:
         member = crowd.join(kind, Wish(group, (topic,), session_ms=int(session_ms)))
-        crowd.wait(lambda: member.assigned, "partitions")
-        print("assigned", flush=True)
-        if history is None:
-            threading.Event().wait()
-        else:
-            with open(history, "w", encoding="utf-8") as book:
+        with nullcontext() if history is None else open(history, "w", encoding="utf-8") as book:
+            crowd.wait(lambda: member.assigned, "partitions")
+            print("assigned", flush=True)
+            if book is None:
+                threading.Event().wait()
+            else:
                 work(crowd, member, book)
 
 

@@ -139,6 +139,12 @@ def doomed(
             process.kill()
 
 
+def read_history(path: Path) -> list[Seen]:
+    """The records that such a member has noted; a last line without its end is not noted."""
+    lines = [line.split("\t") for line in path.read_text().split("\n")[:-1]]
+    return [Seen(topic, int(partition), int(offset)) for topic, partition, offset in lines]
+
+
 class Run(Protocol):
     """Runs the command: `group("describe", "billing", code=0)`; fails on any other exit code."""
 

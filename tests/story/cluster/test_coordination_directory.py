@@ -130,9 +130,9 @@ async def kill_repeatedly(path: Path) -> None:
             await first.wait()
             running.discard(first)
             await asyncio.gather(*(visitor.resumed.get() for visitor in visitors))
+            assert [visitor.lost for visitor in visitors] == [0] * SESSIONS
             first = await serving.get()
             await start()
-        assert [visitor.lost for visitor in visitors] == [0] * SESSIONS
         assert [session.session_id for session in sessions] == ids
         names = (await completed(lambda then: sessions[0].children("/", then)))[0]
         assert set(names) >= {f"{number}" for number in range(SESSIONS)} | {f"kept-{n}" for n in range(KILLS)}

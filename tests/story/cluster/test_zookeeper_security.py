@@ -26,7 +26,7 @@ from tests.story.cli.test_cluster_commands import run
 pytestmark = [
     pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache ZooKeeper: {jvm.java_missing()}"),
     pytest.mark.xdist_group("zookeeper"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
 ]
 IDENTITY = "kafka:secret"
 ALL, READ = 31, 1
