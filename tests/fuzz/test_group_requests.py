@@ -25,7 +25,7 @@ pytestmark = pytest.mark.fuzz
 SHARE = 4
 CLIENTS = 24
 ENOUGH = 20_000  # requests after which nearly every error was met
-OWNERS_MIN = 50
+OWNERS_MIN = 50  # partitions that members were given, each in a generation
 ATTEMPTS = 12  # some errors need a group that stays classic for a while: about one broker in four has none
 SETTINGS = {
     "group.min.session.timeout.ms": "20",

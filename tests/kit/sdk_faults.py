@@ -67,7 +67,7 @@ class Scenario:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The clients have worked before the block; at its end every outcome is known and every record is read."""
+        """The clients work before and within the block; at its end every outcome is known and every record is read."""
         self.partitions = await create_topic(self.broker.address, TOPIC, PARTITIONS)
         producer = Producer(self.broker.address, linger_ms=1, delivery_timeout_ms=DELIVERY_MS)
         async with producer, self._member() as one, self._member() as two:

@@ -137,11 +137,9 @@ def status(stack: Stack) -> str:
 def test_expired_sessions_are_replaced(stack: Stack) -> None:
     """An administrator ends the session of each broker, as ZooKeeper does after its timeout."""
     with load(stack) as sender:
-        before = stack.count(LOST)
         for broker in stack.brokers:
             expire_session(stack.zookeeper, broker)
             progress(sender)
-        wait_until(lambda: stack.logged(LOST, before), "the brokers lose their sessions")
         stack.cluster.agreed()
 
 

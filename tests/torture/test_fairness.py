@@ -181,12 +181,13 @@ def worst(waits: list[Wait], hostile: HostileClients, slow: list[Iteration]) -> 
 
 
 def late(steady: Steady) -> list[str]:
-    """What exceeds the bar of the well-behaved clients' waits."""
+    """The waits of well-behaved clients whose p99 exceeds the bar, as texts."""
     found = {"acknowledgements": summary_ms(steady.produced), "records": summary_ms(steady.consumed)}
     return [f"p99 of {what}: {each}" for what, each in found.items() if each["net_p99"] > P99_MS_MAX]
 
 
 def assert_in_time(steady: Steady) -> None:
+    """The bar of the well-behaved clients' waits."""
     assert late(steady) == []
 
 

@@ -140,7 +140,7 @@ def doomed(
 
 
 def read_history(path: Path) -> list[Seen]:
-    """The records that such a member has noted; a last line without its end is not noted."""
+    """The records in the history of a `doomed` member, without an incomplete last line."""
     lines = [line.split("\t") for line in path.read_text().split("\n")[:-1]]
     return [Seen(topic, int(partition), int(offset)) for topic, partition, offset in lines]
 
