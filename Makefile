@@ -35,7 +35,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-broker test-spark spark pipeline contract build loadgen debug asan bench compare simulate torture torture-spark lint dist clean
+.PHONY: help run test test-broker test-spark first-broker first-spark spark pipeline contract build loadgen debug asan bench compare simulate torture torture-spark lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -45,19 +45,35 @@ run: build
 	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
 
 #: make test      run all tests (ENGINE=c|debug|asan, JOBS=3, PYTEST_ARGS=...; with CI=true a skip is an error)
-test: test-broker $(if $(SPARK),test-spark)
+# A test that fails beside others is repeated alone when all have ended: see docs/testing.md, Failures.
+test: first-broker $(if $(SPARK),first-spark)
 	$(if $(SPARK),,@echo "without tests/spark: it needs Java, ENGINE=c and no PYTEST_ARGS")
+	@$(REPEAT) build/failures-broker.json $(if $(SPARK),build/failures-spark.json)
 
 TEST_NEEDS = build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE)) $(if $(SPARK),$(SPARK_ENV)/stamp)
 
-test-broker: $(TEST_NEEDS)
+REPEAT = KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m tests.repeat_failures
+# Exit code 1 means that tests failed. Others end the run, as does a run that wrote no list.
+TO_BE_REPEATED = status=$$?; [ $$status -eq 0 ] || { [ $$status -eq 1 ] && [ -s $(1) ]; }
+
+test-broker: first-broker
+	@$(REPEAT) build/failures-broker.json
+
+test-spark: first-spark
+	@$(REPEAT) build/failures-spark.json
+
+first-broker: $(TEST_NEEDS)
+	@mkdir -p build && rm -f build/failures-broker.json
 	KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
-		$(if $(filter true,$(CI)),--strict-run) $(PYTEST_ARGS)
+		--failures build/failures-broker.json $(if $(filter true,$(CI)),--strict-run) $(PYTEST_ARGS); \
+		$(call TO_BE_REPEATED,build/failures-broker.json)
 
 # They wait for Spark half of their time, so they run beside the others. Their output follows in one piece.
-test-spark: $(TEST_NEEDS)
+first-spark: $(TEST_NEEDS)
 	@echo "tests/spark run beside the others, into build/test-spark.log"
-	@$(SPARK_TESTS) >build/test-spark.log 2>&1; status=$$?; cat build/test-spark.log; exit $$status
+	@mkdir -p build && rm -f build/failures-spark.json
+	@$(SPARK_TESTS) --failures build/failures-spark.json >build/test-spark.log 2>&1; status=$$?; \
+		cat build/test-spark.log; (exit $$status); $(call TO_BE_REPEATED,build/failures-spark.json)
 
 #: make spark     run the tests of the Spark pipeline, which need Java 17 (PYTEST_ARGS=..., PYSPARK=4.3.0; part of `make test`)
 spark: build $(SPARK_ENV)/stamp
@@ -92,15 +108,16 @@ bench: build .venv/stamp-test
 compare: build loadgen .venv/stamp-test
 	$(BIN)/python -m perf compare
 
+DRAWN_SEED = KAFKALITE_FIRST_SEED=$${KAFKALITE_FIRST_SEED:-$$(shuf -n 1 -i 1-2000000000)}
+
 #: make simulate  whole clusters with clients under random faults in virtual time (SEEDS=1000, KAFKALITE_FIRST_SEED=n)
 simulate: build .venv/stamp-test
-	$(BIN)/python -m pytest -s tests/story/cluster/test_simulation.py -k random_faults --simulations $(or $(SEEDS),1000) \
+	$(DRAWN_SEED) $(BIN)/python -m pytest -s tests/story/cluster/test_simulation.py -k random_faults --simulations $(or $(SEEDS),1000) \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 
 #: make torture   the long runs of the fuzz tests and rigs
 torture: build .venv/stamp-test build/stamp-asan
-	KAFKALITE_FIRST_SEED=$${KAFKALITE_FIRST_SEED:-$$(shuf -n 1 -i 1-2000000000)} \
-		$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --simulations 5000 --minutes 30 \
+	$(DRAWN_SEED) $(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --simulations 5000 --minutes 30 \
 		--crash-seeds 2000 --flips 10000 --seeded-bugs 9 --fairness-seconds 1800 \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 

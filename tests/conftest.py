@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.seeds import draw_first_seed
+
 ROOT = Path(__file__).resolve().parent.parent
 ENGINE = os.environ.get("KAFKALITE_ENGINE", "c")
 ENGINE_DIRECTORIES = {"c": ROOT, "debug": ROOT / "build" / "debug", "asan": ROOT / "build" / "asan"}
@@ -15,11 +17,14 @@ ENGINE_DIRECTORIES = {"c": ROOT, "debug": ROOT / "build" / "debug", "asan": ROOT
 # Before anything imports kafkalite: pytest has put the checkout in front, which holds the engine `c` only.
 sys.path.insert(0, str(ENGINE_DIRECTORIES[ENGINE]))
 
+draw_first_seed()  # before a test module reads it
+
 # Spark has an environment of its own, and its tests are a step of their own: see docs/testing.md.
 collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 pytest_plugins = [
     "tests.fix_run",
+    "tests.fix_failures",
     "tests.fix_leftovers",
     "tests.fix_hung",
     "tests.fix_foreign",

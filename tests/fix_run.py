@@ -1,11 +1,14 @@
 """Fails a strict run that skips tests, and prints the lines that tests report at the end of the run.
 
+A strict run that skips tests, or that follows a crash, ends with the exit code UNUSABLE, which no repetition changes.
+
 A test reports a line by `record_property("summary", "text")`.
 """
 
 import pytest
 
 SKIPPED = pytest.StashKey[int]()
+UNUSABLE = 6  # the first exit code that pytest does not use
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,8 +21,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not session.config.getoption("strict_run") or reporter is None or hasattr(session.config, "workerinput"):
         return
     skipped = session.config.stash[SKIPPED] = len(reporter.stats.get("skipped", []))
-    if skipped and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if skipped:
+        session.exitstatus = UNUSABLE
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:

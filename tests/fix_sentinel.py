@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fix_run import UNUSABLE
+
 MARKS = pytest.StashKey["Marks"]()
 
 
@@ -72,7 +74,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     marks = session.config.stash[MARKS]
     marks.end()
     if marks.crashed and session.config.getoption("strict_run"):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        session.exitstatus = UNUSABLE
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:

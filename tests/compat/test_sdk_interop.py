@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 
@@ -25,11 +24,12 @@ from tests.kit.clients.java_members import JavaProcess
 from tests.kit.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.kit.clients.sdk import SDK_CONSUMER, SDK_COOPERATIVE, SDK_RANGE
 from tests.kit.isolated import Isolated
+from tests.kit.seeds import chosen_seed
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 needs_java = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 
-SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+SEED = chosen_seed()
 KEYS = 10_000
 PARTITION_COUNTS = (1, 2, 17, 1_000)
 KEY_BYTES_MAX = 40

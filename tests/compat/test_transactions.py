@@ -30,11 +30,12 @@ from tests.kit.clients.confluent import QUIET, create_topics
 from tests.kit.clients.model import DEADLINE_S
 from tests.kit.clients.sdk import read_to_end
 from tests.kit.isolated import closed_later, dropped_later, killable
+from tests.kit.seeds import chosen_seed
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 TOPIC = "orders"
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
-SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+SEED = chosen_seed()
 SEGMENT_BYTES = 1 << 20
 TRANSACTIONS = 60
 VALUE = b"v" * 20_000

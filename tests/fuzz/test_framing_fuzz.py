@@ -3,16 +3,16 @@
 Takes a twentieth of --fuzz-inputs. Replays from KAFKALITE_SEED.
 """
 
-import os
 import random
 
 import pytest
 
 from kafkalite._speedups.net.framing import Limits
 from kafkalite.net.memory_transport import MemoryHub
+from tests.kit.seeds import chosen_seed
 from tests.oracles import framing
 
-SEED = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+SEED = chosen_seed()
 SHARE = 20
 REQUEST_BYTES_MAX = 1 << 20
 HELLOS = [

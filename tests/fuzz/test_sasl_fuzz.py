@@ -1,7 +1,6 @@
 """Damaged SASL messages and certificates: each is accepted or rejected with one error, at once."""
 
 import asyncio
-import os
 import random
 from contextlib import suppress
 
@@ -16,6 +15,7 @@ from kafkalite.net.sasl.server import Answer, SaslServer
 from kafkalite.net.sasl.steps import Authenticated, Job
 from kafkalite.net.sasl.tokens import check_token, expiry_of
 from tests.kit.certificates import Authority
+from tests.kit.seeds import chosen_seed
 from tests.unit.protocol.damage import damaged
 
 GOOD = {
@@ -49,7 +49,7 @@ def count_of(fuzz_inputs):
 
 @pytest.mark.fuzz
 def test_damaged_messages_of_clients_and_brokers(fuzz_inputs):
-    seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+    seed = chosen_seed()
     print(f"KAFKALITE_SEED={seed}")
     rng, offered, outcomes = random.Random(seed), mechanisms(), set()
     for _ in range(count_of(fuzz_inputs)):
@@ -78,7 +78,7 @@ def test_damaged_messages_of_clients_and_brokers(fuzz_inputs):
 
 @pytest.mark.fuzz
 def test_damaged_tokens_and_certificates(fuzz_inputs, tmp_path):
-    seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+    seed = chosen_seed()
     print(f"KAFKALITE_SEED={seed}")
     rng = random.Random(seed)
     pem = Authority(tmp_path).cert.read_bytes()

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kit import jvm
+from tests.kit.checker import ViolationError
 from tests.kit.ports import free_port
 from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
@@ -27,6 +28,7 @@ IS_KAFKALITE = AGAINST.startswith("kafkalite")  # a broker that is alone, or a c
 START_S = 120.0
 STOP_S = 120.0
 READY = "kafkalite ready on "
+CRASHES = {-each for each in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
 # The same for both brokers: defaults that only a real cluster can afford are lowered, nothing else.
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -173,7 +175,11 @@ class Kafkalite(Broker):
             raise AssertionError(f"the broker ignored {sign.name} for {STOP_S} s") from None
 
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        """Whether the process runs. Raises ViolationError if it has crashed."""
+        code = None if self._process is None else self._process.poll()
+        if code in CRASHES:
+            raise ViolationError(f"the broker crashed: {signal.Signals(-code).name}\n{self.said()[-4000:]}")
+        return self._process is not None and code is None
 
 
 class KafkaliteCluster(Kafkalite):

@@ -38,6 +38,10 @@ UNKNOWN, ACKNOWLEDGED, REFUSED = range(3)
 DAMAGED = -1  # the number of a value that does not read
 
 
+class ViolationError(AssertionError):
+    """A promise was broken: no second run excuses it, see `tests/fix_failures.py`."""
+
+
 class Anomaly(NamedTuple):
     """A rule that was broken, where, and by what."""
 

@@ -1,6 +1,5 @@
 """The record functions in Cython (C) and in pure Python (PY) under the same names, and batches to test them with."""
 
-import os
 import random
 import struct
 from types import SimpleNamespace
@@ -9,6 +8,7 @@ from typing import Any
 from crc32c import crc32c
 
 import kafkalite.records
+from tests.kit.seeds import chosen_seed
 from tests.oracles import batch_builder, batch_patches, batch_scan, batches, validator
 
 SIZE_MAX = 1 << 20
@@ -36,8 +36,8 @@ PY = SimpleNamespace(
 
 
 def seed() -> int:
-    """The seed of this run, from KAFKALITE_SEED or new; printed, so that a failing test shows it."""
-    chosen = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+    """The seed of this run; printed, so that a failing test shows it."""
+    chosen = chosen_seed()
     print(f"KAFKALITE_SEED={chosen}")
     return chosen
 

@@ -17,7 +17,7 @@ from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from tests.kit import dump_log, jvm
 from tests.kit.brokers import Kafkalite
-from tests.kit.checker import Anomaly, History, Partition
+from tests.kit.checker import Anomaly, History, Partition, ViolationError
 
 JUDGE_S = 120.0
 JUDGES: tuple[str, ...] = (jvm.CURRENT,)  # the versions of Apache Kafka that judge files
@@ -64,10 +64,15 @@ def unsynced(data: Path, history: History, partitions: Sequence[Partition]) -> l
 
 
 def assert_kept(anomalies: Sequence[Anomaly]) -> None:
-    """Fail with the first anomalies of each name."""
+    """Fail with the first anomalies of each name.
+
+    Raises:
+        ViolationError: there is an anomaly.
+    """
     names = sorted({anomaly.name for anomaly in anomalies})
     some = [str(one) for name in names for one in [each for each in anomalies if each.name == name][:3]]
-    assert not anomalies, f"{len(anomalies)} anomalies: {', '.join(names)}\n" + "\n".join(some)
+    if anomalies:
+        raise ViolationError(f"{len(anomalies)} anomalies: {', '.join(names)}\n" + "\n".join(some))
 
 
 # What the tool says of every compacted log: offsets are missing, and it finds no time in a batch without records.
@@ -90,7 +95,8 @@ def assert_directories_are_good(
     for data in partitions_by_directory:
         command = [sys.executable, "-m", "kafkalite", "log", "verify", str(data)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=JUDGE_S)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        if done.returncode:
+            raise ViolationError(done.stdout[-2000:] + done.stderr[-2000:])
     if (reason := jvm.java_missing()) is not None:
         pytest.skip(f"DumpLogSegments: {reason}")
     directories = [
@@ -101,5 +107,6 @@ def assert_directories_are_good(
         report = dump_log.dump_files(files, version)
         allowed = OF_COMPACTED if compacted else ()
         problems = [line for line in report.problems if not any(words.fullmatch(line) for words in allowed)]
-        assert not problems, f"{version}: {problems[:10]}"
+        if problems:
+            raise ViolationError(f"{version}: {problems[:10]}")
         assert report.batches > 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fix_run import UNUSABLE
 from tests.fix_sentinel import Marks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +52,7 @@ def test_skip_fails_a_strict_run(scratch: Path, options: tuple[str, ...]) -> Non
     skipping = TWO + "@pytest.mark.skip\ndef test_c(): pass\n"
     assert run(scratch, skipping, *options).returncode == 0
     done = run(scratch, skipping, "--strict-run", *options)
-    assert done.returncode == 1
+    assert done.returncode == UNUSABLE
     assert "1 skipped: a strict run allows none" in done.stdout
 
 
@@ -61,7 +62,7 @@ def test_next_run_reports_a_crash_of_the_interpreter(scratch: Path) -> None:
     after = run(scratch, TWO, "--strict-run")
     assert "an earlier test run crashed" in after.stdout
     assert "test_it.py::test_a" in after.stdout
-    assert after.returncode == 1
+    assert after.returncode == UNUSABLE
     assert run(scratch, TWO, "--strict-run").returncode == 0
 
 
@@ -127,3 +128,65 @@ def test_lost_worker_ends_the_run_and_leaves_no_process(scratch: Path) -> None:
     assert done.returncode == 1
     assert "crashed while running 'test_it.py::test_hangs'" in done.stdout
     assert re.search(r"killed process \d+, left behind by a lost worker: sleep 1000", done.stderr)
+
+
+FAILS_BESIDE_OTHERS = """
+from pathlib import Path
+def test_fails_once():
+    print("KAFKALITE_SEED=77")
+    mark = Path("ran")
+    ran = mark.exists()
+    mark.touch()
+    assert ran, "the first run"
+"""
+
+
+def run_and_repeat(scratch: Path, test: str) -> subprocess.CompletedProcess[str]:
+    """Run tests on two workers, then repeat the failed ones."""
+    done = run(scratch, test, *TWO_WORKERS, "-p", "tests.fix_failures", "--failures", "failures.json")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p no:kafkalite -p tests.fix_run"}
+    command = [sys.executable, "-m", "tests.repeat_failures", "failures.json"]
+    return subprocess.run(command, cwd=scratch, env=environ, capture_output=True, text=True, timeout=RUN_S)
+
+
+def test_test_that_passes_alone_is_reported_as_flaky(scratch: Path) -> None:
+    done = run_and_repeat(scratch, FAILS_BESIDE_OTHERS)
+    assert done.returncode == 0, done.stdout
+    assert "FLAKY test_it.py::test_fails_once, seed 77" in done.stdout
+    assert "AssertionError: the first run" in done.stdout and "1 passed" in done.stdout
+
+
+def test_test_that_fails_again_fails_the_run(scratch: Path) -> None:
+    done = run_and_repeat(scratch, FAILS_BESIDE_OTHERS + "    assert False, 'the second run'\n")
+    assert done.returncode == 1
+    assert "FAILED TWICE test_it.py::test_fails_once" in done.stdout and "the second run" in done.stdout
+
+
+CONCLUSIVE = {
+    "marked": "@pytest.mark.conclusive\ndef test_fails_once():",
+    "checker": "def test_fails_once():\n    from tests.kit.checker import ViolationError",
+}
+
+
+@pytest.mark.parametrize("change", CONCLUSIVE)
+def test_conclusive_failure_is_not_repeated(scratch: Path, change: str) -> None:
+    test = FAILS_BESIDE_OTHERS.replace("def test_fails_once():", CONCLUSIVE[change])
+    if change == "checker":
+        test = test.replace('assert ran, "the first run"', "if not ran: raise ViolationError('lost-write')")
+    done = run_and_repeat(scratch, test)
+    assert done.returncode == 1
+    assert "FAILED test_it.py::test_fails_once: this failure is conclusive" in done.stdout
+
+
+def test_lost_worker_is_not_excused(scratch: Path) -> None:
+    done = run_and_repeat(scratch, HANGS.format(hang="os.kill(os.getpid(), 9)"))
+    assert done.returncode == 1
+    assert "test_hangs: this failure is conclusive" in done.stdout
+
+
+def test_more_failures_than_are_repeated_fail_the_run(scratch: Path) -> None:
+    failing = "@pytest.mark.parametrize('number', range(11))\ndef test_a(number): assert False\n"
+    done = run_and_repeat(scratch, failing)
+    assert done.returncode == 1
+    assert "11 tests failed: at most 10 are repeated" in done.stdout

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import random
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,12 +10,13 @@ from pathlib import Path
 import pytest
 from pyspark_kafkalite.tables import snapshots
 
+from tests.kit.seeds import chosen_seed
 from tests.rigs.lines import Lines
 
 pytest.register_assert_rewrite("tests.rigs.machine", "tests.rigs.model")
 
 MEMORY = Path("/dev/shm")
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 
 
 @pytest.fixture

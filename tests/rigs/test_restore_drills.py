@@ -7,7 +7,6 @@ put back, alone, and a broker is started. Each refusal and each error in its log
 
 import asyncio
 import logging
-import os
 import random
 import re
 import shutil
@@ -19,9 +18,10 @@ import pytest
 
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.resources import JOURNAL
+from tests.kit.seeds import chosen_seed
 from tests.kit.server import NOW_MS, Client, batch, running
 
-SEED = int(os.environ.get("KAFKALITE_SEED", random.SystemRandom().randrange(2**32)))
+SEED = chosen_seed()
 HISTORIES = 20
 NO_DELAY = {"log.segment.delete.delay.ms": "0", "log.initial.task.delay.ms": "0"}
 HISTORY = {**NO_DELAY, "log.cleaner.backoff.ms": "1"}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
 from tests.fix_torture import is_long
 from tests.kit import jvm, rig
+from tests.kit.seeds import chosen_seed
 
 KILLS_PER_SERIES = 5
 KILLS_PER_GROUP_SERIES = 15  # of --kills, for lives of groups and clusters: they have fewer, and take their time
-SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

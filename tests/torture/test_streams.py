@@ -28,6 +28,7 @@ from kafkalite_sdk.admin import Admin
 from tests.fix_torture import is_long
 from tests.kit import streams_member
 from tests.kit.brokers import IS_KAFKALITE, broker_under_test
+from tests.kit.checker import ViolationError
 from tests.kit.flights import FLIGHTS, Flight, flights, today
 from tests.kit.rig import create_topic
 from tests.kit.sdk_load import elapse
@@ -141,7 +142,8 @@ class Story:
         async with asyncio.timeout(STORY_S):
             while True:
                 committed = await self.group.sample(self._admin)
-                assert self.group.history.anomalies == []
+                if self.group.history.anomalies:
+                    raise ViolationError(self.group.history.anomalies)
                 if condition():
                     return committed
                 assert all(process.poll() is None for process in self.group.processes.values())

@@ -1,15 +1,15 @@
 """The pipeline against its oracle, on random frames in random pieces with replies completed in random order."""
 
-import os
 import random
 
 import pytest
 
 from kafkalite._speedups.net.framing import Limits
 from kafkalite.net.memory_transport import MemoryHub
+from tests.kit.seeds import chosen_seed
 from tests.oracles import framing
 
-SEED = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+SEED = chosen_seed()
 REQUEST_BYTES_MAX = 1_000_000
 TAILS = [b"", b"\0", b"\0\0\0\x64abc", b"GET / HTTP/1.1\r\n", b"\xff\xff\xff\xff", b"\x16\x03\x01\x02\x00"]
 

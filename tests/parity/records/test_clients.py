@@ -1,6 +1,5 @@
 """Against aiokafka and kafka-python: uncompressed the same bytes, compressed each reads the other's."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
 from tests.kit.record_engines import CODECS, SIZE_MAX
+from tests.kit.seeds import chosen_seed
 from tests.unit.records.clients import aiokafka_compiled, aiokafka_records, kafka_python
 
 EXAMPLES = 60
@@ -84,9 +84,7 @@ def for_all(check: Callable[[Any, Any], None]) -> None:
     """Run the check on records and producer fields from hypothesis; KAFKALITE_SEED replays."""
     run = given(RECORDS, PRODUCER)(check)
     run = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))(run)
-    if "KAFKALITE_SEED" in os.environ:
-        run = hypothesis_seed(int(os.environ["KAFKALITE_SEED"]))(run)
-    run()
+    hypothesis_seed(chosen_seed())(run)()
 
 
 def test_aiokafka_uses_its_compiled_records() -> None:

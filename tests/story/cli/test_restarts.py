@@ -1,7 +1,6 @@
 """`produce` and `consume` beside a broker that is killed and started again, and beside topics that grow."""
 
 import asyncio
-import os
 import queue
 import random
 import signal
@@ -22,10 +21,11 @@ from kafkalite.cli.record_lines import RecordLine
 from kafkalite.cli.record_sender import STICKY_BYTES, RecordSender
 from tests.kit.brokers import Kafkalite
 from tests.kit.proxy import CuttingProxy
+from tests.kit.seeds import chosen_seed
 from tests.kit.server import running
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
 
-SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+SEED = chosen_seed()
 LINES = 200_000
 KILLS = 3
 

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.groups.shard import GroupShard
+from tests.kit.seeds import seeds_of
 from tests.kit.weighted_choice import Operations, WeightedChoice, draw
 from tests.story.groups.simulated_shard import Shard
-from tests.story.groups.simulations import FIRST, ONE, simulate_seed
+from tests.story.groups.simulations import ONE, simulate_seed
 
 __all__ = ["Allowed", "Chaos", "assert_all_is_answered"]
 
@@ -69,8 +70,9 @@ def assert_all_is_answered(chaos: type[Chaos], histories: int) -> None:
         history.run()
         seen.update(history.seen)
 
-    for at in range(1 if ONE else MORE * histories):
-        if at >= histories and seen >= expected:
+    tried = seeds_of(MORE * histories)
+    for seed in tried:
+        if seed >= tried.start + histories and seen >= expected:
             break
-        simulate_seed(simulate, FIRST + at, 0)
-    assert ONE or seen == expected, f"never occurred: {expected - seen}; seeds from {FIRST}"
+        simulate_seed(simulate, seed, 0)
+    assert ONE or seen == expected, f"never occurred: {expected - seen}; seeds from {tried.start}"

@@ -1,12 +1,10 @@
 """Seeds, operations and seeded bugs of the group simulations.
 
-`--simulations` says how many there are, `--minutes` how long each is (of virtual time). Their seeds start at FIRST, the
-same in each run; KAFKALITE_FIRST_SEED sets another start, as `make torture` does. A simulation that fails prints its
-seed, and KAFKALITE_SEED runs that one alone. Seeded bugs are searched for with the same seeds always: 200 other
-simulations may miss what one in 40 detects.
+`--simulations` says how many there are, `--minutes` how long each is (of virtual time). Their seeds are those of
+`tests.kit.seeds`. A simulation that fails prints its seed, and KAFKALITE_SEED runs that one alone. Seeded bugs are
+searched for with the same seeds always: 200 other simulations may miss what one in 40 detects.
 """
 
-import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +13,10 @@ import pytest
 
 from kafkalite.state.groups.consumer.reconciler import TOPICS_AT_ONCE
 from tests.kit.counted_table import CountedTable
+from tests.kit.seeds import first_seed, replayed_seed, seeds_of
 from tests.kit.weighted_choice import Operations, draw
 
-FIRST = int(os.environ.get("KAFKALITE_SEED") or os.environ.get("KAFKALITE_FIRST_SEED") or 1)
-ONE = "KAFKALITE_SEED" in os.environ
+ONE = replayed_seed() is not None
 BUG_SEEDS = range(1, 201)
 REPLAYS = 3
 
@@ -34,7 +32,7 @@ def at_once(seed: int) -> int:
 
 def simulate_all(simulate: Simulate, simulations: int, minutes: int) -> None:
     """Run all simulations, or the one of KAFKALITE_SEED."""
-    for seed in range(FIRST, FIRST + (1 if ONE else simulations)):
+    for seed in seeds_of(simulations):
         simulate_seed(simulate, seed, minutes)
 
 
@@ -89,4 +87,4 @@ class Taken(CountedTable[Any, Any]):
     def assert_all(self) -> None:
         """Every row was taken, unless only one simulation was run."""
         never = self.keys() - self.used
-        assert ONE or not never, f"never taken: {never}; seeds from {FIRST}"
+        assert ONE or not never, f"never taken: {never}; seeds from {first_seed()}"

@@ -4,7 +4,6 @@ A run prints its seed; `KAFKALITE_SEED=n` repeats the run alone.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import HOST, PORT, SimulatedBroker
 from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
 from tests.fix_torture import SHORT
+from tests.kit.seeds import seeds_of
 from tests.kit.server import Client, fetch_request, fetched
 from tests.story.sdk.virtual import check_nothing_left
 
@@ -175,16 +175,13 @@ async def world(directory: Path, seed: int) -> AsyncIterator[World]:
 
 
 def seeds(simulations: int, in_test_run: int) -> range:
-    """The seeds of a test from KAFKALITE_FIRST_SEED (1) on, or the one of KAFKALITE_SEED.
+    """The seeds of a simulation, see `tests.kit.seeds`.
 
     Arguments:
         simulations: the option `--simulations`.
         in_test_run: number of runs where the option is not given.
     """
-    given = os.environ.get("KAFKALITE_SEED")
-    count = in_test_run if simulations == SHORT["simulations"] else simulations
-    first = int(os.environ.get("KAFKALITE_FIRST_SEED", "1"))
-    return range(int(given), int(given) + 1) if given else range(first, first + count)
+    return seeds_of(in_test_run if simulations == SHORT["simulations"] else simulations)
 
 
 def total(counts: Iterable[dict[str, int]]) -> dict[str, int]:

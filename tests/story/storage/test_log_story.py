@@ -23,11 +23,12 @@ from kafkalite.storage.retention import mark_deleted
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit import dump_log, jvm
 from tests.kit.logs import new_log, read_log
+from tests.kit.seeds import chosen_seed
 from tests.unit.storage.damage import batch, last_log
 
 STORIES = int(os.environ.get("KAFKALITE_STORIES", "12"))
 STEPS = 150
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import shutil
 from pathlib import Path
@@ -19,9 +18,10 @@ from kafkalite.storage.dirs.stray_partitions import find
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
+from tests.kit.seeds import chosen_seed
 from tests.kit.server import batch, running
 
-SEED = int(os.environ.get("KAFKALITE_SEED", random.SystemRandom().randrange(2**32)))
+SEED = chosen_seed()
 STRIDE = 7  # of the steps before which the adoption crashes: another run has others
 VALUES = {("b", 0): [b"b0"], ("b", 2): [b"b3"], ("c", 0): [b"c"]}
 

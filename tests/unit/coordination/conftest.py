@@ -1,15 +1,15 @@
 """A seed that a failing test shows and that KAFKALITE_SEED brings back."""
 
-import os
 import random
-import secrets
 
 import pytest
+
+from tests.kit.seeds import chosen_seed
 
 
 @pytest.fixture
 def seed() -> int:
-    seed = int(os.environ.get("KAFKALITE_SEED") or secrets.randbits(32))
+    seed = chosen_seed()
     print(f"KAFKALITE_SEED={seed}")
     return seed
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalite._speedups.codec import codec
 from kafkalite.protocol.schema import Message
+from tests.kit.seeds import chosen_seed
 from tests.oracles import codec as oracle
 from tests.oracles.codec import layout_of
 from tests.unit.protocol.kio_twin import kio_class, kio_decode, kio_encode, limits, to_kio
@@ -42,9 +43,7 @@ def test_messages_have_the_bytes_and_values_of_kio(cls: type[Message], version: 
     def run(rng: Any) -> None:
         check(cls, version, rng)
 
-    if "KAFKALITE_SEED" in os.environ:
-        run = hypothesis_seed(int(os.environ["KAFKALITE_SEED"]))(run)
-    run()
+    hypothesis_seed(chosen_seed())(run)()
 
 
 def test_every_version_of_kio_is_declared() -> None:

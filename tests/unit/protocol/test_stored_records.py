@@ -1,6 +1,5 @@
 """Records of internal topics: there and back for every type and version, bytes by hand, and what is refused."""
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from kafkalite.protocol.stored import consumer_group_records, extension_records,
 from kafkalite.protocol.stored import group_records as groups
 from kafkalite.protocol.stored import transaction_records as transactions
 from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey
+from tests.kit.seeds import chosen_seed
 from tests.oracles import codec as oracle
 from tests.unit.protocol.damage import damaged
 from tests.unit.protocol.values import in_all_versions, random_message, seed
@@ -45,9 +45,7 @@ def test_stored_records_round_trip(records: RecordTypes, cls: type[StoredKey], v
         assert records.read_value(cls.type_id, value_bytes) == value
         assert record_types.write(key, None) == (key_bytes, None)
 
-    if "KAFKALITE_SEED" in os.environ:
-        run = hypothesis_seed(int(os.environ["KAFKALITE_SEED"]))(run)
-    run()
+    hypothesis_seed(chosen_seed())(run)()
 
 
 def test_stored_record_types() -> None:

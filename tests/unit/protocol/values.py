@@ -1,6 +1,5 @@
 """Random messages for the tests of the codec, leaning towards the edges of every type."""
 
-import os
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,6 +8,7 @@ from kafkalite.protocol.schema import Layout, Message, Slot, Wire
 from kafkalite.protocol.stored import group_records, transaction_records
 from kafkalite.protocol.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafkalite.protocol.versions import EXTENSIONS_FROM, REQUESTS, RESPONSES
+from tests.kit.seeds import chosen_seed
 from tests.oracles.codec import layout_of
 
 INTEGERS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True), "uint32": (32, False)}
@@ -53,8 +53,8 @@ Draw = Callable[[random.Random, str], Any]
 
 
 def seed() -> int:
-    """The seed of this run, from KAFKALITE_SEED or new; printed, so that a failing test shows it."""
-    chosen = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+    """The seed of this run; printed, so that a failing test shows it."""
+    chosen = chosen_seed()
     print(f"KAFKALITE_SEED={chosen}")
     return chosen
 

@@ -4,13 +4,13 @@ Each run prints its seed. `KAFKALITE_SEED` repeats one run.
 """
 
 import math
-import os
 from typing import Any
 
 import pytest
 from kafkalite_sdk.consumer.fetcher import Fetcher
 
 from kafkalite.errors import KafkaError
+from tests.kit.seeds import chosen_seed
 from tests.unit.sdk.fetch_world import BROKERS, World
 
 STEPS = 400
@@ -113,13 +113,9 @@ def run(seed: int, fetcher: type[Fetcher] = Fetcher) -> World:
     return world
 
 
-def first_seed() -> int:
-    return int(os.environ.get("KAFKALITE_SEED", "1"))
-
-
 @pytest.mark.parametrize("offset", range(RUNS))
 def test_no_record_is_lost_returned_twice_or_out_of_order(offset):
-    seed = first_seed() + offset
+    seed = chosen_seed() + offset
     print(f"KAFKALITE_SEED={seed}")
     world = run(seed)
     assert world.taken > 50

@@ -4,7 +4,6 @@ Our own log writes the directories, as its files are Kafka's; tests/compat has o
 """
 
 import asyncio
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -31,9 +30,10 @@ from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
 from tests.kit.logs import read_log
+from tests.kit.seeds import chosen_seed
 from tests.unit.storage.damage import filled, tear_the_tail
 
-SEED = int(os.environ.get("KAFKALITE_SEED", random.SystemRandom().randrange(2**32)))
+SEED = chosen_seed()
 IDS = {"orders": "377HDq6gTzKDLPeUGOHV6A", "__consumer_offsets": "AAECAwQFBgcICQoLDA0ODw"}
 BATCHES = 6
 STRIDE = 13  # of the steps before which is a crash: another run has others

@@ -1,18 +1,20 @@
 """Splits and limits of micro-batches, for random partitions, layouts and limits."""
 
-import os
 import random
 
 import pytest
 from kafkalite_sdk import TopicPartition
 from pyspark_kafkalite.planner import Layout, OffsetRange, Split, SplitLimits, Trigger, limited, plan, shared
 
+from tests.kit.seeds import first_seed, replayed_seed
+
 SEEDS = range(150)
 MIB = 1 << 20
 
 
 def seeded(seed: int) -> random.Random:
-    seed = int(os.environ.get("KAFKALITE_SEED", seed))
+    replayed = replayed_seed()
+    seed = first_seed() + seed if replayed is None else replayed
     print(f"KAFKALITE_SEED={seed}")
     return random.Random(seed)
 

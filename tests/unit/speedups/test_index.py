@@ -1,19 +1,19 @@
 """Offset and time index, against plain lists."""
 
-import os
 import random
 from bisect import bisect_right
 
 import pytest
 
 from kafkalite._speedups.storage.index import CorruptIndexError, OffsetIndex, TimeIndex
+from tests.kit.seeds import chosen_seed
 
 BASE = 1_000_000
 
 
 @pytest.fixture
 def seed() -> int:
-    chosen = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+    chosen = chosen_seed()
     print(f"KAFKALITE_SEED={chosen}")
     return chosen
 

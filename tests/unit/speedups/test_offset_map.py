@@ -1,13 +1,13 @@
 """The cleaner's map: against SipHash's reference vectors, and against a dict."""
 
-import os
 import random
 
 import pytest
 
 from kafkalite._speedups.compaction.offset_map import OffsetMap, siphash
+from tests.kit.seeds import chosen_seed
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 SECRET = bytes(range(16))
 # vectors_sip128 of the reference implementation: the message of n bytes is 0, 1, .. n - 1.
 VECTORS = {

@@ -1,6 +1,5 @@
 """The checksum and the scan of recovery, against the records room."""
 
-import os
 import random
 from pathlib import Path
 
@@ -12,12 +11,13 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite._speedups.wire.crc32c import checksum
 from kafkalite.storage.log.segment import Segment
+from tests.kit.seeds import chosen_seed
 from tests.unit.storage.damage import CONFIG, batch, patch
 
 
 @pytest.fixture
 def rng() -> random.Random:
-    chosen = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+    chosen = chosen_seed()
     print(f"KAFKALITE_SEED={chosen}")
     return random.Random(chosen)
 

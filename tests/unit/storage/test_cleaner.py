@@ -1,7 +1,6 @@
 """The cleaner: what it chooses, what it leaves, how it makes way, and what a kill at any step leaves behind."""
 
 import errno
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +23,11 @@ from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
 from tests.kit.logs import read_log
+from tests.kit.seeds import chosen_seed
 from tests.oracles.compactor import CONFIG, Aborted, History, Oracle, batches_of, facts
 from tests.unit.storage.damage import made
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
 EAGER = replace(CONFIG, min_cleanable_dirty_ratio=0.01)
 

@@ -1,6 +1,5 @@
 """The two passes of compaction in C: held to a plain oracle over random histories, and refused bad bytes."""
 
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +23,10 @@ from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite.storage import names
 from kafkalite.storage.log.segment import Segment
 from tests.kit.logs import new_log
+from tests.kit.seeds import chosen_seed
 from tests.oracles.compactor import CONFIG, History, Kept, Oracle, batches_of, facts, written
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 RETENTION = 10_000
 
 

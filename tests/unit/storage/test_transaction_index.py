@@ -9,8 +9,9 @@ import pytest
 
 from kafkalite.storage.log.transaction_index import AbortedTransaction, BadTransactionIndex, TransactionIndex, pack
 from kafkalite.testing.faulty_disk import FaultyDisk
+from tests.kit.seeds import chosen_seed
 
-SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+SEED = chosen_seed()
 ENTRIES = [
     AbortedTransaction(7, 10, 20, 12),
     AbortedTransaction(8, 12, 30, 31),

@@ -1,7 +1,6 @@
 """Transactions in a log, from hand-made batches and markers: what is stable, what was aborted, and what comes back."""
 
 import errno
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +16,11 @@ from kafkalite.storage.log.transaction_index import AbortedTransaction
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.logs import read_log
+from tests.kit.seeds import chosen_seed
 from tests.unit.storage.damage import CONFIG, batch
 from tests.unit.storage.transactional import History, abort, begin, commit, end, new_log, producers_of
 
-SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+SEED = chosen_seed()
 HISTORIES = 40
 INVALID_TXN_STATE = -KafkaErrorCode.INVALID_TXN_STATE
 

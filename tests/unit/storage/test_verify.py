@@ -1,6 +1,5 @@
 """Offline checks: a valid directory violates no invariant, each damage is reported by its number."""
 
-import os
 import random
 import struct
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from kafkalite.storage.file_removal import PendingRemoval, remove_batch
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from kafkalite.storage.retention import mark_deleted, take_expired
 from kafkalite.storage.verify.verify import Violation, verify_directory, verify_log
+from tests.kit.seeds import chosen_seed
 from tests.unit.storage.damage import DAMAGES, filled, last_log, patch
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 FLIPS = 150
 END = 360
 TOPIC_ID = "version: 0\ntopic_id: 377HDq6gTzKDLPeUGOHV6A"

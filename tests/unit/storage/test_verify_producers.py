@@ -1,7 +1,5 @@
 """Verifies producer snapshots against the batches (invariant 17), and unfinished segment swaps (invariant 16)."""
 
-import os
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +10,11 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.producer_state import Producer, ProducerState
 from kafkalite.storage.log.producer_snapshots import read_snapshot, write_packed
 from kafkalite.storage.verify.verify import Violation, verify_log
+from tests.kit.seeds import chosen_seed
 from tests.unit.storage.damage import filled, patch
 from tests.unit.storage.transactional import History, abort, begin, new_log
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 HISTORIES = 5
 COUNT = 60
 IDEMPOTENT, ABORTED, OPEN = 7, 8, 9

@@ -3,9 +3,7 @@
 A failure prints how to replay it; KAFKALITE_SEED chooses other histories.
 """
 
-import os
 from collections.abc import Callable, Iterator
-from random import SystemRandom
 from typing import Any
 
 import pytest
@@ -14,8 +12,9 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
 from kafkalite.state.groups.assignors import ASSIGNORS, Assignment, Assignor, MemberSpec
+from tests.kit.seeds import chosen_seed
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 TOPIC_IDS = [bytes([topic]) * 16 for topic in range(1, 6)]
 MEMBER_IDS = [f"member-{number}" for number in range(8)]
 

@@ -1,6 +1,5 @@
 """From a topic to its readers: the indexes agree with a walk over all groups, and cost nothing for other groups."""
 
-import os
 import random
 
 import pytest
@@ -16,10 +15,11 @@ from kafkalite.state.groups.records import (
     GroupDeleted,
     OffsetCommitted,
 )
+from tests.kit.seeds import chosen_seed
 from tests.kit.work import calls_in
 from tests.unit.state.groups.test_shard import NoTopics
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 TOPICS = [f"t{at}" for at in range(6)]
 GROUPS = ["g", "h", "i"]
 MEMBERS = ["m", "n"]

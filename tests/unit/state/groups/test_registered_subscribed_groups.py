@@ -1,17 +1,17 @@
 """The index of the registered groups that read a topic equals a scan of all groups, and visits only these groups."""
 
-import os
 import random
 from collections.abc import Iterable
 
 import pytest
 
 from kafkalite.state.groups.registered.groups import RegisteredGroups
+from tests.kit.seeds import chosen_seed
 from tests.kit.work import calls_in
 from tests.story.groups.simulated_shard import check_changed_topics
 from tests.unit.state.groups.registered_rig import SESSION_MS, Rig
 
-SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = chosen_seed()
 TOPICS = ["a", "b", "c", "d"]
 GROUPS = ["g", "h", "i"]
 CONSUMERS = ["one", "two", "three"]
