@@ -5,6 +5,7 @@ is raised after `then` was called. If the response to a change is lost, the call
 next read shows whether the change was made. Sources: ZkData.scala, KafkaZkClient.scala.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from kafkalite.callbacks import fail_on_exception
 from kafkalite.clock import Clock, Outcome, completed
 from kafkalite.cluster.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
+from kafkalite.cluster.producer_id_blocks import RaisedIds, raise_above, raise_operation, raised_ids, take_block
 from kafkalite.cluster.topic_node_removal import DeletedTopicNodes, TopicNodeRemover
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then
@@ -29,7 +31,7 @@ from kafkalite.coordination.tree import CreatedNode, Operation, Set
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.model import TopicPartition, uuid_from_text
 
-PRODUCER_IDS_BLOCK = 1000  # ProducerIdsBlock.java
+LOGGER = logging.getLogger("kafkalite.cluster")
 EXPIRATION_CHECK_S = 60.0  # between searches for expired znodes
 EXPIRATION_PAUSE_S = 0.1  # between transactions that delete `EXPIRED_MAX` of them
 
@@ -352,30 +354,35 @@ class MetadataStore:
 
     def take_producer_ids(self, then: Callable[[range | None], None]) -> None:
         """Allocate the next block of producer ids by compare-and-set; `then` receives None after a failure."""
+        take_block(self._session, self._broker_id, then)
 
-        def read(outcome: Outcome) -> None:
-            if outcome.error is not None:
-                then(None)
-                return
-            data, stat = outcome.value
-            last = znodes.decode_producer_ids(data)
-            first = 0 if last is None else last.last + 1
-            block = range(first, first + PRODUCER_IDS_BLOCK)
-            node = znodes.ProducerIdBlock(self._broker_id, block.start, block.stop - 1)
-            self._session.set(
-                znodes.PRODUCER_ID_BLOCK,
-                znodes.encode_producer_ids(node),
-                lambda kept: self._taken(block, kept, then),
-                stat.version,
-            )
+    async def raise_producer_ids(
+        self, found: int, *, later: Callable[[Sequence[Operation]], object] | None = None, force: bool = False
+    ) -> RaisedIds | None:
+        """Let the next block of producer ids begin above the largest id in logs; `raise_above` describes it.
 
-        self._session.get(znodes.PRODUCER_ID_BLOCK, fail_on_exception(read, lambda: then(None)))
+        Arguments:
+            found: the largest id in logs, -1 for none.
+            later: called with the operation if the disk is full; it becomes durable with the next change.
+            force: raise in any case, because the tree is known to be older than the logs.
 
-    def _taken(self, block: range, outcome: Outcome, then: Callable[[range | None], None]) -> None:
-        if isinstance(outcome.error, BadVersionError):  # another broker has taken this block
-            self.take_producer_ids(then)
-        else:
-            then(block if outcome.error is None else None)
+        Returns the raise, None if none was necessary or the node is invalid: then it assigns no ids. Raises
+        CoordinationError.
+        """
+        raising = partial(raise_above, self._session, self._broker_id, found, force=force)
+        try:
+            raised: RaisedIds | None = await await_completion(lambda then: raising(then=then))
+        except znodes.ZnodeError as error:
+            LOGGER.error("%s; no producer ids are assigned until it is repaired", error)
+            return None
+        except ConnectionLossError:
+            if later is None or self._session.lost:
+                raise
+            data, stat = await await_completion(partial(self._session.get, znodes.PRODUCER_ID_BLOCK))
+            raised = raised_ids(data, found, force=force)
+            if raised is not None:
+                later([raise_operation(self._broker_id, raised, stat.version)])
+        return raised
 
 
 async def await_completion(call: Callable[[Then], object]) -> Any:

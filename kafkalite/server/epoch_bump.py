@@ -36,7 +36,7 @@ async def raise_leader_epochs(
     logs: LogManager,
     loaded: Iterable[LoadedDirectory],
     later: Callable[[Sequence[Operation]], object],
-) -> list[TopicImage]:
+) -> tuple[list[TopicImage], list[TopicPartition]]:
     """Raise the leader epochs that a start has to raise.
 
     Arguments:
@@ -44,18 +44,23 @@ async def raise_leader_epochs(
         logs: the loaded logs; `loaded` shows which were closed cleanly.
         later: makes a change that a full disk refused durable with the next one.
 
-    Returns the topics with the new epochs. Raises CoordinationError.
+    Returns the topics with the new epochs, and the partitions to which rule 2 applies. Raises CoordinationError.
     """
     unclean = {key for one in loaded for key in one.unclean}
     raised: dict[TopicPartition, PartitionImage] = {}
-    images = [_raised(topic, logs, unclean, raised) for topic in topics]
+    behind: list[TopicPartition] = []
+    images = [_raised(topic, logs, unclean, raised, behind) for topic in topics]
     if raised and not await store.change_leader_epochs(raised, later):
         LOGGER.warning("cannot write the journal: %d new leader epochs are written with its next change", len(raised))
-    return images
+    return images, behind
 
 
 def _raised(
-    topic: TopicImage, logs: LogManager, unclean: set[TopicPartition], raised: dict[TopicPartition, PartitionImage]
+    topic: TopicImage,
+    logs: LogManager,
+    unclean: set[TopicPartition],
+    raised: dict[TopicPartition, PartitionImage],
+    behind: list[TopicPartition],
 ) -> TopicImage:
     partitions = list(topic.partitions)
     for index, partition in enumerate(partitions):
@@ -64,6 +69,8 @@ def _raised(
         if (log is None and key not in logs.created) or logs.topic_ids.get(key) != topic.topic_id:
             continue
         latest = partition.leader_epoch if log is None else log.epochs.latest
+        if latest > partition.leader_epoch:
+            behind.append(key)
         if key in unclean or latest > partition.leader_epoch:
             raised[key] = partitions[index] = partition._replace(leader_epoch=max(latest, partition.leader_epoch) + 1)
     return replace(topic, partitions=tuple(partitions))

@@ -18,6 +18,7 @@ from kafkalite.model import uuid_text
 from kafkalite.server.alone_broker import AloneBroker
 from kafkalite.server.epoch_bump import raise_leader_epochs
 from kafkalite.server.hosted_partitions import HostedPartitions
+from kafkalite.server.older_tree import OlderTree, largest_id, older_change
 from kafkalite.server.resources import ADOPTED, ADOPTING, JOURNAL, BrokerResources, StartError
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs.log_directory import FORMAT, Identity
@@ -27,13 +28,16 @@ FIRST_BROKER = 1  # the default of broker.id on the embedded tree, which has one
 
 
 class Metadata(NamedTuple):
-    """The cluster metadata as a start opens it; `config` has the dynamic configs."""
+    """The cluster metadata as a start opens it; `config` has the dynamic configs, `older` whether the journal is an
+    older copy.
+    """
 
     session: EmbeddedSession
     store: MetadataStore
     identity: Identity
     config: BrokerConfig
     group_configs: dict[str, dict[str, str]]
+    older: OlderTree
 
 
 async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Metadata:
@@ -52,7 +56,8 @@ async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Met
         broker_id = FIRST_BROKER if known is None else known.broker_id
     if known is not None:
         logs.check(Identity(known.cluster_id, broker_id))
-    service = resources.open_coordination(lambda tree: check_tree(resources, tree, broker_id))
+    older = OlderTree(resources.journal)
+    service = resources.open_coordination(lambda tree: check_tree(resources, tree, broker_id, older))
     session = service.connect(on_lost=resources.coordination_lost)
     store = MetadataStore(session, resources.clock)
     await store.prepare()
@@ -61,7 +66,7 @@ async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Met
     store.register(broker_id)
     dynamic_default, dynamic = await store.broker_configs()
     merged = BrokerConfig(config.static, dynamic_default, dynamic)
-    return Metadata(session, store, identity, merged, await store.group_configs())
+    return Metadata(session, store, identity, merged, await store.group_configs(), older)
 
 
 def without_journal(resources: BrokerResources, directory: str, owner: Identity) -> str:
@@ -80,13 +85,16 @@ def without_journal(resources: BrokerResources, directory: str, owner: Identity)
     return f"{directory}: belongs to cluster {owner.cluster_id} and has no {JOURNAL}; {cure}"
 
 
-def check_tree(resources: BrokerResources, tree: Tree, broker_id: int) -> None:
-    """Check that journal and log directories belong to the same cluster. Raises DirectoryError, ZnodeError."""
+def check_tree(resources: BrokerResources, tree: Tree, broker_id: int, older: OlderTree) -> None:
+    """Check that journal and log directories belong to the same cluster, and note the age of the journal.
+
+    Raises DirectoryError, ZnodeError.
+    """
     named = tree.find(CLUSTER_ID)
     if named is not None:
         resources.logs.check(Identity(decode_cluster_id(named.data), broker_id))
-    for line in checkpoints.older_journal(resources.disk, resources.journal, tree.zxid):
-        LOGGER.warning("%s", line)
+    noted = checkpoints.read_broker_epoch(resources.disk, os.path.dirname(resources.journal))
+    older.last_change = older_change(tree.zxid, noted)
 
 
 async def recover(resources: BrokerResources, metadata: Metadata) -> AloneBroker:
@@ -97,7 +105,10 @@ async def recover(resources: BrokerResources, metadata: Metadata) -> AloneBroker
     loaded = logs.load(
         lambda topic: configs.get(topic, config.topic_defaults), config.num_recovery_threads_per_data_dir
     )
-    topics = await raise_leader_epochs(store, topics, logs, loaded, metadata.session.multi_later)
+    later, older = metadata.session.multi_later, metadata.older
+    older.ids = await store.raise_producer_ids(largest_id(resources.disk, loaded), later=later)
+    topics, older.epochs = await raise_leader_epochs(store, topics, logs, loaded, later)
+    older.report()
     identity = metadata.identity
     brokers = LiveBrokers((BrokerImage(identity.broker_id, rack=config.broker_rack),))
     tables = ClusterTables(identity.cluster_id, identity.broker_id, brokers, topics)

@@ -2,11 +2,11 @@
 
 1. A topic is registered when all its files are here and complete. Its directories get their final names after that, as
    a start makes strays of the partitions of topics that it does not know.
-2. A topic keeps its id. Each partition's leader epoch begins above the last one in its files.
+2. A topic keeps its id. Each partition's leader epoch begins above the last one in its files, and the next producer id
+   above all of them: the new journal would assign the ids of the other cluster again.
 3. A kill at any step loses nothing: the same call continues.
 4. The configs of topics are in the metadata of their cluster, which is not read. So a topic gets configs with which
-   none
-   of its records is deleted (`adopted_configs`).
+   none of its records is deleted (`adopted_configs`).
 5. Internal topics of consumers and transactions are adopted, compacted as before. `__cluster_metadata` and
    `__share_group_state` are not: nothing here reads them.
 """
@@ -152,6 +152,8 @@ class TopicAdoption:
             ready = partition_adoption.make_ready(self._disk, candidate, self._data, TopicConfig())
             by_topic[candidate.topic][candidate.partition] = candidate, ready
             self.result.bytes_dropped += ready.bytes_dropped
+        found = [ready.largest_producer_id for partitions in by_topic.values() for _, ready in partitions.values()]
+        await store.raise_producer_ids(max(found, default=-1))
         for name, partitions in by_topic.items():
             await self._register(session, store, broker_id, topics.get(name), partitions)
             partition_adoption.write_checkpoints(

@@ -23,6 +23,7 @@ from kafkalite.records.batch_header import MAGIC_AT
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs.log_directory import DirectoryError
 from kafkalite.storage.dirs.stray_partitions import Stray
+from kafkalite.storage.recovery.largest_producer_id import largest_of
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, RecoveryError, recover
 
 FETCHING = ".fetching"
@@ -62,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Result of `make_ready`: the log, and the leader epoch after all epochs of the log.
+    """Result of `make_ready`: the log, the leader epoch after all epochs of the log, and its largest producer id.
 
     `cleaned` is the offset up to which the log is compacted, None where no cleaner worked on it.
     """
@@ -72,6 +73,7 @@ class Ready:
     next_epoch: int
     bytes_dropped: int
     cleaned: int | None
+    largest_producer_id: int
 
 
 def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]]:
@@ -216,7 +218,10 @@ def make_ready(disk: Disk, candidate: Candidate, data: str, config: TopicConfig)
     for segment in log.segments:
         segment.unload()
     cleaned = None if candidate.cleaned is None else min(candidate.cleaned, log.log_end_offset)
-    return Ready(log.log_start_offset, log.log_end_offset, latest + 1, progress.bytes_dropped, cleaned)
+    return Ready(
+        log.log_start_offset, log.log_end_offset, latest + 1, progress.bytes_dropped, cleaned,
+        largest_of(log.producers),
+    )  # fmt: skip
 
 
 def _last_epoch(disk: Disk, directory: str) -> int:

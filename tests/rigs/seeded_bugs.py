@@ -100,6 +100,22 @@ BUGS = (
         "producer_state,segment_reader,log_core,recovery_scan",
     ),
     Bug(
+        "producer ids of an older journal are assigned again",
+        "kafkalite/server/start_alone.py",
+        "    older.ids = await store.raise_producer_ids(largest_id(resources.disk, loaded), later=later)\n",
+        "",
+        "tests/story/server/test_assigned_producer_ids.py::test_an_older_journal_assigns_no_id_again[True]",
+        "assert 0 == 1",
+    ),
+    Bug(
+        "producer ids of adopted logs are assigned again",
+        "kafkalite/server/topic_adoption.py",
+        "        await store.raise_producer_ids(max(found, default=-1))\n",
+        "",
+        "tests/story/server/test_assigned_producer_ids.py::test_an_adoption_raises_the_ids_of_the_journal",
+        "assert",
+    ),
+    Bug(
         "cleaner drops a live tombstone",
         "kafkalite/storage/compaction/cleaning_jobs.py",
         "Rules(plan.now_ms, plan.config.delete_retention_ms,",
