@@ -32,7 +32,7 @@ def largest_of(producers: ProducerState) -> int:
 
 
 def largest_of_logs(logs: Iterable[Log]) -> int:
-    """The largest producer id of loaded logs, -1 for none. With ten producers in each, 1,000 logs take 0.6 ms of CPU."""
+    """The largest producer id of loaded logs, -1 for none. 1,000 logs with ten producers each take 0.6 ms."""
     return max((largest_of(log.producers) for log in logs), default=NO_ID)
 
 
