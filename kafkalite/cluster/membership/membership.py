@@ -5,8 +5,9 @@
    until it is registered again, with another broker epoch.
 3. While the service is out of reach the broker serves from its image.
 4. An empty tree, another cluster's tree and another broker with this id stop the broker. Nothing is deleted.
-5. A service that refuses the first session, by TLS or for lack of permission, prevents the start. A broker that was a
-   member repeats the attempt: an operator may correct certificates and access control lists.
+5. A service that refuses the first session, by TLS, for its credentials or for lack of permission, prevents the start. A
+   broker that was a member repeats the attempt: an operator may correct certificates, credentials and access control
+   lists.
 """
 
 import logging
@@ -16,13 +17,21 @@ from typing import Protocol
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.membership.registration import RETRY_S, Registration
 from kafkalite.coordination.backend import Coordination, Then
-from kafkalite.coordination.errors import CoordinationError, NoAuthError, NoNodeError, SessionExpiredError, TlsError
+from kafkalite.coordination.errors import (
+    AuthenticationError,
+    CoordinationError,
+    InvalidAclError,
+    NoAuthError,
+    NoNodeError,
+    SessionExpiredError,
+    TlsError,
+)
 from kafkalite.coordination.znodes import CLUSTER_ID, ZnodeError, decode_cluster_id
 from kafkalite.coordination.znodes.brokers import BrokerRegistration
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 Notify = Callable[[], object]
-CORRECTABLE = (TlsError, NoAuthError)
+CORRECTABLE = (AuthenticationError, InvalidAclError, NoAuthError, TlsError)
 """Errors of a new session that an operator may correct while the broker runs."""
 
 

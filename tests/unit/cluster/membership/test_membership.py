@@ -7,13 +7,20 @@ import pytest
 from kafkalite.clock import Outcome
 from kafkalite.cluster.membership.membership import Membership
 from kafkalite.cluster.membership.registration import RETRY_S
-from kafkalite.coordination.errors import AuthenticationError, NoAuthError, TlsError
+from kafkalite.coordination.errors import (
+    AuthenticationError,
+    BadArgumentsError,
+    InvalidAclError,
+    NoAuthError,
+    TlsError,
+)
 from kafkalite.coordination.znodes import CLUSTER_ID, encode_cluster_id
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
 from kafkalite.model import Endpoint
 from tests.unit.cluster.controller.kit import Service
 
 WAIT_MS = 3_000
+REFUSALS = [AuthenticationError(), InvalidAclError("/kafka"), NoAuthError("/kafka"), TlsError()]
 
 
 class Node:
@@ -112,7 +119,7 @@ def test_invalid_contents_of_the_cluster_id_stop_the_broker() -> None:
     assert "not JSON" in node.log[0]
 
 
-@pytest.mark.parametrize("refusal", [TlsError(), NoAuthError("/kafka")])
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: type(each).__name__)
 def test_a_member_repeats_a_session_that_an_operator_may_make_possible(refusal: Exception) -> None:
     service = service_of()
     node = Node(service)
@@ -141,7 +148,7 @@ def test_a_closed_membership_does_not_repeat_a_session() -> None:
     assert node.attempts == attempts and node.log == ["joined", "left"]
 
 
-@pytest.mark.parametrize("refusal", [TlsError(), NoAuthError("/kafka")])
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: type(each).__name__)
 def test_a_refused_session_prevents_the_start_of_a_broker_that_has_not_been_a_member(refusal: Exception) -> None:
     service = service_of()
     node = Node(service)
@@ -158,7 +165,7 @@ def test_a_service_that_refuses_a_new_session_stops_the_broker() -> None:
     service = service_of()
     node = Node(service)
     node.begin()
-    node.refusal = AuthenticationError()
+    node.refusal = BadArgumentsError()
     assert node.membership.session is not None
     service.embedded.expire(node.membership.session.session_id)
     assert node.log[:2] == ["joined", "left"] and "refuses this broker" in node.log[2]
