@@ -259,6 +259,7 @@ class ClusterMember:
 
     def left(self) -> None:
         """The session is lost: close all connections."""
+        self.broker.controller_requests.fence.unregistered()
         self._leave()
         self.session.session = None
         self.broker.listening.suspend("the session with the coordination service is lost")

@@ -21,7 +21,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.server.api import CLUSTER_ROWS
 from kafkalite.server.assigned_partitions import AssignedPartitions
-from kafkalite.server.controller_requests import ControllerRequests, TopicConfigReader
+from kafkalite.server.controller_requests import ControllerRequests, EpochReader, TopicConfigReader
 from kafkalite.server.offsets_partitions import OffsetsPartitions, PartitionCounter
 from kafkalite.server.resources import BrokerResources
 from kafkalite.server.running_broker import RunningBroker
@@ -41,6 +41,7 @@ class ClusteredBroker(RunningBroker):
 
     Arguments:
         reader: reads topics from the tree.
+        epochs: reads the controller epoch from the tree.
 
     Attributes:
         controller_requests: applies the requests of the controller.
@@ -58,6 +59,7 @@ class ClusteredBroker(RunningBroker):
         store: MetadataStore,
         topics: TopicManager,
         reader: TopicTreeReader,
+        epochs: EpochReader,
         loaded: list[LoadedDirectory],
     ) -> None:
         tables = ClusterTables(identity.cluster_id)
@@ -72,7 +74,7 @@ class ClusteredBroker(RunningBroker):
             resources.logs,
         )
         self.controller_requests = ControllerRequests(
-            ControllerFence(), tables, hosting, reader, resources.slicer, resources.log
+            ControllerFence(), epochs, tables, hosting, reader, resources.slicer, resources.log
         )
         self._offsets_partitions = OffsetsPartitions(reader, self._offsets_counted)
         self.controller_requests.observers.append(self._metadata_changed)

@@ -4,9 +4,12 @@
 2. It is answered when it is applied. The image is swapped whole; leaderships change partition by partition.
 3. A request with impossible contents is rejected with INVALID_REQUEST, and nothing of it is applied.
 4. The controller on this broker calls the methods as well; it has no connection to itself.
+5. A request with a controller epoch that is not known yet waits until `/controller_epoch` is read, which is bounded.
+6. While `WAITING_MAX` requests wait, further ones are rejected with REQUEST_TIMED_OUT, and the controller repeats them
+   with its newest states. It has one request to a broker in flight: those that wait are ones that it has given up.
 
 Authorisation (CLUSTER_ACTION) is not checked yet: until then, only the brokers of the cluster may reach the listener
-between brokers.
+between brokers, the only one that serves these requests.
 
 Sources: KafkaApis (handleLeaderAndIsrRequest, handleStopReplicaRequest, handleUpdateMetadataRequest) of Apache Kafka
 3.9.
@@ -36,6 +39,7 @@ from kafkalite.slicing import Slicer, Steps, grouped
 
 ANNOUNCED_MAX = 10_000  # topics in deletion that are remembered
 ALL = "all requests"  # the key of their serial execution
+WAITING_MAX = 4  # requests that wait for earlier ones, while those wait for the coordination service
 
 Then = Callable[[Outcome], object]
 LeaderAndIsrTopicError = LeaderAndIsrResponse.LeaderAndIsrTopicError
@@ -51,6 +55,13 @@ class TopicConfigReader(Protocol):
         """
 
 
+class EpochReader(Protocol):
+    """Reads the controller epoch from the tree."""
+
+    def read_epoch(self, then: Callable[[int], object]) -> None:
+        """Call `then` once, within a time limit, with the epoch; -1: it cannot be read."""
+
+
 class MetadataObserver(Protocol):
     """Is called with each change of the image, after the swap."""
 
@@ -62,6 +73,7 @@ class ControllerRequests:
 
     Arguments:
         fence: the epochs that are known.
+        epochs: reads the epoch of a new controller.
         tables: hold the image.
         hosting: hosts the assigned partitions.
         configs: reads the configs of topics that are new on this broker.
@@ -75,6 +87,7 @@ class ControllerRequests:
     def __init__(
         self,
         fence: ControllerFence,
+        epochs: EpochReader,
         tables: ClusterTables,
         hosting: AssignedPartitions,
         configs: TopicConfigReader,
@@ -83,12 +96,14 @@ class ControllerRequests:
     ) -> None:
         self.fence = fence
         self.observers: list[MetadataObserver] = []
+        self._epochs = epochs
         self._tables = tables
         self._hosting = hosting
         self._configs = configs
         self._slicer = slicer
         self._log = log
         self._serial = SerialExecutor()
+        self._waiting = 0  # requests whose turn has not come
         self._deletions: dict[str, bytes] = {}  # announced, by name
 
     def update_metadata(self, request: UpdateMetadataRequest, then: Then) -> None:
@@ -119,23 +134,46 @@ class ControllerRequests:
             then: of the request.
         """
 
+        def refuse(error: int, reason: str, done: Then) -> None:
+            self._log_rejection(request, error, reason)
+            done(Outcome(response(error_code=error)))
+
         def step(end: Callable[[], None]) -> None:
+            self._waiting -= 1
+
             def ended(outcome: Outcome) -> None:
                 end()
                 if isinstance(outcome.error, InvalidControllerRequestError):
-                    error = KafkaErrorCode.INVALID_REQUEST
-                    self._log_rejection(request, error, str(outcome.error))
-                    outcome = Outcome(response(error_code=error))
-                then(outcome)
+                    refuse(KafkaErrorCode.INVALID_REQUEST, str(outcome.error), then)
+                else:
+                    then(outcome)
 
-            error, reason = self.fence.accept(request)
-            if error:
-                self._log_rejection(request, error, reason)
-                ended(Outcome(response(error_code=error)))
-            else:
-                apply(request, ended)
+            def fenced() -> None:
+                error, reason = self.fence.accept(request)
+                if error:
+                    refuse(error, reason, ended)
+                else:
+                    apply(request, ended)
 
+            self._know_epoch(request, fenced)
+
+        if self._waiting >= WAITING_MAX:
+            refuse(KafkaErrorCode.REQUEST_TIMED_OUT, f"{self._waiting} earlier requests wait", then)
+            return
+        self._waiting += 1
         self._serial.run(ALL, step)
+
+    def _know_epoch(self, request: ControllerRequest, then: Callable[[], None]) -> None:
+        """Read the controller epoch of the tree if this request needs it, then continue."""
+
+        def read(epoch: int) -> None:
+            self.fence.tree_epoch_read(epoch)
+            then()
+
+        if self.fence.needs_tree_epoch(request):
+            self._epochs.read_epoch(read)
+        else:
+            then()
 
     def _log_rejection(self, request: ControllerRequest, error: int, reason: str) -> None:
         name, code = type(request).__name__.removesuffix("Request"), KafkaErrorCode(error).name

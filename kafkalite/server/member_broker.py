@@ -7,6 +7,7 @@ from functools import partial
 
 from kafkalite.clock import Outcome, completed
 from kafkalite.cluster.broker_peers import BrokerPeers
+from kafkalite.cluster.controller_epoch import ControllerEpochReader
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.metadata_update import MetadataChange
 from kafkalite.cluster.topics import Refusal, applying
@@ -43,7 +44,8 @@ class MemberBroker(ClusteredBroker):
         loaded: list[LoadedDirectory],
     ) -> None:
         topics = TopicsInCluster(member, member.writer)
-        super().__init__(resources, identity, config, group_configs, store, topics, member.topics, loaded)
+        epochs = ControllerEpochReader(member.session, resources.clock)
+        super().__init__(resources, identity, config, group_configs, store, topics, member.topics, epochs, loaded)
         self.member = member
         self.configs.reader = member.topics
         member.attach(self)

@@ -60,6 +60,18 @@ class TopicConfigs:
             then({topic: self.configs.get(topic, {}) for topic in topics})
 
 
+class ControllerEpochs:
+    """`/controller_epoch` in the tree: by default, every epoch is known there; `reads` counts."""
+
+    def __init__(self) -> None:
+        self.epoch = 2**31 - 1
+        self.reads = 0
+
+    def read_epoch(self, then: Any) -> None:
+        self.reads += 1
+        then(self.epoch)
+
+
 class NoTopics:
     """Stands in for the changes of topics, which need a controller."""
 
@@ -74,6 +86,7 @@ class ControlledBroker:
         self.broker_id = broker_id
         self.epoch = 100 * broker_id
         self.configs = TopicConfigs()
+        self.controller_epochs = ControllerEpochs()
         own = {"log.dirs": str(data), "broker.id": str(broker_id)}
         self.config = BrokerConfig({**EMBEDDED, **own, **(settings or {})})
         self.ports = Ports()
@@ -94,7 +107,7 @@ class ControlledBroker:
             loaded = resources.logs.load(lambda topic: self.config.topic_defaults)
             broker = ClusteredBroker(
                 resources, metadata.identity, metadata.config, metadata.group_configs, metadata.store,
-                cast(TopicManager, NoTopics()), self.configs, loaded,
+                cast(TopicManager, NoTopics()), self.configs, self.controller_epochs, loaded,
             )  # fmt: skip
             await broker.open([])
             broker.closing = opened.pop_all()

@@ -5,9 +5,9 @@
    until it is registered again, with another broker epoch.
 3. While the service is out of reach the broker serves from its image.
 4. An empty tree, another cluster's tree and another broker with this id stop the broker. Nothing is deleted.
-5. A service that refuses the first session, by TLS, for its credentials or for lack of permission, prevents the start. A
-   broker that was a member repeats the attempt: an operator may correct certificates, credentials and access control
-   lists.
+5. A service that refuses the first session, by TLS, for its credentials or for lack of permission, prevents the start.
+   A broker that was a member repeats the attempt: an operator may correct certificates, credentials and access
+   control lists.
 """
 
 import logging

@@ -19,6 +19,7 @@ def request(controller: int = 1, epoch: int = 5, broker_epoch: int = 10, kraft: 
 def fence() -> ControllerFence:
     fence = ControllerFence()
     fence.registered(10)
+    fence.tree_epoch_read(9)
     assert fence.accept(request())[0] == 0
     return fence
 
@@ -32,8 +33,9 @@ def fence() -> ControllerFence:
         (request(controller=2), Error.STALE_CONTROLLER_EPOCH),
         (request(broker_epoch=9), Error.STALE_BROKER_EPOCH),
         (request(broker_epoch=9, epoch=4), Error.STALE_BROKER_EPOCH),
-        (request(broker_epoch=11), Error.NONE),
-        (request(broker_epoch=-1), Error.NONE),
+        (request(broker_epoch=11), Error.STALE_BROKER_EPOCH),
+        (request(broker_epoch=-1), Error.STALE_BROKER_EPOCH),
+        (request(epoch=10), Error.STALE_CONTROLLER_EPOCH),
         (request(kraft=True), Error.INVALID_REQUEST),
         (request(controller=-1), Error.INVALID_REQUEST),
     ],
@@ -56,3 +58,23 @@ def test_requests_for_the_registration_before_are_stale(fence: ControllerFence) 
     fence.registered(20)
     assert fence.accept(request(broker_epoch=10))[0] == Error.STALE_BROKER_EPOCH
     assert fence.accept(request(broker_epoch=20))[0] == Error.NONE
+
+
+@pytest.mark.parametrize("broker_epoch", [-1, 0, 10, 2**62])
+def test_no_request_is_accepted_before_the_registration_nor_after_its_end(broker_epoch: int) -> None:
+    fence = ControllerFence()
+    fence.tree_epoch_read(5)
+    assert fence.accept(request(broker_epoch=broker_epoch))[0] == Error.STALE_BROKER_EPOCH
+    fence.registered(10)
+    fence.unregistered()
+    assert fence.accept(request(broker_epoch=broker_epoch))[0] == Error.STALE_BROKER_EPOCH
+    assert fence.controller_epoch == -1
+
+
+def test_the_tree_is_read_for_a_new_epoch_of_a_request_that_is_accepted_otherwise(fence: ControllerFence) -> None:
+    assert not fence.needs_tree_epoch(request(epoch=9, controller=2))
+    assert fence.needs_tree_epoch(request(epoch=10, controller=2))
+    assert not fence.needs_tree_epoch(request(epoch=10, controller=2, broker_epoch=9))
+    fence.tree_epoch_read(10)
+    fence.tree_epoch_read(8)
+    assert fence.accept(request(epoch=10, controller=2))[0] == Error.NONE
