@@ -18,6 +18,7 @@ from kafkalite.config.kraft import check_quorum, members, of_brokers
 from kafkalite.config.listeners import (
     check_advertised,
     check_ports,
+    listener_between_brokers,
     parse_listeners,
     parse_overrides,
     parse_protocol_map,
@@ -61,6 +62,7 @@ class BrokerConfig:
     broker_rack: str | None = field(init=False, repr=False, compare=False)
     listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
     advertised_listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
+    listener_between_brokers: str = field(init=False, repr=False, compare=False)
     log_dirs: tuple[str, ...] = field(init=False, repr=False, compare=False)
     broker_id_generation_enable: bool = field(init=False, repr=False, compare=False)
     reserved_broker_max_id: int = field(init=False, repr=False, compare=False)
@@ -234,6 +236,9 @@ class BrokerConfig:
         check_advertised(advertised, listeners)
         object.__setattr__(self, "listeners", listeners)
         object.__setattr__(self, "advertised_listeners", advertised)
+        wanted = self.values["inter.broker.listener.name"]
+        assert wanted is None or isinstance(wanted, str)
+        object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners))
 
 
 # Honoured keys that become attributes as they are.

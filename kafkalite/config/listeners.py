@@ -8,7 +8,8 @@ from kafkalite.model import Endpoint
 
 LISTENER = re.compile(r"([^:/\s]+)://(?:\[([0-9a-fA-F:.%\w]*)\]|([^:/\[\]\s]*)):([0-9]{1,5})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SUPPORTED = ("PLAINTEXT",)
+PLAINTEXT = "PLAINTEXT"
+SUPPORTED = (PLAINTEXT,)
 PORT_MAX = 65535
 EVERYWHERE = ("", "0.0.0.0", "::")
 
@@ -71,6 +72,26 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
             raise ConfigError(key, f"{key}: {endpoint} does not name one of the listeners ({', '.join(sorted(names))})")
         if endpoint.host in EVERYWHERE:
             raise ConfigError(key, f"{key}: clients cannot connect to {endpoint}; give a host name or an address")
+
+
+def listener_between_brokers(wanted: str | None, listeners: Sequence[Endpoint]) -> str:
+    """Return the name of the listener between brokers.
+
+    Arguments:
+        wanted: `inter.broker.listener.name`; None: the first listener without TLS and SASL.
+        listeners: of this broker.
+
+    Raises ConfigError if there is no such listener.
+    """
+    key, names = "inter.broker.listener.name", [endpoint.listener for endpoint in listeners]
+    if wanted is not None:
+        if wanted.upper() not in names:
+            raise ConfigError(key, f"{key}: {wanted} does not name one of the listeners ({', '.join(sorted(names))})")
+        return wanted.upper()
+    plain = [endpoint.listener for endpoint in listeners if endpoint.security_protocol == PLAINTEXT]
+    if not plain:
+        raise ConfigError(key, f"{key}: name a listener for connections between brokers: each one has TLS or SASL")
+    return plain[0]
 
 
 def parse_overrides(text: str) -> dict[str, int]:

@@ -27,6 +27,7 @@ class Row:
         version_min, version_max: the versions that are served.
         advertised_min: the minimum version that ApiVersions reports, None = version_min.
         of_groups: its handler needs the group coordinator, which is imported before it.
+        between_brokers: only brokers send it: it is served on the listener between brokers alone.
         package: of the messages; `extensions` are described in docs/protocol-extensions.md.
 
     Attributes, set by `load`:
@@ -46,6 +47,7 @@ class Row:
         *,
         advertised_min: int | None = None,
         of_groups: bool = False,
+        between_brokers: bool = False,
         package: str = "messages",
     ) -> None:
         self.module = name
@@ -55,6 +57,7 @@ class Row:
         self.version_max = version_max
         self.advertised_min = version_min if advertised_min is None else advertised_min
         self.of_groups = of_groups
+        self.between_brokers = between_brokers
         self.package = package
         self.loaded = False
         self.request: type[Any]
@@ -133,8 +136,8 @@ ROWS = (
 )
 
 CLUSTER_ROWS = (  # served by a broker in a cluster, besides `ROWS`
-    Row("leader_and_isr", 4, 0, 7),
-    Row("stop_replica", 5, 0, 4),
-    Row("update_metadata", 6, 0, 8),
+    Row("leader_and_isr", 4, 0, 7, between_brokers=True),
+    Row("stop_replica", 5, 0, 4, between_brokers=True),
+    Row("update_metadata", 6, 0, 8, between_brokers=True),
     Row("describe_coordination", 10007, 0, 0, package="extensions"),
 )

@@ -66,6 +66,17 @@ class Call(Generic[Context]):
         """This broker with the address at which the client reaches it."""
         return self.context.own_node(self.connection)
 
+    def refuse_of_client(self, *, of_brokers: bool) -> bool:
+        """Close the connection of a client that sends what only brokers send; returns whether it is one.
+
+        `of_brokers`: whether only brokers send this request.
+        """
+        dispatcher = self.context.dispatcher
+        if not of_brokers or dispatcher.is_between_brokers(self.reply):
+            return False
+        dispatcher.refuse_key(self.reply, self.header.api_key)
+        return True
+
     def answer(self, response: Any) -> None:
         """Send the response, once per call. A closed connection is no error.
 

@@ -7,7 +7,7 @@ the imports have no cycle: broker -> table of API keys -> handlers -> call -> co
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkalite._speedups.net.framing import Connection
+from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.clock import Clock, Offload, Random
 from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.producer_ids import ProducerIds
@@ -34,8 +34,14 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
 class RequestDispatcher(Protocol):
     """The part of the dispatcher that a call uses."""
 
-    @property
-    def rows(self) -> Sequence[Row]: ...
+    def rows_on(self, listener: str) -> Sequence[Row]:
+        """Return the API keys that are served on a listener."""
+
+    def is_between_brokers(self, reply: Reply) -> bool:
+        """Whether a request came over the listener between brokers."""
+
+    def refuse_key(self, reply: Reply, key: int) -> None:
+        """Close a connection that sent what is not served on its listener."""
 
     def unforeseen(self, call: Any, error: Exception) -> None:
         """End a request in which an unexpected exception was raised."""

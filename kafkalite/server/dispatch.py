@@ -2,6 +2,7 @@
 
 - An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as in
   Kafka; only ApiVersions of an unknown version is answered (v0, error 35, its own range).
+- A key that only brokers send is an unknown key on the other listeners: it is neither served nor advertised there.
 - An unexpected exception in a handler, or later in a callback of a call that it kept, is answered with
   UNKNOWN_SERVER_ERROR where the response has a top-level error code, and closes the connection elsewhere. One traceback
   per source line and minute is logged.
@@ -36,10 +37,21 @@ STEPS_AT_ONCE = 250
 
 
 class Dispatcher:
-    """Serves request frames."""
+    """Serves request frames.
 
-    def __init__(self, context: HandlerContext, rows: tuple[Row, ...], log: RateLimitedLog) -> None:
+    Arguments:
+        context: what the handlers use.
+        rows: the served API keys.
+        log: for refused requests and exceptions.
+        between_brokers: the name of the listener that serves the keys that only brokers send.
+    """
+
+    def __init__(
+        self, context: HandlerContext, rows: tuple[Row, ...], log: RateLimitedLog, between_brokers: str = ""
+    ) -> None:
         self.rows = rows
+        self._for_clients = tuple(row for row in rows if not row.between_brokers)
+        self._between_brokers = between_brokers
         self._context = context
         self._by_key = {row.api_key: row for row in rows}
         self._loaded: dict[int, Row] = {}  # those that were requested
@@ -52,9 +64,8 @@ class Dispatcher:
         except DecodeError as error:
             self._refuse(reply, "header", f"request header does not parse: {error}")
             return
-        row = self._loaded.get(header.api_key)
+        row = self._loaded.get(header.api_key) or self._not_loaded(reply, header, frame)
         if row is None:
-            self._first_of_key(reply, header, frame)
             return
         version = header.api_version
         if not row.version_min <= version <= row.version_max:
@@ -67,15 +78,39 @@ class Dispatcher:
         else:
             self._handle(Call(self._context, reply, row.response, version, header), row, request)
 
-    def _first_of_key(self, reply: Reply, header: RequestHeader, frame: memoryview) -> None:
+    def rows_on(self, listener: str) -> tuple[Row, ...]:
+        """Return the API keys that are served on a listener."""
+        return self.rows if listener == self._between_brokers else self._for_clients
+
+    def is_between_brokers(self, reply: Reply) -> bool:
+        """Whether a request came over the listener between brokers."""
+        return reply.connection.listener == self._between_brokers
+
+    def refuse_key(self, reply: Reply, key: int) -> None:
+        """Close a connection that sent a key, or a variant of a request, which is not served on its listener."""
+        self._refuse(reply, "key", f"request key {key} is not served")
+
+    def _not_loaded(self, reply: Reply, header: RequestHeader, frame: memoryview) -> Row | None:
+        """Return the row of a key that only brokers send, if it may be served now. Else import what the key needs, and
+        serve its first request then, or close the connection.
+
+        Keys of brokers are not among the loaded ones, so that no other request is compared with the listener.
+        """
+        row = self._by_key.get(header.api_key)
+        if row is None or (row.between_brokers and not self.is_between_brokers(reply)):
+            self.refuse_key(reply, header.api_key)
+        elif row.between_brokers and row.loaded:
+            return row
+        else:
+            self._first_of_key(row, reply, header, frame)
+        return None
+
+    def _first_of_key(self, row: Row, reply: Reply, header: RequestHeader, frame: memoryview) -> None:
         """Import what a key needs, over several loop iterations where it is much, and serve its first request then.
 
         As for `_decode_in_steps`, the requests behind it wait, and a frame that is used after this iteration is copied.
         """
-        row = self._by_key.get(header.api_key)
-        if row is None:
-            self._refuse(reply, "key", f"request key {header.api_key} is not served")
-        elif row.loaded or not row.of_groups:
+        if row.loaded or not row.of_groups:
             self._row_loaded(row, reply, frame, outcome_of(row.load, ()))
         else:
             copy = memoryview(bytearray(frame))
@@ -98,7 +133,8 @@ class Dispatcher:
             self._log(logging.ERROR, f"import {row.name}", "%s cannot be served", row.name, exc_info=outcome.error)
             reply.close("internal error")
             return
-        self._loaded[row.api_key] = row
+        if not row.between_brokers:
+            self._loaded[row.api_key] = row
         self.request(reply, frame)
 
     def _not_decoded(self, reply: Reply, row: Row, header: RequestHeader, error: DecodeError) -> None:

@@ -15,6 +15,7 @@ from kafkalite.cluster.topics_in_cluster import TopicsInCluster
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Endpoint
 from kafkalite.server.assigned_partitions import AssignedPartitions
+from kafkalite.server.broker_listener import warn_if_shared
 from kafkalite.server.cluster_member import WAIT_FACTOR, ClusterMember
 from kafkalite.server.clustered_broker import ClusteredBroker
 from kafkalite.server.first_image import FirstImage
@@ -63,6 +64,7 @@ class MemberBroker(ClusteredBroker):
         """
         wait_s = WAIT_FACTOR * self.config.zookeeper_session_timeout_ms / 1000
         self.first_image = first = FirstImage(self.clock)
+        warn_if_shared(self.config)
         try:
             await super().open(inherited)
         except BaseException:

@@ -116,7 +116,7 @@ class RunningBroker(ABC):
             lambda: 1 + self.random.below(SESSION_ID_MAX),
             lambda partitions: self.slicer.run(emptied(partitions), Outcome.result),
         )
-        self.dispatcher = Dispatcher(self, self.rows, resources.log)
+        self.dispatcher = Dispatcher(self, self.rows, resources.log, config.listener_between_brokers)
         self.heartbeats = Heartbeats()
         service = BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions)
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)

@@ -27,6 +27,6 @@ def api_versions(call: PlainCall, request: ApiVersionsRequest) -> ApiVersionsRes
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=row.api_key, min_version=row.advertised_min, max_version=row.version_max)
-            for row in call.context.dispatcher.rows
+            for row in call.context.dispatcher.rows_on(call.connection.listener)
         ]
     )

@@ -24,6 +24,8 @@ NO_NODE = Node(-1, "", -1)
 
 def create_group(call: GroupCall, request: CreateGroupRequest) -> CreateGroupResponse | None:
     """Validate the definition, and submit it to the coordinator."""
+    if call.refuse_of_client(of_brokers=request.coordinator_only):
+        return None
     error = refusal(request)
     if error:
         return answer(call.own_node, error)

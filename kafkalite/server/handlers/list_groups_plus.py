@@ -35,6 +35,8 @@ Put = Callable[[list[Group]], None]
 
 def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
     """Return the named groups, or all groups."""
+    if call.refuse_of_client(of_brokers=request.coordinator_only):
+        return
     node, names = call.own_node, list(dict.fromkeys(request.groups))
     peers = None if request.coordinator_only else call.context.peers
     if peers is not None:
