@@ -4,13 +4,16 @@
    response within the time limit; COORDINATOR_NOT_AVAILABLE: the broker is not alive, or the connection has failed.
 2. A broker has one connection, which is made by the first call. It ends when the broker has another address, or is not
    alive any more. When a call exceeds the time limit, later calls use another connection; earlier ones still may end.
-3. At most `OPEN_MAX` calls are open per broker; further ones fail with THROTTLING_QUOTA_EXCEEDED.
+3. Lists, which may keep the other broker busy for long, have a connection of their own, so that no other call waits for
+   them. They are sent one at a time; the limit includes the wait. A list that exceeds it ends with its connection.
+4. At most `OPEN_MAX` calls are open per broker; further ones fail with THROTTLING_QUOTA_EXCEEDED.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from kafkalite.callbacks import End, SerialExecutor
 from kafkalite.clock import Clock, Timer
 from kafkalite.cluster.peer import Peer
 from kafkalite.errors import KafkaErrorCode
@@ -37,6 +40,13 @@ class CallResult(NamedTuple):
 Then = Callable[[CallResult], object]
 
 
+class Route(NamedTuple):
+    """What has a connection: the calls to a broker, or the lists of it."""
+
+    broker_id: int
+    is_list: bool
+
+
 class BrokerPeers:
     """The other brokers.
 
@@ -61,13 +71,21 @@ class BrokerPeers:
         self._dial = dial
         self._clock = clock
         self._limit_ms = limit_ms
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[Route, Peer] = {}
+        self._lists = SerialExecutor()  # by broker
         self._slow: set[Peer] = set()
         self._open: dict[int, dict[OpenCall, None]] = {}  # by broker
         self._closed = False
 
-    def call(self, broker_id: int, request: Request, then: Then) -> None:
-        """Send a request to a broker; `then` is called once with its result."""
+    def call(self, broker_id: int, request: Request, then: Then, *, is_list: bool = False) -> None:
+        """Send a request to a broker; `then` is called once with its result.
+
+        Arguments:
+            broker_id: of the other broker.
+            request: any request.
+            then: called with the result.
+            is_list: the response may take long, as that about all groups.
+        """
         opened = self._open.setdefault(broker_id, {})
         call = OpenCall(then, opened)
         endpoints = self._endpoints()
@@ -80,10 +98,12 @@ class BrokerPeers:
             self._end_soon(call, KafkaErrorCode.THROTTLING_QUOTA_EXCEEDED)
         else:
             limit_s = self._limit_ms() / 1000
-            peer = self._peer(broker_id, endpoint, limit_s)
-            late = partial(self._late, call, broker_id, peer, limit_s)
-            call.timer = self._clock.call_at(self._clock.monotonic() + limit_s, late)
-            peer.call(request, partial(answered, call), partial(failed, call))
+            call.timer = self._clock.call_at(self._clock.monotonic() + limit_s, self._late, call, limit_s)
+            send = partial(self._send, call, request, Route(broker_id, is_list), endpoint, limit_s)
+            if is_list:
+                self._lists.run(broker_id, partial(call.run, send))
+            else:
+                send()
 
     def close(self) -> None:
         """End the connections; open calls fail with COORDINATOR_NOT_AVAILABLE, as do later ones."""
@@ -94,12 +114,19 @@ class BrokerPeers:
         for call in [call for opened in self._open.values() for call in opened]:
             call.end(CallResult(None, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def _late(self, call: "OpenCall", broker_id: int, peer: Peer, limit_s: float) -> None:
+    def _send(self, call: "OpenCall", request: Request, route: Route, endpoint: Endpoint, limit_s: float) -> None:
+        peer = self._peer(route, endpoint, limit_s)
+        call.sent = route, peer
+        peer.call(request, partial(answered, call), partial(failed, call))
+
+    def _late(self, call: "OpenCall", limit_s: float) -> None:
         """End a call at its time limit. The calls that use its connection end within another one."""
-        if self._peers.get(broker_id) is peer:
-            del self._peers[broker_id]
+        if call.sent is not None and self._peers.get(call.sent[0]) is call.sent[1]:
+            route, peer = call.sent
+            del self._peers[route]
             self._slow.add(peer)
-            self._clock.call_at(self._clock.monotonic() + limit_s, self._close_slow, peer)
+            wait_s = 0.0 if route.is_list else limit_s
+            self._clock.call_at(self._clock.monotonic() + wait_s, self._close_slow, peer)
         call.end(CallResult(None, KafkaErrorCode.REQUEST_TIMED_OUT))
 
     def _close_slow(self, peer: Peer) -> None:
@@ -112,18 +139,18 @@ class BrokerPeers:
             call.timer.cancel()
         call.timer = self._clock.call_at(self._clock.monotonic(), call.end, CallResult(None, error))
 
-    def _peer(self, broker_id: int, endpoint: Endpoint, limit_s: float) -> Peer:
-        peer = self._peers.get(broker_id)
+    def _peer(self, route: Route, endpoint: Endpoint, limit_s: float) -> Peer:
+        peer = self._peers.get(route)
         if peer is None:
-            peer = self._peers[broker_id] = Peer(endpoint, self._client_id, self._dial, limit_s * LIMITS)
+            peer = self._peers[route] = Peer(endpoint, self._client_id, self._dial, limit_s * LIMITS)
         return peer
 
     def _drop_changed(self, endpoints: dict[int, Endpoint]) -> None:
         """End the connections to brokers that are not alive, or have another address; their calls fail."""
-        for broker_id, peer in list(self._peers.items()):
-            if endpoints.get(broker_id) != peer.endpoint:
-                self._peers.pop(broker_id).close()
-                for call in self._open.get(broker_id, {}):
+        for route, peer in list(self._peers.items()):
+            if endpoints.get(route.broker_id) != peer.endpoint:
+                self._peers.pop(route).close()
+                for call in self._open.get(route.broker_id, {}):
                     self._end_soon(call, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -133,12 +160,26 @@ class OpenCall:
     Arguments:
         then: called with the result.
         opened: the open calls to its broker; this one is removed at its end.
+
+    Attributes:
+        timer: of its end.
+        sent: where it was sent; None: it waits.
     """
 
     def __init__(self, then: Then, opened: dict["OpenCall", None]) -> None:
         self.timer: Timer | None = None
+        self.sent: tuple[Route, Peer] | None = None
+        self._free: End | None = None
         self._then = then
         self._opened = opened
+
+    def run(self, send: Callable[[], None], free: End) -> None:
+        """Send a call that has waited, unless it has ended; `free` is called at its end."""
+        if self in self._opened:
+            self._free = free
+            send()
+        else:
+            free()
 
     def end(self, result: CallResult) -> None:
         """End the call; a second end has no effect."""
@@ -146,7 +187,15 @@ class OpenCall:
             del self._opened[self]
             if self.timer is not None:
                 self.timer.cancel()
-            self._then(result)
+            try:
+                self._then(result)
+            finally:
+                self._next()
+
+    def _next(self) -> None:
+        free, self._free = self._free, None
+        if free is not None:
+            free()
 
 
 def answered(call: OpenCall, response: Any) -> None:

@@ -104,6 +104,20 @@ class Call(Generic[Context]):
         self.answer(response)
         self.context.slicer.run(emptied_request(self.large), Outcome.result)
 
+    def at_others(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
+        """Pause the connection while other brokers work on this request: a client has one such request at a time.
+
+        Returns the callback that continues the call; it is called once, and an exception in it ends the request.
+        """
+        self.reply.pause()
+        guarded = self.guarded(callback)
+
+        def resumed(*args: Arguments.args, **named: Arguments.kwargs) -> None:
+            self.reply.resume(pinned=False)
+            guarded(*args, **named)
+
+        return resumed
+
     def append_in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
         """Run steps that append, as `in_slices`; the appends are written before `then` is called."""
         if objects <= OBJECTS_MAX and self.large is None:

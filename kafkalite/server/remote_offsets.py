@@ -14,6 +14,7 @@ from kafkalite.cluster.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
+from kafkalite.server.call import OBJECTS_MAX
 from kafkalite.server.offset_lookup import EARLIEST, LATEST, UNKNOWN
 
 CONSUMER = -1  # replica id
@@ -142,4 +143,4 @@ def look_up(
                 )
             )
 
-    peers.call(leader, request, answered)
+    peers.call(leader, request, answered, is_list=len(partitions) > OBJECTS_MAX)

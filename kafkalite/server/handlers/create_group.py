@@ -51,7 +51,7 @@ def create_at_coordinator(call: GroupCall, peers: BrokerPeers, request: CreateGr
             call.answer(answer(node, result.error or result.response.error_code))
 
         request.coordinator_only = True
-        peers.call(node.broker_id, request, call.guarded(answered))
+        peers.call(node.broker_id, request, call.at_others(answered))
 
 
 def create_here(call: GroupCall, request: CreateGroupRequest) -> None:

@@ -18,7 +18,7 @@ from kafkalite.coordinators.group.service import Machines
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
-from kafkalite.server.call import GroupCall
+from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.group_responses import answer_each, collected, encoded, ended
 from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
@@ -121,7 +121,7 @@ def list_all(call: GroupCall, peers: BrokerPeers, _names: list[str]) -> None:
     error = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
     missing = [bare(Node(each, "", NO_PORT), "", error, state=DEAD) for each in sorted(absent)]
     calls = [partial(ask, peers, nodes.get(each, Node(each, "", NO_PORT)), []) for each in sorted(leaders)]
-    gather(calls, call.guarded(lambda found: list_own(call, [*chain.from_iterable(found), *missing])))
+    gather(calls, call.at_others(lambda found: list_own(call, [*chain.from_iterable(found), *missing])))
 
 
 def list_named(call: GroupCall, peers: BrokerPeers, names: list[str]) -> None:
@@ -147,7 +147,7 @@ def list_named(call: GroupCall, peers: BrokerPeers, names: list[str]) -> None:
         partial(query_own, call, of_node) if node.broker_id == own.broker_id else partial(ask, peers, node, of_node)
         for node, of_node in by_node.items()
     ]
-    gather(calls, call.guarded(answer))
+    gather(calls, call.at_others(answer))
 
 
 def query_own(call: GroupCall, names: list[str], put: Put) -> None:
@@ -169,4 +169,5 @@ def ask(peers: BrokerPeers, node: Node, names: list[str], put: Put) -> None:
             group.controller_id, group.controller_host, group.controller_port = node[:3]
         put(result.response.groups)
 
-    peers.call(node.broker_id, ListGroupsPlusRequest(groups=names, coordinator_only=True), answered)
+    request = ListGroupsPlusRequest(groups=names, coordinator_only=True)
+    peers.call(node.broker_id, request, answered, is_list=not names or len(names) > OBJECTS_MAX)

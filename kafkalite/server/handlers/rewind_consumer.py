@@ -117,7 +117,7 @@ def look_up_others(call: GroupPartitionCall, request: RewindConsumerRequest, wan
         rewind(call, request, wanted)
 
     partitions = [RemotePartition(one.topic, one.asked.partition_index, timestamp_of(one.asked)) for one in others]
-    look_up_elsewhere(call.context.image, peers, partitions, call.guarded(looked_up))
+    look_up_elsewhere(call.context.image, peers, partitions, call.at_others(looked_up))
 
 
 def timestamp_of(asked: Asked) -> int:
