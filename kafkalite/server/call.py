@@ -201,6 +201,7 @@ class Call(Generic[Context]):
 
 PlainCall = Call[context.CallContext]
 ClusterCall = Call[context.ClusterContext]
+AdminCall = Call[context.AdminContext]
 TopicCall = Call[context.TopicContext]
 PartitionCall = Call[context.PartitionContext]
 ProducerCall = Call[context.ProducerContext]

@@ -89,6 +89,16 @@ class ClusterContext(LeaderContext, Protocol):
         """
 
 
+class AdminContext(ClusterContext, Protocol):
+    """What administrators ask about the cluster as a whole."""
+
+    group_configs: dict[str, dict[str, str]]
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller; a broker that is alone always is."""
+
+
 class TopicContext(ClusterContext, Protocol):
     """Changes of topics."""
 
@@ -153,7 +163,7 @@ class ControllerContext(CallContext, Protocol):
         """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
 
 
-class HandlerContext(TopicContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):
+class HandlerContext(TopicContext, AdminContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):
     """The contexts of all handlers of `api.ROWS`."""
 
 

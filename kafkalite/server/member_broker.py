@@ -92,6 +92,11 @@ class MemberBroker(ClusteredBroker):
         """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
         return self.member.suspended_ms
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the elected controller."""
+        return self.member.active
+
     def _peer_endpoints(self) -> dict[int, Endpoint]:
         """The address of each other live broker for brokers."""
         found = ((each.broker_id, self.member.endpoint_among(each.endpoints.values())) for each in self.image.brokers)

@@ -202,6 +202,11 @@ class RunningBroker(ABC):
     def offline(self, topic_id: bytes) -> frozenset[int]:
         """Return the partitions of a topic that this broker, which is alone, cannot serve."""
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller; a broker that is alone always is."""
+        return True
+
     # Groups.
 
     @abstractmethod

@@ -1,0 +1,69 @@
+"""Tests the requests of administrators about the cluster as a whole, in a cluster of three brokers."""
+
+from pathlib import Path
+from typing import Any
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
+from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest
+from kafkalite.testing.simulated_cluster import SimulatedCluster
+from tests.story.cluster.test_three_brokers import Client, led, run, until
+
+PREFERRED, UNCLEAN = 0, 1
+BROKER = 4
+
+
+async def elections(client: Client, broker_id: int, kind: int, partitions: list[int] | None) -> tuple[int, Any]:
+    """The error of an ElectLeaders request, and that of each partition of `orders`."""
+    asked = ElectLeadersRequest.TopicPartitions(topic="orders", partitions=partitions or [])
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=None if partitions is None else [asked])
+    response = await client.call(broker_id, request, 2)
+    results = [each for topic in response.replica_election_results for each in topic.partition_result]
+    return response.error_code, {each.partition_id: each.error_code for each in results}
+
+
+def test_only_the_controller_elects_leaders_and_updates_features(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        controller = await client.controller(1, 2, 3)
+        other = controller % 3 + 1
+        await client.create(controller, "orders")
+        refused, not_needed = KafkaErrorCode.NOT_CONTROLLER, KafkaErrorCode.ELECTION_NOT_NEEDED
+        assert await elections(client, other, PREFERRED, [0]) == (refused, {0: refused})
+        assert await elections(client, controller, PREFERRED, [0, 1]) == (0, {0: not_needed, 1: not_needed})
+        update = UpdateFeaturesRequest.FeatureUpdateKey(feature="group.version", max_version_level=1)
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        assert (await client.call(other, request, 2)).error_code == refused
+        assert (await client.call(controller, request, 2)).error_code == KafkaErrorCode.INVALID_UPDATE_VERSION
+
+    run(tmp_path, scenario)
+
+
+def test_partitions_of_a_killed_broker_have_no_eligible_leader(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        controller = await client.controller(1, 2, 3)
+        await client.create(controller, "orders")
+        leaders = await led(client, controller, "orders", 6)
+        dead = controller % 3 + 1
+        lost = {index for index, leader in leaders.items() if leader == dead}
+        cluster.kill(dead)
+
+        async def unavailable() -> Any:
+            _error, found = await elections(client, controller, PREFERRED, None)
+            return found if found.keys() == lost else None
+
+        assert set((await until(unavailable)).values()) == {KafkaErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+        _error, found = await elections(client, controller, UNCLEAN, None)
+        assert found == dict.fromkeys(lost, KafkaErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+
+    run(tmp_path, scenario)
+
+
+def test_all_brokers_are_listed_as_resources(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        await client.controller(1, 2, 3)
+        for broker_id in cluster.brokers:
+            response = await client.call(broker_id, ListConfigResourcesRequest(resource_types=[BROKER]), 1)
+            assert sorted(each.resource_name for each in response.config_resources) == ["1", "2", "3"]
+
+    run(tmp_path, scenario)

@@ -1,0 +1,133 @@
+"""Tests the requests of administrators about the cluster as a whole, at a broker that is alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
+from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest
+from tests.kit.server import Client, batch, running
+from tests.story.server.test_configs import GROUP, SET, alter
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+PREFERRED, UNCLEAN = 0, 1
+
+NOT_NEEDED = KafkaErrorCode.ELECTION_NOT_NEEDED
+UNKNOWN = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# ListConfigResources.
+
+
+async def listed(client: Client, *types: int) -> set[tuple[int, str]]:
+    response = await client.call(ListConfigResourcesRequest(resource_types=list(types)))
+    assert response.error_code == 0
+    return {(each.resource_type, each.resource_name) for each in response.config_resources}
+
+
+async def test_resources_of_the_requested_types_are_listed(client: Client) -> None:
+    await client.create("orders", "payments")
+    assert await alter(client, GROUP, "billing", ("consumer.session.timeout.ms", SET, "50000")) == (0, None)
+    own = str(client.broker.broker_id)
+    topics = {(TOPIC, "orders"), (TOPIC, "payments")}
+    brokers = {(BROKER, own), (BROKER_LOGGER, own)}
+    assert await listed(client) == {*topics, *brokers, (GROUP, "billing")}
+    assert await listed(client, TOPIC, TOPIC) == topics
+    assert await listed(client, GROUP, BROKER) == {(GROUP, "billing"), (BROKER, own)}
+    assert await listed(client, CLIENT_METRICS) == set()
+
+
+async def test_the_first_version_lists_client_metrics_only(client: Client) -> None:
+    await client.create("orders")
+    response = await client.call(ListConfigResourcesRequest(resource_types=[]), 0)
+    assert (response.error_code, list(response.config_resources)) == (0, [])
+
+
+async def test_an_unknown_resource_type_is_rejected(client: Client) -> None:
+    response = await client.call(ListConfigResourcesRequest(resource_types=[TOPIC, 3]))
+    assert (response.error_code, list(response.config_resources)) == (KafkaErrorCode.UNSUPPORTED_VERSION, [])
+
+
+# ElectLeaders.
+
+
+async def elect(client: Client, kind: int, *topics: tuple[str, list[int]], version: int = 2) -> dict[Any, int]:
+    asked = [ElectLeadersRequest.TopicPartitions(topic=name, partitions=indexes) for name, indexes in topics]
+    response = await client.call(ElectLeadersRequest(election_type=kind, topic_partitions=asked or None), version)
+    assert response.error_code == 0
+    return {
+        (topic.topic, each.partition_id): each.error_code
+        for topic in response.replica_election_results
+        for each in topic.partition_result
+    }
+
+
+@pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
+async def test_no_election_is_needed_while_the_only_replica_leads(client: Client, kind: int) -> None:
+    await client.create("orders", partitions=2)
+    asked = ("orders", [1, 0, 1, 7, -1]), ("missing", [0]), ("orders", [0])
+    assert await elect(client, kind, *asked) == {
+        ("orders", 0): NOT_NEEDED,
+        ("orders", 1): NOT_NEEDED,
+        ("orders", 7): UNKNOWN,
+        ("orders", -1): UNKNOWN,
+        ("missing", 0): UNKNOWN,
+    }
+    assert await elect(client, kind) == {}, "a request for all partitions names those that need an election"
+
+
+async def test_the_first_version_elects_preferred_leaders(client: Client) -> None:
+    await client.create("orders")
+    assert await elect(client, PREFERRED, ("orders", [0]), version=0) == {("orders", 0): NOT_NEEDED}
+
+
+async def test_a_partition_without_its_files_has_no_eligible_leader(tmp_path: Path) -> None:
+    async with running(str(tmp_path)) as client:
+        await client.create("orders", partitions=2)
+        assert (await client.produce("orders", batch(b"x"), partition=1)).error_code == 0
+    for path in (tmp_path / "orders-1").iterdir():
+        path.unlink()
+    (tmp_path / "orders-1").rmdir()
+    async with running(str(tmp_path)) as client:
+        unavailable = KafkaErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        assert await elect(client, PREFERRED) == {("orders", 1): unavailable}
+        assert await elect(client, UNCLEAN) == {("orders", 1): KafkaErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+
+
+async def test_an_unknown_type_of_election_is_rejected(client: Client) -> None:
+    response = await client.call(ElectLeadersRequest(election_type=2, topic_partitions=None))
+    assert response.error_code == KafkaErrorCode.INVALID_REQUEST
+
+
+# UpdateFeatures.
+
+
+def updates(*levels: tuple[str, int], upgrade_type: int = 1) -> UpdateFeaturesRequest:
+    key = UpdateFeaturesRequest.FeatureUpdateKey
+    asked = [key(feature=name, max_version_level=level, upgrade_type=upgrade_type) for name, level in levels]
+    return UpdateFeaturesRequest(feature_updates=asked)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_every_level_of_a_feature_is_rejected_by_itself(client: Client, version: int) -> None:
+    request = updates(("group.version", 1), ("other.version", 0), ("metadata.version", -2), ("", 1))
+    response = await client.call(request, version)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert {each.feature: each.error_code for each in response.results} == {
+        "group.version": KafkaErrorCode.INVALID_UPDATE_VERSION,
+        "other.version": 0,
+        "metadata.version": KafkaErrorCode.INVALID_UPDATE_VERSION,
+        "": KafkaErrorCode.INVALID_REQUEST,
+    }
+
+
+async def test_the_newest_version_rejects_all_features_with_the_first_one(client: Client) -> None:
+    response = await client.call(updates(("other.version", 0), ("group.version", 1)))
+    assert response.error_code == KafkaErrorCode.INVALID_UPDATE_VERSION
+    assert "Invalid update version 1 for feature group.version" in response.error_message
+    assert (await client.call(updates(("other.version", 0)))).error_code == 0
+    response = await client.call(updates(("other.version", 0), upgrade_type=9))
+    assert response.error_code == KafkaErrorCode.INVALID_UPDATE_VERSION
