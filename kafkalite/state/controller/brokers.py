@@ -1,7 +1,8 @@
 """Brokers join, restart, fail or change their endpoints: KafkaController.processBrokerChange of Kafka 3.9.
 
 A broker that has registered again has a new epoch: it gets a new channel, which sends everything, and the partitions
-that it leads get a new leader epoch. The work is proportional to the partitions of the brokers that have changed.
+that it leads or has in sync get a new leader epoch (`elections`). The work is proportional to the partitions of the
+brokers that have changed.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from kafkalite.state.controller.events import BrokersChanged, LogDirsFailed
 from kafkalite.state.controller.partition_table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 from kafkalite.state.controller.topic_table import step as step_topic
-from kafkalite.state.controller.topics import NONE_OFFLINE, Partition, Topic
+from kafkalite.state.controller.topics import NO_BROKERS, Partition, Topic
 from kafkalite.state.controller.values import Broker
 
 
@@ -62,7 +63,7 @@ def disconnect(context: ControllerContext, broker_id: int) -> None:
     for key in channel.offline:
         partition = context.hosted.get(broker_id, {}).get(key)
         if partition is not None:
-            partition.offline = (partition.offline - {broker_id}) or NONE_OFFLINE
+            partition.offline = (partition.offline - {broker_id}) or NO_BROKERS
 
 
 def log_dirs_failed(context: ControllerContext, event: LogDirsFailed) -> None:
@@ -87,7 +88,7 @@ def replicas_online(context: ControllerContext, channel: Channel, partitions: It
     """The log directories of these replicas of a broker work again."""
     for partition in partitions:
         channel.offline.discard(partition.key)
-        partition.offline = (partition.offline - {channel.broker.broker_id}) or NONE_OFFLINE
+        partition.offline = (partition.offline - {channel.broker.broker_id}) or NO_BROKERS
         step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
 
 
@@ -114,7 +115,9 @@ def _replicas_changed(context: ControllerContext, broker: int, *, restarted: boo
         if partition.topic.state in IN_DELETION:
             in_deletion[partition.topic] = None
         elif partition.state is not PartitionState.DELETED:
-            step_partition(context, partition, _event(partition, broker, restarted=restarted))
+            if restarted:
+                _note_restart(partition, broker)
+            step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
     for topic in in_deletion:
         if topic.state is not TopicState.REMOVING:
             alive = broker in context.brokers
@@ -122,6 +125,8 @@ def _replicas_changed(context: ControllerContext, broker: int, *, restarted: boo
             step_topic(context, topic, event, broker)
 
 
-def _event(partition: Partition, broker: int, *, restarted: bool) -> PartitionEvent:
-    led = partition.current is not None and partition.current.leader == broker
-    return PartitionEvent.LEADER_RESTARTED if restarted and led else PartitionEvent.REPLICAS_CHANGED
+def _note_restart(partition: Partition, broker: int) -> None:
+    """Remember that an in-sync replica has restarted; also if its state is being written."""
+    states = (partition.current, partition.wanted)
+    if any(state is not None and broker in state.isr for state in states):
+        partition.restarted |= {broker}

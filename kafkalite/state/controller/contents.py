@@ -17,11 +17,12 @@ from kafkalite.state.controller.effects import (
     TopicLeadership,
     TopicMetadata,
 )
-from kafkalite.state.controller.states import TopicState
+from kafkalite.state.controller.states import PartitionState, TopicState
 from kafkalite.state.controller.topics import Partition, Topic
-from kafkalite.state.controller.values import EPOCH_DURING_DELETE, FIRST_LEADER_EPOCH, LEADER_DURING_DELETE
+from kafkalite.state.controller.values import EPOCH_DURING_DELETE, FIRST_LEADER_EPOCH, LEADER_DURING_DELETE, NO_LEADER
 
 RECOVERED, RECOVERING = 0, 1
+UNDECIDED = frozenset((PartitionState.ELECTING, PartitionState.READING))
 
 
 def find(context: ControllerContext, key: TopicPartition) -> Partition | None:
@@ -100,21 +101,25 @@ def _deleted(context: ControllerContext, index: int, partition: Partition | None
 # LeaderAndIsr.
 
 
-def leadership_of(partitions: Iterable[tuple[Partition, bool]]) -> tuple[TopicLeadership, ...]:
-    """Partitions with a state, each with whether it is new."""
+def leadership_of(partitions: Iterable[tuple[Partition, bool]], receiver: int) -> tuple[TopicLeadership, ...]:
+    """Partitions with a state, each with whether it is new, for a broker."""
     by_topic: dict[Topic, list[PartitionLeadership]] = {}
     for partition, is_new in partitions:
-        by_topic.setdefault(partition.topic, []).append(_leadership(partition, is_new))
+        by_topic.setdefault(partition.topic, []).append(_leadership(partition, is_new, receiver))
     return tuple(TopicLeadership(topic.name, topic.topic_id, tuple(states)) for topic, states in by_topic.items())
 
 
-def _leadership(partition: Partition, is_new: bool) -> PartitionLeadership:
+def _leadership(partition: Partition, is_new: bool, receiver: int) -> PartitionLeadership:
+    """A leader does not learn of its leadership while the next state is written or read: it may have restarted, and
+    must not lead in the leader epoch of before.
+    """
     state = partition.current
     assert state is not None
+    leader = NO_LEADER if partition.state in UNDECIDED and state.leader == receiver else state.leader
     return PartitionLeadership(
         partition.key.partition,
         state.controller_epoch,
-        state.leader,
+        leader,
         state.leader_epoch,
         state.isr,
         partition.version,

@@ -6,7 +6,7 @@ An action returns the event that follows from it at once, or None.
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.elections import first_state, next_state
 from kafkalite.state.controller.states import PartitionEvent
-from kafkalite.state.controller.topics import Partition
+from kafkalite.state.controller.topics import NO_BROKERS, Partition
 
 
 def do_nothing(context: ControllerContext, partition: Partition) -> None:
@@ -24,6 +24,7 @@ def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | 
     assert partition.current is not None
     online, epoch = context.online(partition), context.settings.epoch
     partition.wanted = next_state(partition.current, online, epoch, restarted=partition.restarted)
+    partition.restarted = NO_BROKERS  # those that restart during the write are evaluated after it
     return None if partition.wanted is None else PartitionEvent.STATE_CHOSEN
 
 
@@ -33,12 +34,6 @@ def elect_or_announce(context: ControllerContext, partition: Partition) -> Parti
     if event is None:
         context.change_metadata(partition.key)
     return event
-
-
-def elect_again(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
-    """Elect the restarted leader again: a new leader epoch separates its incarnations."""
-    partition.restarted = True
-    return elect(context, partition)
 
 
 def write_state(context: ControllerContext, partition: Partition) -> None:

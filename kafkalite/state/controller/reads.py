@@ -63,13 +63,13 @@ def revise(context: ControllerContext, partition: Partition, stored: Stored) -> 
 def _use(context: ControllerContext, partition: Partition, stored: StoredState) -> PartitionEvent:
     """Replace the current state. The event that follows says whether its leader is online.
 
-    A leader that has registered after its state was written has restarted while no controller noticed: for example,
-    together with the former controller.
+    An in-sync replica that has registered after the state was written has restarted while no controller noticed: for
+    example, together with the former controller.
     """
     state = stored.state
     if state.controller_epoch > context.settings.epoch:
         context.moved = f"{partition.key} has a state of the later controller epoch {state.controller_epoch}"
-    leader = context.brokers.get(state.leader)
-    partition.restarted = leader is not None and leader.epoch > stored.zxid
+    registered = {broker: context.brokers[broker].epoch for broker in state.isr if broker in context.brokers}
+    partition.restarted |= {broker for broker, epoch in registered.items() if epoch > stored.zxid}
     partition.current, partition.version = state, stored.version
     return PartitionEvent.LED if context.leader_online(partition) else PartitionEvent.LEADERLESS

@@ -86,7 +86,7 @@ def _send_leadership(context: ControllerContext, channel: Channel) -> InFlight |
     if not partitions and not full:
         return None
     channel.full_due = channel.full_due and not full
-    topics = leadership_of(partitions)
+    topics = leadership_of(partitions, broker.broker_id)
     request_id = context.next_id()
     leaders = {partition.current.leader for partition, _ in partitions if partition.current is not None}
     live = tuple(context.brokers[leader] for leader in sorted(leaders) if leader in context.brokers)

@@ -31,7 +31,7 @@ def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[
         if partition is not None and partition.state is not PartitionState.DELETED:
             partition.current, partition.wanted = partition.wanted, None
             partition.version = version
-            partition.has_node, partition.restarted = True, False
+            partition.has_node = True
             led = context.leader_online(partition)
             step(context, partition, PartitionEvent.LED if led else PartitionEvent.LEADERLESS)
 

@@ -23,7 +23,6 @@ class PartitionEvent(Enum):
     """The events of a partition."""
 
     REPLICAS_CHANGED = "a broker or a log directory of its replicas failed or is back"
-    LEADER_RESTARTED = "the broker of its leader has registered again"
     STATE_CHOSEN = "another state is chosen"
     LED = "the written or read state has a leader that is online"
     LEADERLESS = "the written or read state has no leader that is online"

@@ -5,7 +5,7 @@ from kafkalite.state.controller.effects import Operation
 from kafkalite.state.controller.states import PartitionState, TopicState
 from kafkalite.state.controller.values import NO_EPOCH, LeaderAndIsr, Replicas
 
-NONE_OFFLINE: frozenset[int] = frozenset()
+NO_BROKERS: frozenset[int] = frozenset()
 
 
 class Topic:
@@ -59,7 +59,7 @@ class Partition:
         wanted: the state that is being written.
         offline: brokers whose log directory of this partition failed.
         has_node: whether the node of the partition, above its state, exists.
-        restarted: whether the broker of the leader has restarted since the state was written.
+        restarted: the brokers in its ISR that have registered again since the state was written.
         published: whether this broker's image has the partition with a leader.
     """
 
@@ -80,9 +80,9 @@ class Partition:
         self.current: LeaderAndIsr | None = None
         self.version = -1
         self.wanted: LeaderAndIsr | None = None
-        self.offline = NONE_OFFLINE
+        self.offline = NO_BROKERS
         self.has_node = False
-        self.restarted = False
+        self.restarted = NO_BROKERS
         self.published = False
 
     @property

@@ -53,6 +53,7 @@ class BrokerDisks:
         self.logs: dict[TopicPartition, Log] = {}
         self.strays: list[tuple[TopicPartition, Log]] = []
         self.failed: set[int] = set()
+        self.led: dict[tuple[TopicPartition, bytes], tuple[int, int]] = {}  # broker epoch and leader epoch
 
 
 class BrokerState:
@@ -143,7 +144,16 @@ class BrokerState:
             number = self.rules.next_log()
             disks.logs[key] = Log(topic_id, working[number % len(working)], number)
         self.hosted[key] = state
+        if state.leader in state.replicas and topic_id not in self.rules.requested:
+            self._lead(key, topic_id, state.leader_epoch)
         return Error.NONE
+
+    def _lead(self, key: TopicPartition, topic_id: bytes, leader_epoch: int) -> None:
+        """A registration leads in no leader epoch of an earlier one, whose records may be lost (KIP-320)."""
+        registration, led = self.disks.led.get((key, topic_id), (self.epoch, leader_epoch))
+        if registration != self.epoch and leader_epoch <= led:
+            self.rules.report(f"{key} is led in the leader epoch {leader_epoch} of an earlier registration")
+        self.disks.led[key, topic_id] = self.epoch, leader_epoch
 
     def _stray(self, key: TopicPartition) -> None:
         log = self.disks.logs.pop(key)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kafkalite.model import TopicPartition
+from kafkalite.state.controller import brokers, contents, sending, topic_events
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
-from kafkalite.state.controller import sending, topic_events
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.controller import HANDLERS
 from kafkalite.state.controller.partition_table import TRANSITIONS as PARTITION_TRANSITIONS
@@ -109,6 +109,16 @@ def deletes_without_request(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(HANDLERS, into.TopicRead, deleting)
 
 
+def sends_the_leadership_before_the_restart(patch: pytest.MonkeyPatch) -> None:
+    """A leader that has restarted is sent its old state while the next one is written."""
+    patch.setattr(contents, "UNDECIDED", frozenset())
+
+
+def ignores_restarts(patch: pytest.MonkeyPatch) -> None:
+    """A broker that has registered again is treated as one that did not fail."""
+    patch.setattr(brokers, "_note_restart", lambda partition, broker: None)
+
+
 def forgets_metadata(patch: pytest.MonkeyPatch) -> None:
     """The metadata of every seventh change is not sent."""
     change = ControllerContext.change_metadata
@@ -140,7 +150,16 @@ def test_planted_bug_of_the_runtime_is_found(bug: type[ControllerRuntime], monke
     assert found(bug)
 
 
-@pytest.mark.parametrize("bug", [promise_too_early, deletes_without_request, forgets_metadata])
+BUGS = [
+    promise_too_early,
+    deletes_without_request,
+    sends_the_leadership_before_the_restart,
+    ignores_restarts,
+    forgets_metadata,
+]
+
+
+@pytest.mark.parametrize("bug", BUGS)
 def test_planted_bug_of_the_machine_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,7 @@ CASES = [
     Case(S.ONLINE, E.REPLICAS_CHANGED, lambda: online().alive(), ["SetState leader -1 epoch 1"]),
     Case(
         S.ONLINE,
-        E.LEADER_RESTARTED,
+        E.REPLICAS_CHANGED,
         lambda: online().alive(1, epoch=2),
         ["SetState leader 1 epoch 1", "broker 1: leader 1"],
     ),
@@ -112,7 +112,7 @@ CASES = [
         ["its deletion waits for the brokers [1]", "broker 2: leader -2"],
     ),
     Case(S.ELECTING, E.REPLICAS_CHANGED, lambda: electing().alive(), []),
-    Case(S.ELECTING, E.LEADER_RESTARTED, lambda: electing().alive(1, epoch=3), ["broker 1: leader 1"]),
+    Case(S.ELECTING, E.REPLICAS_CHANGED, lambda: electing().alive(1, epoch=3), ["broker 1: leader 1"]),
     Case(S.ELECTING, E.LED, lambda: electing().written(1), ["broker 2: leader 1"]),
     Case(
         S.ELECTING,
@@ -128,7 +128,7 @@ CASES = [
         ["broker 2: leader -2", "broker 1: leader -2"],
     ),
     Case(S.READING, E.REPLICAS_CHANGED, lambda: reading().alive(), []),
-    Case(S.READING, E.LEADER_RESTARTED, lambda: reading().alive(1, epoch=3), ["broker 1: leader 1"]),
+    Case(S.READING, E.REPLICAS_CHANGED, lambda: reading().alive(1, epoch=3), ["broker 1: leader 1"]),
     Case(S.READING, E.LED, lambda: reading().state_read(stored(1, 1, 1)), ["broker 2: leader 1"]),
     Case(
         S.READING,
