@@ -56,6 +56,11 @@ class MetadataStore:
         self._deletions = TopicNodeRemover(session, clock, self._nodes_gone)
         self._broker_id = -1
 
+    @property
+    def session(self) -> Coordination:
+        """The session with the coordination service."""
+        return self._session
+
     # At start.
 
     async def prepare(self, *more: str) -> None:

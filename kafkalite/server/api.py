@@ -122,6 +122,8 @@ ROWS = (
     Row("incremental_alter_configs", 44, 0, 1),
     Row("list_partition_reassignments", 46, 0, 0),
     Row("offset_delete", 47, 0, 0, of_groups=True),
+    Row("describe_client_quotas", 48, 0, 1),
+    Row("alter_client_quotas", 49, 0, 1),
     Row("update_features", 57, 0, 2),
     Row("describe_cluster", 60, 0, 2),
     Row("describe_producers", 61, 0, 0),

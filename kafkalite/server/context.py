@@ -26,6 +26,7 @@ from kafkalite.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported with the first request of a group, or only in a cluster
     from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.server.controller_requests import ControllerRequests
     from kafkalite.server.first_image import FirstImage
@@ -93,6 +94,10 @@ class AdminContext(ClusterContext, Protocol):
     """What administrators ask about the cluster as a whole."""
 
     group_configs: dict[str, dict[str, str]]
+
+    @property
+    def metadata(self) -> "Coordination":
+        """The session with the service that stores the cluster metadata."""
 
     @property
     def is_controller(self) -> bool:

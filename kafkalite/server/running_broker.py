@@ -40,6 +40,7 @@ from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
 if TYPE_CHECKING:
     from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.server.first_image import FirstImage
@@ -201,6 +202,11 @@ class RunningBroker(ABC):
     @abstractmethod
     def offline(self, topic_id: bytes) -> frozenset[int]:
         """Return the partitions of a topic that this broker, which is alone, cannot serve."""
+
+    @property
+    def metadata(self) -> "Coordination":
+        """The session with the service that stores the cluster metadata."""
+        return self.store.session
 
     @property
     def is_controller(self) -> bool:

@@ -1,9 +1,13 @@
 """Tests the requests of administrators about the cluster as a whole, in a cluster of three brokers."""
 
+import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from kafkalite.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest
@@ -65,5 +69,32 @@ def test_all_brokers_are_listed_as_resources(tmp_path: Path) -> None:
         for broker_id in cluster.brokers:
             response = await client.call(broker_id, ListConfigResourcesRequest(resource_types=[BROKER]), 1)
             assert sorted(each.resource_name for each in response.config_resources) == ["1", "2", "3"]
+
+    run(tmp_path, scenario)
+
+
+def test_quotas_that_any_broker_writes_are_described_by_all(tmp_path: Path) -> None:
+    entry, describe = AlterClientQuotasRequest.EntryData, DescribeClientQuotasRequest(components=[], strict=False)
+
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        await client.controller(1, 2, 3)
+        keys = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"]
+        alice = [entry.EntityData(entity_type="user", entity_name="alice")]
+        requests = [
+            AlterClientQuotasRequest(entries=[entry(entity=alice, ops=[entry.OpData(key=key, value=5.0)])])
+            for key in keys
+        ]
+        calls = [client.call(at, request, 1) for at, request in zip(cluster.brokers, requests, strict=True)]
+        responses = await asyncio.gather(*calls)
+        assert [response.entries[0].error_code for response in responses] == [0, 0, 0]
+
+        async def described(broker_id: int) -> Any:
+            entries = (await client.call(broker_id, describe, 1)).entries
+            return len(entries[0].values) == len(keys) or None
+
+        for broker_id in cluster.brokers:
+            await until(partial(described, broker_id))
+        changes = [path for path, _ in cluster.zookeeper.tree.walk() if path.startswith("/config/changes/")]
+        assert len(changes) == len(keys)
 
     run(tmp_path, scenario)

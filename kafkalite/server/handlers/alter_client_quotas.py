@@ -1,0 +1,87 @@
+"""AlterClientQuotas, key 49, v0-1: sets and removes client quotas (KIP-546). They are stored, and not enforced yet.
+
+Any broker writes them. An entity that occurs twice in a request is not changed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from functools import partial
+
+from kafkalite.callbacks import FanIn
+from kafkalite.cluster.quota_entities import QuotaEntity, changed_texts, entity_of
+from kafkalite.cluster.quota_writes import QuotaChange
+from kafkalite.cluster.topics import Refusal, RefusedError
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kafkalite.server.call import AdminCall
+
+OBJECTS_EACH = 10  # a change takes some 100 us
+
+Asked = AlterClientQuotasRequest.EntryData
+Entry = AlterClientQuotasResponse.EntryData
+TWICE = Refusal(KafkaErrorCode.INVALID_REQUEST, "Each entity must appear at most once.")
+
+
+def alter_client_quotas(call: AdminCall, request: AlterClientQuotasRequest) -> None:
+    """Change each entity on its own; the response is sent when all changes are durable."""
+    entries = request.entries
+    outcomes: FanIn[Refusal | None] = FanIn(len(entries), call.guarded(partial(answer, call, entries)))
+    steps = altered(call, entries, request.validate_only, outcomes)
+    call.in_slices(steps, OBJECTS_EACH * len(entries), lambda _none: None, changes=True)
+
+
+def altered(
+    call: AdminCall, entries: list[Asked], validate_only: bool, outcomes: FanIn[Refusal | None]
+) -> Generator[None, None, None]:
+    entities: list[QuotaEntity | Refusal] = []
+    for entry in entries:
+        entities.append(validated(entry))
+        yield
+    times = Counter(entity for entity in entities if isinstance(entity, QuotaEntity))
+    for index, (entry, entity) in enumerate(zip(entries, entities, strict=True)):
+        then = partial(outcomes.put, index)
+        if isinstance(entity, Refusal) or times[entity] > 1:
+            then(entity if isinstance(entity, Refusal) else TWICE)
+        else:
+            alter(call, entity, entry, validate_only, then)
+        yield
+
+
+def validated(entry: Asked) -> QuotaEntity | Refusal:
+    """The entity of an entry."""
+    try:
+        return entity_of((each.entity_type, each.entity_name) for each in entry.entity)
+    except RefusedError as error:
+        return error.refusal
+
+
+def alter(
+    call: AdminCall, entity: QuotaEntity, entry: Asked, validate_only: bool, then: Callable[[Refusal | None], None]
+) -> None:
+    """Change one entity."""
+    try:
+        texts = changed_texts(entity, [(each.key, None if each.remove else each.value) for each in entry.ops])
+    except RefusedError as error:
+        then(error.refusal)
+        return
+    if validate_only:
+        then(None)
+    else:
+        QuotaChange(call.context.metadata, entity, texts, notify=call.context.in_cluster, then=then).start()
+
+
+def answer(call: AdminCall, entries: list[Asked], outcomes: list[Refusal | None]) -> None:
+    """Send the result of each entity."""
+    call.answer_from(encoded(call, entries, outcomes), len(entries))
+
+
+def encoded(
+    call: AdminCall, entries: list[Asked], outcomes: list[Refusal | None]
+) -> Generator[None, None, AlterClientQuotasResponse]:
+    results = call.elements()
+    for entry, refusal in zip(entries, outcomes, strict=True):
+        names = [Entry.EntityData(entity_type=each.entity_type, entity_name=each.entity_name) for each in entry.entity]
+        error, message = (refusal.error, refusal.message) if refusal else (0, None)
+        results.add(Entry(error_code=error, error_message=message, entity=names), 1 + len(names))
+        yield
+    return AlterClientQuotasResponse(entries=results.finish())
