@@ -24,11 +24,29 @@ TEXTS = (
     "sasl_token",
 )
 MILLISECONDS = ("request_timeout_ms", "connect_timeout_ms", "default_api_timeout_ms")
-SWITCHES = ("ssl_check_hostname",)
+SWITCHES = ("ssl_check_hostname", "enable_idempotence")
+CHOICES = {"acks": ("all", "-1", "0", "1"), "compression_type": ("none", "gzip", "snappy", "lz4", "zstd")}
+# The smallest value of a number of a producer.
+NUMBERS = {
+    "linger_ms": 0,
+    "batch_size": 1,
+    "delivery_timeout_ms": 1,
+    "max_request_size": 1,
+    "retry_backoff_ms": 0,
+    "max_in_flight": 1,
+}
+PRODUCER = frozenset((*NUMBERS, *CHOICES, "enable_idempotence"))
+NUMBER_MAX = 2**31 - 1
+PRODUCE = "produce"  # the command with these settings
 BOOTSTRAP = "bootstrap_servers"
 JAAS = "sasl_jaas_config"
-KNOWN = (BOOTSTRAP, *TEXTS, *MILLISECONDS, *SWITCHES, JAAS)
+KNOWN = (BOOTSTRAP, *TEXTS, *MILLISECONDS, *SWITCHES, JAAS, *CHOICES, *NUMBERS)
 ALIASES = {
+    "max_in_flight_requests_per_connection": "max_in_flight",
+    "queue_buffering_max_ms": "linger_ms",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "compression_codec": "compression_type",
+    "request_required_acks": "acks",
     "metadata_broker_list": BOOTSTRAP,
     "sasl_mechanisms": "sasl_mechanism",
     "ssl_ca_location": "ssl_cafile",
@@ -53,6 +71,20 @@ def read_settings(file: str | None, given: Iterable[str]) -> dict[str, Any]:
     for source, key, value in (*(() if file is None else lines_of(file)), *pairs_of(given)):
         settings.update(setting(source, key, value))
     return settings
+
+
+def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of every client, and those of producers, which other commands ignore in a shared file."""
+    common = {name: value for name, value in settings.items() if name not in PRODUCER}
+    return common, {name: value for name, value in settings.items() if name in PRODUCER}
+
+
+def check_command(command: str | None, given: Iterable[str]) -> None:
+    """End a command other than `produce` whose command line sets a key of producers."""
+    names = {key: next(iter(setting(source, key, value)), "") for source, key, value in pairs_of(given)}
+    own = [key for key, name in names.items() if name in PRODUCER]
+    if own and command != PRODUCE:
+        fail(f"-X: {', '.join(own)} is a setting of `kafkalite {PRODUCE}` only")
 
 
 def lines_of(file: str) -> Iterator[tuple[str, str, str]]:
@@ -98,6 +130,14 @@ def setting(source: str, key: str, value: str) -> Mapping[str, Any]:
         if not value.isascii() or not value.isdecimal() or not int(value):
             fail(f"{source}: {key} is {value!r}, expected a number of milliseconds above 0")
         return {name: int(value)}
+    if name in NUMBERS:
+        if not value.isascii() or not value.isdecimal() or not NUMBERS[name] <= int(value) <= NUMBER_MAX:
+            fail(f"{source}: {key} is {value!r}, expected {NUMBERS[name]} to {NUMBER_MAX}")
+        return {name: int(value)}
+    if name in CHOICES:
+        if value.lower() not in CHOICES[name]:
+            fail(f"{source}: {key} is {value!r}, expected one of {', '.join(CHOICES[name])}")
+        return {name: value.lower()}
     if name == "sasl_token":
         return {name: token_of(value)}
     if name in (BOOTSTRAP, *TEXTS):
@@ -112,8 +152,14 @@ def unknown(source: str, key: str, name: str) -> Failure:
     from difflib import get_close_matches
 
     near = get_close_matches(name, KNOWN, 1)
-    hint = f"; did you mean {near[0].replace('_', '.')}?" if near else f"; known are {', '.join(KNOWN)}"
+    known = ", ".join(map(dotted, KNOWN))
+    hint = f"; did you mean {dotted(near[0])}?" if near else f"; known are {known}"
     return Failure(f"{source}: {key} is not a setting of a client{hint}")
+
+
+def dotted(name: str) -> str:
+    """Return the name of a setting as users write it."""
+    return name.replace("_", ".")
 
 
 def credentials(source: str, key: str, value: str) -> Mapping[str, Any]:

@@ -6,15 +6,15 @@ A command fails with exit code 2 and one line with the reason and the next step,
 import asyncio
 import errno
 import re
-import signal
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, ParamSpec
 
 import click
 
 from kafkalite.cli.failure import fail
+from kafkalite.cli.signals import interruptible
 from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, error_for
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -59,16 +59,21 @@ _bootstrap_option = click.option(
 )
 
 
-class Cluster(NamedTuple):
+@dataclass(frozen=True)
+class Cluster:
     """The cluster of a command.
 
     Attributes:
         addresses: hosts and ports.
         settings: keyword arguments of every client of the SDK.
+        producer: keyword arguments of producers.
+        reached: the addresses that a client of this command has connected to.
     """
 
     addresses: tuple[tuple[str, int], ...]
-    settings: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    producer: Mapping[str, Any] = field(default_factory=dict)
+    reached: set[tuple[str, int]] = field(default_factory=set, compare=False)
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -89,15 +94,17 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
         *args: Any, bootstrap: str, client_config: str | None, client_settings: tuple[str, ...], **options: Any
     ) -> None:
         settings: dict[str, Any] = {}
+        producer: dict[str, Any] = {}
         if client_config is not None or client_settings:
-            from kafkalite.cli.client_config import read_settings
+            from kafkalite.cli.client_config import check_command, read_settings, split_settings
 
-            settings = read_settings(client_config, client_settings)
+            check_command(click.get_current_context().info_name, client_settings)
+            settings, producer = split_settings(read_settings(client_config, client_settings))
         configured = settings.pop("bootstrap_servers", None)
         if configured is not None and is_default("bootstrap"):
             bootstrap = configured
         addresses = tuple(map(parse_address, bootstrap.split(",")))
-        command(*args, cluster=Cluster(addresses, settings), **options)
+        command(*args, cluster=Cluster(addresses, settings, producer), **options)
 
     return run
 
@@ -143,6 +150,12 @@ def parse_address(address: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
+def address_text(address: tuple[str, int]) -> str:
+    """Return HOST:PORT, with brackets for IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Turn an async command into a plain one whose failures are one line."""
 
@@ -167,18 +180,6 @@ def described(error: OSError) -> str:
     name = error.filename or ("standard output" if error.errno in NO_SPACE else None)
     reason = error.strerror or str(error)
     return f"{name}: {reason}" if name else reason
-
-
-async def interruptible(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work of a command until Ctrl-C cancels it.
-
-    The signal handler of the loop is needed: that of `asyncio.run` does not wake a loop that is about to wait.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    if threading.current_thread() is threading.main_thread():
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
-    await work
 
 
 def refusal(error_code: int, message: str | None, subject: str) -> str:

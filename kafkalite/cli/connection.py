@@ -2,8 +2,9 @@
 
 1. Of several addresses the first one that answers is used. A broker that refuses connections may be starting: it is
    tried again for STARTING_S seconds.
-2. An advertised address that was never reached ends the command at once, and the error names the addresses that led to
-   it. A broker that was reached before may be restarting: the clients connect to it again by themselves.
+2. If a cluster answers, but none of its brokers at the address that it advertises, the command ends at once, and the
+   error names the addresses that led there. A broker that was reached before, or beside another one that answers, is
+   down or restarting: the clients connect to it again by themselves.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import click
 from kafkalite_sdk import Admin, Environment
 
-from kafkalite.cli.client_options import CLIENT_ID, Cluster
+from kafkalite.cli.client_options import CLIENT_ID, Cluster, address_text
 from kafkalite.cli.failure import fail
 from kafkalite.cli.retry import Retry
 from kafkalite.errors import KafkaConnectionError, KafkaTimeoutError
@@ -114,26 +115,19 @@ async def first_that_answers(cluster: Cluster, create: Callable[[str], C], *, re
     return client
 
 
-def address_text(address: tuple[str, int]) -> str:
-    """Return HOST:PORT, with brackets for IPv6."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 class Dialer:
-    """Connects to brokers, and ends the command if a broker is not reachable at the address that it advertises.
+    """Connects to brokers, and ends the command if no broker is reachable at the address that it advertises.
 
     Arguments:
-        cluster: its addresses may be unreachable.
+        cluster: its addresses may be unreachable; the addresses that were reached are added to it.
 
     Attributes:
-        on_outage: called with the reason when a broker that was reached before cannot be reached; None = ignored.
+        on_outage: called with the reason when a broker cannot be reached; None = ignored.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.on_outage: Callable[[str], object] | None = None
         self._cluster = cluster
-        self._reached = set(cluster.addresses)
         self._failure: KafkaConnectionError | None = None
         self._command = asyncio.current_task()
 
@@ -146,12 +140,12 @@ class Dialer:
         except ssl.SSLError:
             raise
         except (OSError, UnicodeError) as error:
-            self._failed((host, port), f"cannot connect to {host}:{port}: {reason_of(error)}; is a broker there?")
+            await self._failed((host, port), f"cannot connect to {host}:{port}: {reason_of(error)}; is a broker there?")
             raise
-        self._reached.add((host, port))
+        self._cluster.reached.add((host, port))
 
-    def _failed(self, address: tuple[str, int], text: str) -> None:
-        if address not in self._reached:
+    async def _failed(self, address: tuple[str, int], text: str) -> None:
+        if await self._is_wrong(address):
             given = ",".join(map(address_text, self._cluster.addresses))
             self._failure = KafkaConnectionError(
                 f"{text} The cluster behind {given} advertises this address; check advertised.listeners"
@@ -160,6 +154,15 @@ class Dialer:
             self._command.cancel()
         elif self.on_outage is not None:
             self.on_outage(text)
+
+    async def _is_wrong(self, address: tuple[str, int]) -> bool:
+        """Whether an address that does not answer is a wrong one."""
+        reached, given = self._cluster.reached, frozenset(self._cluster.addresses)
+        if address in given or reached - given:
+            return False
+        from kafkalite.cli.advertised import advertised_wrongly
+
+        return await advertised_wrongly(self._cluster)
 
     def raise_failure(self) -> None:
         """Raise the error of an advertised address, if there is one. Called when the command was cancelled."""

@@ -22,7 +22,8 @@ async def read_group(consumer: Consumer, output: Output, count: int | None) -> N
         output: prints the records.
         count: the most records to print.
     """
-    terminated, retries, left = cancel_on_sigterm(), Retry(), count
+    retries, left = Retry(), count
+    interrupts = cancel_on_sigterm(lambda: "kafkalite: interrupted; the records printed last may not be committed")
     try:
         while left != 0:
             printed = await print_records(consumer, output, WAIT_S, left)
@@ -34,7 +35,8 @@ async def read_group(consumer: Consumer, output: Output, count: int | None) -> N
         await consumer.commit()
     except asyncio.CancelledError:
         await commit_at_end(consumer)
-        if terminated.is_set():
+        interrupts.last_line = str
+        if interrupts.terminated:
             raise click.exceptions.Exit(TERMINATED) from None
         raise
 

@@ -17,14 +17,24 @@ from typing import Any, BinaryIO
 import click
 from kafkalite_sdk import Producer
 
-from kafkalite.cli.client_options import BASE64_HELP, Cluster, cluster_options, command_runner
+from kafkalite.cli.client_options import BASE64_HELP, Cluster, cluster_options, command_runner, is_default
 from kafkalite.cli.connection import connect, opened
 from kafkalite.cli.failure import Failure, fail
-from kafkalite.cli.record_lines import LINE_BYTES_MAX, RecordLine, blocks, json_line, plain_reader
+from kafkalite.cli.record_limits import read_limits
+from kafkalite.cli.record_lines import (
+    LINE_BYTES_MAX,
+    LineFailure,
+    RecordLine,
+    blocks,
+    json_line,
+    plain_reader,
+    readable,
+)
 from kafkalite.cli.record_sender import RecordSender, created_topic
 from kafkalite.cli.retry import RETRY_S
 from kafkalite.cli.signals import TERMINATED, cancel_on_sigterm
 from kafkalite.cli.standard_streams import InputFile
+from kafkalite.errors import KafkaError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES = 512 * 1024
@@ -36,6 +46,7 @@ PRODUCER_SETTINGS: dict[str, Any] = {
     "buffer_memory": 4 * LINE_BYTES_MAX,
     "delivery_timeout_ms": RETRY_S * 1000,
 }
+REQUEST_TIMEOUT_MS = 30_000  # of the SDK, at most; with linger it must fit into the delivery timeout
 
 
 @click.command(
@@ -45,10 +56,11 @@ Examples:
   kafkalite produce orders --file orders.txt --key-separator : --compression lz4
   echo '{"key": "a", "value": "b", "headers": {"source": "shell"}}' | kafkalite produce orders --json
   kafkalite consume orders --from-beginning --json | kafkalite produce copy-of-orders --json
+  tail -F app.log | kafkalite produce logs -X linger.ms=200 -X acks=1 -X delivery.timeout.ms=30000
 
-If the broker restarts, the command retries for up to 120 s; no record is lost, duplicated or reordered. A command
-that fails or is interrupted prints how many records were acknowledged. Records without a key are spread over the
-partitions."""
+If the broker restarts, the command retries for up to 120 s (delivery.timeout.ms); no record is lost, duplicated or
+reordered. A command that fails or is interrupted prints how many records were acknowledged, of which lines, and the
+line to continue with. A second Ctrl-C ends it at once. Records without a key are spread over the partitions."""
 )
 @click.argument("topic")
 @click.option(
@@ -96,43 +108,85 @@ async def produce(
     cluster: Cluster,
 ) -> None:
     read = json_line if as_json else plain_reader(key_separator)
+    settings = producer_settings(cluster, compression)
     async with connect(cluster) as admin:
         described = await created_topic(admin, topic)
-        sender = RecordSender(admin, described, partition)
-        settings = {**PRODUCER_SETTINGS, "compression_type": compression, "on_error": sender.failed}
-        async with opened(cluster, Producer, on_outage=sender.outage, **settings) as producer:
+        limits, retry_s = await read_limits(admin, topic), settings["delivery_timeout_ms"] / 1000
+        sender = RecordSender(admin, described, partition, limits, retry_s=retry_s)
+        async with opened(cluster, Producer, on_outage=sender.outage, on_error=sender.failed, **settings) as producer:
             sender.producer = producer
             if source.isatty():
                 click.echo("each line is sent as a record; Ctrl-D ends the input", err=True)
-            terminated = cancel_on_sigterm()
+            interrupts = cancel_on_sigterm(lambda: f"kafkalite: interrupted; {sender.report()}")
             try:
-                await send_all(source, read, sender, keep_cr=keep_cr)
-            except Failure as failure:
+                await send_all(source, read, sender, keep_cr=keep_cr, linger_s=settings["linger_ms"] / 1000)
+            except (Failure, KafkaError) as failure:
                 await sender.abandon()
-                raise Failure(f"{failure.message}; {sender.report()}") from failure
+                raise Failure(sender.failure_text(failure)) from failure
             except asyncio.CancelledError:
                 await sender.abandon()
-                click.echo(f"kafkalite: interrupted; {sender.report()}", err=True)
-                if terminated.is_set():
+                if interrupts.received:  # else no advertised address is reachable
+                    click.echo(f"kafkalite: interrupted; {sender.report()}", err=True)
+                    interrupts.last_line = str
+                if interrupts.terminated:
                     raise click.exceptions.Exit(TERMINATED) from None
                 raise
     click.echo(f"sent {sender.acknowledged} record(s) to {topic}", err=True)
 
 
+def producer_settings(cluster: Cluster, compression: str) -> dict[str, Any]:
+    """Return the settings of the producer: those of the user replace the ones of this command."""
+    settings = {**PRODUCER_SETTINGS, "compression_type": compression, **cluster.producer}
+    if not is_default("compression"):
+        settings["compression_type"] = compression
+    if "request_timeout_ms" not in cluster.settings:
+        left_ms = settings["delivery_timeout_ms"] - settings["linger_ms"]
+        settings["request_timeout_ms"] = max(1, min(REQUEST_TIMEOUT_MS, left_ms))
+    return settings
+
+
 async def send_all(
-    source: BinaryIO, read: Callable[[bytes, int], RecordLine], sender: RecordSender, *, keep_cr: bool
+    source: BinaryIO,
+    read: Callable[[bytes, int], RecordLine],
+    sender: RecordSender,
+    *,
+    keep_cr: bool,
+    linger_s: float,
 ) -> None:
-    """Send every line of `source`; see `record_lines.blocks` for `keep_cr`."""
+    """Send every line of `source`; ends the command at a line that cannot be sent, when those before it are stored.
+
+    Arguments:
+        source: the input.
+        read: converts a line with its number.
+        sender: sends the records.
+        keep_cr: see `record_lines.blocks`.
+        linger_s: how long records wait for further input.
+    """
     number = 0
-    with progress(source) as advance:
-        async for lines in blocks(source, keep_cr=keep_cr):
-            for text in lines:
-                number += 1
-                await sender.send(read(text, number))
-            if not has_input(source):
-                await sender.flush()
-            advance(sum(map(len, lines)) + len(lines))
+    try:
+        with progress(source) as advance:
+            async for lines in blocks(source, keep_cr=keep_cr):
+                for text in lines:
+                    number += 1
+                    await sender.send(read(text, number))
+                if not has_input(source) and not await arrives(source, linger_s):
+                    await sender.flush()
+                advance(sum(map(len, lines)) + len(lines))
+    except LineFailure:
+        await sender.flush()
+        raise
     await sender.flush()
+
+
+async def arrives(source: BinaryIO, linger_s: float) -> bool:
+    """Return whether more input arrives within `linger_s` seconds."""
+    if not linger_s:
+        return False
+    try:
+        await asyncio.wait_for(readable(source.fileno()), linger_s)
+    except TimeoutError:
+        return False
+    return True
 
 
 def has_input(source: BinaryIO) -> bool:

@@ -12,9 +12,9 @@ import math
 import os
 from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import Failure
 
 if TYPE_CHECKING:
     from kafkalite_sdk import Record
@@ -36,6 +36,15 @@ class RecordLine(NamedTuple):
     headers: Headers
     partition: int | None
     timestamp_ms: int | None
+
+
+class LineFailure(Failure):
+    """A line of the input cannot be sent; those before it can."""
+
+
+def bad_line(text: str) -> NoReturn:
+    """End the command because of a line, which the text names."""
+    raise LineFailure(text)
 
 
 async def chunks(source: BinaryIO) -> AsyncIterator[bytes]:
@@ -72,16 +81,17 @@ async def blocks(source: BinaryIO, *, keep_cr: bool = False) -> AsyncIterator[li
     A carriage return before the line feed is part of the line end, as in Kafka's console producer, unless `keep_cr`.
     """
     parts: list[bytes] = []
-    size = 0
+    size = number = 0
     async for data in chunks(source):
         head, *rest = data.split(b"\n")
         parts.append(head)
         size += len(head)
         if size > LINE_BYTES_MAX:
-            fail(f"a line exceeds {LINE_BYTES_MAX} bytes, the limit of a record")
+            bad_line(f"line {number + 1} exceeds {LINE_BYTES_MAX} bytes, the limit of a record")
         if rest:
             whole = [b"".join(parts), *rest[:-1]]
             parts, size = [rest[-1]], len(rest[-1])
+            number += len(whole)
             yield whole if keep_cr else [line.removesuffix(b"\r") for line in whole]
     if last := b"".join(parts):
         yield [last]
@@ -96,7 +106,7 @@ def plain_reader(separator: str | None) -> Callable[[bytes, int], RecordLine]:
             return RecordLine(None, text, [], None, None)
         key, found, value = text.partition(split)
         if not found:
-            fail(f"line {number} has no separator {separator!r} between key and value")
+            bad_line(f"line {number} has no separator {separator!r} between key and value")
         return RecordLine(key, value, [], None, None)
 
     return read
@@ -119,9 +129,9 @@ def json_line(text: bytes, number: int) -> RecordLine:
             read_timestamp(fields),
         )
     except json.JSONDecodeError as error:
-        fail(f"line {number} is not a JSON record: column {error.pos + 1}: {error.msg}")
+        bad_line(f"line {number} is not a JSON record: column {error.pos + 1}: {error.msg}")
     except (ValueError, RecursionError) as error:
-        fail(f"line {number} is not a JSON record: {error}")
+        bad_line(f"line {number} is not a JSON record: {error}")
 
 
 class WrittenNumber(float):

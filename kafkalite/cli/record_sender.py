@@ -11,11 +11,13 @@ from kafkalite_sdk.admin.topic_types import TopicDescription
 from kafkalite_sdk.producer.reports import FailedRecords
 
 from kafkalite.cli.client_options import fail_for, next_steps
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.partition_reader import check_leaders, partitions_of
-from kafkalite.cli.record_lines import RecordLine
+from kafkalite.cli.record_limits import RecordLimits
+from kafkalite.cli.record_lines import RecordLine, bad_line
 from kafkalite.cli.retry import RETRY_S
-from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, RetriableError
+from kafkalite.cli.sent_lines import LINES_MAX, Delivered, SentLines
+from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, MessageTooLargeError, RetriableError
 
 DRAIN_BYTES = 128 * 1024  # of records, after which batches leave
 BUFFER_BYTES = 32 * 1024 * 1024  # of records that are not acknowledged
@@ -39,6 +41,7 @@ async def created_topic(admin: Admin, topic: str) -> TopicDescription:
         outcomes = await admin.topics.describe(topic, auto_create=True)
         if loop.time() - begin >= creation_wait_s(outcomes.ended[topic]):
             break
+        outcomes.ignore_errors()
         await asyncio.sleep(PAUSE_S)
     fail_for(outcomes.errors)
     if not existed:
@@ -58,12 +61,17 @@ def creation_wait_s(topic: TopicDescription | KafkaError) -> float:
 
 
 class RecordSender:
-    """Sends records to one topic.
+    """Sends records to one topic, each from a line of the input.
+
+    A record that the broker may reject (`RecordLimits`) is sent alone, between records that are acknowledged: if it
+    fails, the lines before it are stored, and none behind it.
 
     Arguments:
         admin: of the cluster.
         topic: its description.
         fixed: the partition of every record, None = by key, or spread.
+        limits: of the topic.
+        retry_s: how long the producer retries, for messages.
         choose: the first partition of records without a key, from their number; at random by default.
 
     Attributes:
@@ -77,16 +85,28 @@ class RecordSender:
         admin: Admin,
         topic: TopicDescription,
         fixed: int | None,
+        limits: RecordLimits | None = None,
         *,
+        retry_s: float = RETRY_S,
         choose: Callable[[int], int] = random.randrange,
     ) -> None:
         self._admin = admin
         self._topic = topic
+        self._name = topic.name
         self._partitions = len(topic.partitions)
-        self._fixed = fixed if fixed is None else self._checked(fixed)
+        try:
+            self._fixed = fixed if fixed is None else self._checked(fixed)
+        except ValueError as error:
+            fail(str(error))
         self._sticky = choose(self._partitions)
         self._sticky_left = STICKY_BYTES
-        self._sent = self._undrained = 0
+        self._limits = limits or RecordLimits()
+        self._retry_s = retry_s
+        self._lines = SentLines()
+        self._append = self._lines.append
+        self._plain_bytes = self._limits.plain_bytes
+        self._delivered: Delivered | None = None  # at the end
+        self._undrained = 0
         self._lost = self._in_doubt = 0  # failed without a response; neither acknowledged nor rejected at the end
         self._reported_at = -1  # number of acknowledged records when an outage was reported
 
@@ -96,31 +116,57 @@ class RecordSender:
         return self.producer.metrics().records_acknowledged
 
     def report(self) -> str:
-        """Return how many records were acknowledged, and how many are neither acknowledged nor rejected."""
-        more = f", {self._in_doubt} more may have been written" if self._in_doubt else ""
-        return f"{self.acknowledged} record(s) were acknowledged{more}"
+        """Return which lines were acknowledged, and how many are neither acknowledged nor rejected."""
+        more = f"; {self._in_doubt} more may have been written" if self._in_doubt else ""
+        return f"{(self._delivered or self._lines.delivered()).text()}{more}"
+
+    def failure_text(self, failure: Failure | KafkaError) -> str:
+        """Return the text of a failure that ends the command, with the line whose record has failed."""
+        delivered = self._delivered or self._lines.delivered()
+        error, line = delivered.error, delivered.failed_line
+        text = str(failure) if error is None else f"line {line}: {self._text_of(error)}"
+        return f"{text}; {self.report()}"
 
     async def send(self, line: RecordLine) -> None:
         """Queue a record; waits while the buffer is full. Ends the command if a record has failed."""
-        partition = self._choose(line)
-        self.producer.send(
-            self._topic.name,
-            line.value,
-            line.key,
-            partition=partition,
-            timestamp_ms=line.timestamp_ms,
-            headers=line.headers,
-        )
-        self._sent += 1
-        self._undrained += RECORD_BYTES + len(line.value or b"")
+        key, value, headers, _partition, timestamp_ms = line
+        size = RECORD_BYTES + (0 if value is None else len(value))
+        plain = key is None and timestamp_ms is None and not headers and size <= self._plain_bytes
+        if not plain and self._limits.may_reject(line):
+            await self.flush()
+            self._queue(line)
+            await self.flush()
+            return
+        self._queue(line)
+        self._undrained += size
         if self._undrained >= DRAIN_BYTES:
             self._undrained = 0
-            full = self.producer.metrics().buffered_bytes >= BUFFER_BYTES
-            await self._watched(self.producer.flush() if full else self.producer.drain())
+            await self._drain()
+
+    def _queue(self, line: RecordLine) -> None:
+        key, value, headers, _partition, timestamp_ms = line
+        try:
+            partition = self._choose(line)
+            self._append(
+                self.producer.send(
+                    self._name, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+                )
+            )
+        except (MessageTooLargeError, ValueError) as error:
+            bad_line(f"line {self._lines.next_line}: {error}")
+
+    async def _drain(self) -> None:
+        """Wait while the buffer is full, or too many lines are not acknowledged."""
+        metrics = self.producer.metrics()
+        if not metrics.records_failed:
+            self._lines.forget_acknowledged()
+        full = metrics.buffered_bytes >= BUFFER_BYTES or len(self._lines) >= LINES_MAX
+        await self._watched(self.producer.flush() if full else self.producer.drain())
 
     async def flush(self) -> None:
         """Wait until all records are acknowledged; further records without a key go to the next partition."""
         await self._watched(self.producer.flush())
+        self._lines.forget_acknowledged()
         self._next_sticky()
 
     async def _watched(self, wait: Awaitable[None]) -> None:
@@ -133,20 +179,22 @@ class RecordSender:
             waiting.cancel()
         error = waiting.exception()
         if error is not None:
-            self._fail(error)
+            fail(self._text_of(error))
 
-    def _fail(self, error: BaseException) -> None:
-        """End the command with the error of a record."""
+    def _text_of(self, error: BaseException) -> str:
+        """Return the text for the error of a record. Raises one that is not of a record."""
         if not isinstance(error, KafkaError):
             raise error
         if isinstance(error, BrokerResponseError):
-            fail(f"{error.message or self._topic.name} ({error.code.name})" + next_steps([error.code]))
-        fail(str(error))
+            return f"{error.message or self._topic.name} ({error.code.name})" + next_steps([error.code])
+        return str(error)
 
     async def _check_topic(self) -> None:
         """End the command if the topic was deleted; report a partition without a leader."""
         name = self._topic.name
-        ended = (await self._admin.topics.describe(name, timeout=CHECK_S)).ended[name]
+        outcomes = await self._admin.topics.describe(name, timeout=CHECK_S)
+        outcomes.ignore_errors()
+        ended = outcomes.ended[name]
         if isinstance(ended, KafkaError):
             if ended.code == MISSING:
                 fail(f"{name} was deleted while the command ran")
@@ -164,7 +212,7 @@ class RecordSender:
         acknowledged = self.acknowledged
         if acknowledged != self._reported_at:
             self._reported_at = acknowledged
-            click.echo(f"kafkalite: {reason}; retrying for {RETRY_S:.0f} s", err=True)
+            click.echo(f"kafkalite: {reason}; retrying for {self._retry_s:g} s", err=True)
 
     def failed(self, records: FailedRecords) -> None:
         """Count records that have failed: those without a response may have been written."""
@@ -175,8 +223,9 @@ class RecordSender:
         """Wait a moment for the records that are on their way, and end the producer without the others."""
         with suppress(KafkaError):
             await self.producer.flush(ABANDON_S)
-        metrics = self.producer.metrics()
-        self._in_doubt = self._lost + self._sent - metrics.records_acknowledged - metrics.records_failed
+        metrics, self._delivered = self.producer.metrics(), self._lines.delivered()
+        sent = self._lines.next_line - 1
+        self._in_doubt = self._lost + sent - metrics.records_acknowledged - metrics.records_failed
         with suppress(KafkaError):
             await self.producer.close(0)
 
@@ -197,5 +246,5 @@ class RecordSender:
 
     def _checked(self, partition: int) -> int:
         if not 0 <= partition < self._partitions:
-            fail(f"{self._topic.name} has partitions 0 to {self._partitions - 1}, not {partition}")
+            raise ValueError(f"{self._topic.name} has partitions 0 to {self._partitions - 1}, not {partition}")
         return partition

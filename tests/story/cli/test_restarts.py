@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from kafkalite_sdk import Producer
 
 from kafkalite.cli.client_options import Cluster
 from kafkalite.cli.connection import Dialer, connect, opened
+from kafkalite.cli.failure import Failure
 from kafkalite.cli.produce import PRODUCER_SETTINGS
 from kafkalite.cli.record_lines import RecordLine
-from kafkalite.cli.record_sender import STICKY_BYTES, RecordSender
+from kafkalite.cli.record_sender import CHECK_S, STICKY_BYTES, RecordSender
+from kafkalite.cli.signals import REPEATED_S
 from tests.kit.brokers import Kafkalite
 from tests.kit.proxy import CuttingProxy
 from tests.kit.seeds import chosen_seed
@@ -72,8 +74,9 @@ def start(broker: Kafkalite) -> Iterator[Start]:
     """Starts a command beside the broker; what still runs at the end is killed."""
     with ExitStack() as stack:
 
-        def start(*args: str) -> Process:
-            command = [*COMMAND, *args, "--bootstrap-server", broker.address]
+        def start(*args: str, host: str | None = None) -> Process:
+            address = broker.address if host is None else f"{host}:{broker.address.rpartition(':')[2]}"
+            command = [*COMMAND, *args, "--bootstrap-server", address]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             process = stack.enter_context(subprocess.Popen(command, env=ENVIRON, text=True, **pipes))
             stack.callback(process.kill)
@@ -105,6 +108,25 @@ def test_follow_and_produce_continue_after_a_kill(broker: Kafkalite, start: Star
     writer.process.stdin.close()
     assert writer.process.wait(TIMEOUT_S) == 0
     assert run(broker, "consume", "t", "-e").splitlines() == [f"line {number}" for number in range(6)]
+
+
+def test_slow_lines_survive_a_restart_behind_another_name(broker: Kafkalite, start: Start) -> None:
+    """The broker advertises 127.0.0.1, which only the producer has connected to when the broker ends."""
+    run(broker, "topic", "create", "t")
+    writer, reader = start("produce", "t", host="localhost"), start("consume", "t", "--follow", "-e")
+    writer.write("before")
+    assert reader.line() == "before"
+    broker.kill()
+    writer.write("first")
+    assert "Connection refused" in writer.said.get(timeout=TIMEOUT_S)
+    with pytest.raises(subprocess.TimeoutExpired):  # meanwhile the topic is checked, by another client
+        writer.process.wait(4 * CHECK_S)
+    broker.start()
+    assert reader.line() == "first"
+    assert writer.process.stdin
+    writer.process.stdin.close()
+    assert writer.process.wait(TIMEOUT_S) == 0
+    assert writer.said.get(timeout=TIMEOUT_S) == "sent 2 record(s) to t"
 
 
 def test_lines_produced_during_a_restart_are_stored_once_and_in_order(broker: Kafkalite, start: Start) -> None:
@@ -191,6 +213,55 @@ def test_interrupted_produce_reports_acknowledged_records(
     assert writer.said.get(timeout=TIMEOUT_S).startswith("kafkalite: interrupted; 1 record(s) were acknowledged")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_ends_produce_at_once_with_the_counts(
+    broker: Kafkalite, start: Start, number: signal.Signals, code: int
+) -> None:
+    """The first signal waits a moment for the acknowledgement of a broker that is stopped."""
+    run(broker, "topic", "create", "t")
+    writer, reader = start("produce", "t"), start("consume", "t", "-e", "-f")
+    writer.write("one")
+    assert reader.line() == "one"
+    broker.freeze()
+    writer.write("two")
+    while writer.process.poll() is None:
+        writer.process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            writer.process.wait(2 * REPEATED_S)
+    assert writer.process.returncode == code
+    report = "kafkalite: interrupted; 1 record(s) were acknowledged: line 1; continue with line 2"
+    assert writer.said.get(timeout=TIMEOUT_S).startswith(report)
+    assert writer.said.empty()
+
+
+def test_signals_of_a_wrapper_are_one(broker: Kafkalite, start: Start) -> None:
+    """`timeout` signals the process and its group: the records that are on their way are still waited for."""
+    run(broker, "topic", "create", "t")
+    writer, reader = start("produce", "t"), start("consume", "t", "-e", "-f")
+    writer.write("one")
+    assert reader.line() == "one"
+    for _ in range(2):
+        writer.process.send_signal(signal.SIGTERM)
+    assert writer.process.wait(TIMEOUT_S) == 143
+    assert writer.said.get(timeout=TIMEOUT_S).startswith(
+        "kafkalite: interrupted; 1 record(s) were acknowledged: line 1"
+    )
+
+
+def test_a_second_signal_ends_a_member_that_cannot_commit(broker: Kafkalite, start: Start) -> None:
+    run(broker, "topic", "create", "t")
+    start("produce", "t").write("one")
+    reader = start("consume", "t", "-e", "--group", "g")
+    assert reader.line() == "one"
+    broker.freeze()
+    reader.process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        reader.process.wait(2 * REPEATED_S)
+    reader.process.send_signal(signal.SIGTERM)
+    assert reader.process.wait(TIMEOUT_S) == 143
+    assert "may not be committed" in reader.said.get(timeout=TIMEOUT_S)
+
+
 @asynccontextmanager
 async def sending(address: tuple[str, int], **options: Any) -> AsyncIterator[RecordSender]:
     """A sender to the topic t."""
@@ -218,23 +289,47 @@ async def test_a_batch_whose_acknowledgement_is_lost_is_written_once() -> None:
                 for value in values:
                     await sender.send(line(value))
                     await sender.flush()
-                assert (await client.read("t"), sender.report()) == (values, "40 record(s) were acknowledged")
+                assert (await client.read("t"), sender.report()) == (
+                    values,
+                    "40 record(s) were acknowledged: lines 1 to 40; continue with line 41",
+                )
             assert proxy.cuts > 0 and proxy.wrong == []
 
 
 async def test_a_broker_that_was_reached_before_is_not_an_advertised_address_to_check(tmp_path: Path) -> None:
-    """The client connects to localhost, and the broker advertises 127.0.0.1."""
+    """The command connects to localhost, and the broker advertises 127.0.0.1; another client has reached that."""
     outages: list[str] = []
     async with running(str(tmp_path)) as client:
         await client.create("t")
         host, port = client.broker.address.split(":")
-        dialer = Dialer(Cluster((("localhost", int(port)),)))
+        cluster = Cluster((("localhost", int(port)),))
+        dialer = Dialer(cluster)
         dialer.on_outage = outages.append
-        await dialer(asyncio.Protocol, host, int(port), None)
+        await Dialer(cluster)(asyncio.Protocol, host, int(port), None)
     with pytest.raises(OSError):
         await dialer(asyncio.Protocol, host, int(port), None)
     dialer.raise_failure()
     assert outages == [f"cannot connect to {host}:{port}: Connection refused; is a broker there?"]
+
+
+async def test_lines_that_are_stored_behind_a_failed_one_are_named() -> None:
+    """The limit of the topic is not known: it was reduced meanwhile."""
+    async with running() as client:
+        await client.create("t", partitions=2, **{"max.message.bytes": "1000"})
+        host, port = client.broker.address.split(":")
+        async with sending((host, int(port))) as sender:
+            for number in range(1, 7):
+                value = b"x" * 2000 if number == 3 else b"%d" % number
+                await sender.send(RecordLine(None, value, [], number % 2, None))
+            with pytest.raises(Failure) as caught:
+                await sender.flush()
+            await sender.abandon()
+            text = sender.failure_text(caught.value)
+        assert text.startswith("line 3: t-1: the batch is ")
+        assert text.endswith(
+            "; 5 record(s) were acknowledged: lines 1 to 2, lines 4 to 6; continue with line 3, without these lines"
+        )
+        assert (await client.read("t", 0), await client.read("t", 1)) == ([b"2", b"4", b"6"], [b"1", b"5"])
 
 
 async def test_the_first_partition_of_records_without_a_key_is_chosen_at_random() -> None:
