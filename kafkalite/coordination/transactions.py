@@ -108,13 +108,19 @@ class JournaledTree:
         if self._has_failed(then):
             return
         now_ms = self._clock.wall_ms()
+        body = journal.encode_multi(operations, session, now_ms)  # what fails here has changed nothing
+        changes: list[TreeChange] = []
         try:
-            results = self.tree.multi(operations, session, now_ms, self._undoable)
+            results = self.tree.multi(operations, session, now_ms, changes)
         except CoordinationError as error:
             self._complete(then, Outcome(error=error))
             return
-        body = journal.encode_multi(operations, session, now_ms)
-        self._changed(journal.KIND_MULTI, body, then, Outcome(pick(list(results))))
+        try:
+            outcome = Outcome(pick(list(results)))
+        except BaseException:
+            self.tree.undo(changes)
+            raise
+        self._changed(journal.KIND_MULTI, body, changes, then, outcome)
 
     def change_later(self, operations: Sequence[Operation], session: int) -> None:
         """Execute a transaction now and write it together with the next one; for a start on a full disk.
@@ -130,15 +136,19 @@ class JournaledTree:
         """Begin a session; its id."""
         if self._has_failed(then):
             return
-        session = self.tree.open_session(record, self._undoable)
-        self._changed(journal.KIND_OPEN, journal.encode_record(record), then, Outcome(session))
+        body = journal.encode_record(record)
+        changes: list[TreeChange] = []
+        session = self.tree.open_session(record, changes)
+        self._changed(journal.KIND_OPEN, body, changes, then, Outcome(session))
 
     def close_session(self, session: int, then: Then) -> None:
         """End a session of the tree, with its ephemeral nodes and its watches; None."""
         if self._has_failed(then):
             return
-        self.tree.close_session(session, self._undoable)
-        self._changed(journal.KIND_CLOSE, journal.SESSION.pack(session), then, Outcome())
+        body = journal.SESSION.pack(session)
+        changes: list[TreeChange] = []
+        self.tree.close_session(session, changes)
+        self._changed(journal.KIND_CLOSE, body, changes, then, Outcome())
 
     def _has_failed(self, then: Then) -> bool:
         if self.failure is not None:
@@ -147,11 +157,13 @@ class JournaledTree:
 
     # Writing the journal.
 
-    def _changed(self, kind: int, body: bytes, then: Then, outcome: Outcome) -> None:
+    def _changed(self, kind: int, body: bytes, changes: list[TreeChange], then: Then, outcome: Outcome) -> None:
         """Write the last transaction; its events, then `then` with its outcome, follow."""
         self._notify_watchers()
         self._waiting.append((self.tree.zxid, then, outcome))
         if self._file is not None:
+            if self._undoable is not None:
+                self._undoable += changes
             self._unwritten.append((kind, self.tree.zxid, body))
             self._write()
         else:
@@ -160,25 +172,37 @@ class JournaledTree:
         self._deliver()
 
     def _write(self) -> None:
+        """Begin to write the unwritten transactions.
+
+        An exception here would leave a change in the tree that the file lacks, so it ends the service.
+        """
         if self._busy or not self._unwritten or self.failure is not None:
             return
+        zxid = self.tree.zxid
+        try:
+            job, data = self._next_write()
+            self._unwritten.clear()
+            self._writing, self._undoable = self._undoable, []
+            self._busy = True
+            if self._offload is not None:
+                self._offload.run(job, data, done=lambda outcome: self._written(zxid, outcome))
+        except BaseException as error:
+            self._fail(error)
+            raise
+        if self._offload is None:
+            self._written(zxid, outcome_of_write(job, data))
+
+    def _next_write(self) -> tuple[Callable[[bytes], None], bytes]:
+        """Return the job that makes the file equal to the tree, and its argument."""
         assert self._file is not None
         entries = (*self._owed, *self._unwritten)
         data = b"".join(journal.record(kind, zxid, self._durable, body) for kind, zxid, body in entries)
-        self._unwritten.clear()
-        self._writing, self._undoable = self._undoable, []
-        self._busy = True
-        zxid = self.tree.zxid
-        job, argument = self._file.append, data
         if self._file.size + len(data) > self._compact_at:
             whole = journal.encode_snapshot(self.tree, self._version)
             self._compact_at = max(self._compact_bytes, len(whole) * 4)
             if len(whole) * 2 < self._file.size:
-                job, argument = self._file.replace, whole
-        if self._offload is None:
-            self._written(zxid, outcome_of_write(job, argument))
-        else:
-            self._offload.run(job, argument, done=lambda outcome: self._written(zxid, outcome))
+                return self._file.replace, whole
+        return self._file.append, data
 
     def _written(self, zxid: int, outcome: Outcome) -> None:
         self._busy = False

@@ -27,6 +27,7 @@ ANY_VERSION = -1
 NO_SESSION = 0
 DATA_BYTES_MAX = 16 * 1024 * 1024
 PATH_LENGTH_MAX = 4096
+SEQUENCE_FORMAT = "{:010d}"
 PATH = re.compile(r"(?:/(?!\.\.?(?:/|$))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+)+")
 
 
@@ -253,9 +254,10 @@ class Tree:
         for at, operation in enumerate(operations):
             try:
                 results.append(change.do(operation))
-            except CoordinationError as error:
+            except BaseException as error:
                 change.undo()
-                error.at = at
+                if isinstance(error, CoordinationError):
+                    error.at = at
                 raise
         self.zxid += 1
         self._fire(change.events)
@@ -293,12 +295,16 @@ class Tree:
         """
         if session not in self.sessions:
             raise SessionExpiredError()
-        self.drop_watches(session)
+        change = TreeChange(self, self.zxid + 1, session, 0)
+        try:
+            for path in sorted(self.sessions[session]):
+                change.delete_ephemeral(path)
+            change.close_session()
+        except BaseException:
+            change.undo()
+            raise
         self.zxid += 1
-        change = TreeChange(self, self.zxid, session, 0)
-        for path in sorted(self.sessions[session]):
-            change.do(Delete(path))
-        change.close_session()
+        self.drop_watches(session)
         self._fire(change.events)
         if taken_back is not None:
             taken_back.append(change)
@@ -366,6 +372,12 @@ class TreeChange:
             self._delete(operation.path, node)
         return None
 
+    def delete_ephemeral(self, path: str) -> None:
+        """Delete an ephemeral node of the session, which has no children; unlike `do`, without a check of its path."""
+        node = self._tree.find(path)
+        assert node is not None, f"the ephemeral node {path} does not exist"
+        self._delete(path, node)
+
     def open_session(self, record: SessionRecord | None) -> None:
         """Add the session."""
         sessions, records, session = self._tree.sessions, self._tree.session_records, self._session
@@ -398,7 +410,7 @@ class TreeChange:
 
     def _create(self, operation: Create) -> CreatedNode:
         path, data = operation.path, operation.data
-        check_path(path + "0" if operation.sequence else path)
+        check_path(path + SEQUENCE_FORMAT.format(0) if operation.sequence else path)
         check_data(path, data)
         parent_path, _, name = path.rpartition("/")
         parent = self._tree.find(parent_path or "/")
@@ -407,7 +419,7 @@ class TreeChange:
         if parent.owner != NO_SESSION:
             raise NoChildrenForEphemeralsError(path)
         if operation.sequence:
-            name += f"{parent.creates:010d}"
+            name += SEQUENCE_FORMAT.format(parent.creates)
             path = f"{parent_path}/{name}"
         if name in parent.children or path == "/":
             raise NodeExistsError(path)
@@ -449,7 +461,8 @@ class TreeChange:
         if node.children:
             raise NotEmptyError(path)
         parent_path, _, name = path.rpartition("/")
-        parent = self._tree.node(parent_path or "/")
+        parent = self._tree.find(parent_path or "/")
+        assert parent is not None, f"{path} has no parent"
         ephemerals = self._tree.sessions.get(node.owner)
         before = parent.pzxid
 

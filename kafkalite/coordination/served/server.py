@@ -13,6 +13,7 @@ import hmac
 import logging
 from collections.abc import Callable
 
+from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Random, Timer
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.served.connection import ServerConnection
@@ -122,15 +123,23 @@ class TreeServer:
             self.tree.read(lambda: None, then)
             return
 
+        def retry_later() -> None:
+            session.connection = None
+            session.deadline = self.clock.monotonic() + RETRY_S
+            self.sessions[session.session_id] = session
+            self._arm()
+
         def ended(outcome: Outcome) -> None:
             if outcome.error is not None and self.tree.failure is None:  # undone: the disk is full
-                session.connection = None
-                session.deadline = self.clock.monotonic() + RETRY_S
-                self.sessions[session.session_id] = session
-                self._arm()
+                retry_later()
             then(outcome)
 
-        self.tree.close_session(session.session_id, ended)
+        try:
+            self.tree.close_session(session.session_id, ended)
+        except BaseException:
+            if session.session_id in self.tree.tree.sessions:  # undone
+                retry_later()
+            raise
 
     def _open(self, connection: ServerConnection, asked_ms: int) -> None:
         if len(self.sessions) >= SESSIONS_MAX:
@@ -185,9 +194,10 @@ class TreeServer:
         if now - self._timer_at > LATE_S:
             for session in self.sessions.values():
                 self.touch(session)
-        for session in [each for each in self.sessions.values() if each.deadline <= now]:
-            self.expire(session)
-        self._arm()
+        try:
+            call_each(self.expire, [each for each in self.sessions.values() if each.deadline <= now])
+        finally:
+            self._arm()
 
     def expire(self, session: ServedSession, then: Callable[[Outcome], object] | None = None) -> None:
         """End a session whose client has sent nothing for its timeout, and its connection."""
