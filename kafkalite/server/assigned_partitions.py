@@ -313,6 +313,13 @@ class AssignedPartitions(PartitionHosting):
             self._resign(partition)
         return 0
 
+    def resigning(self) -> Generator[None, None, None]:
+        """Lead no partition until the controller assigns it again, in a later leader epoch."""
+        for partition in [each for hosted in self._replicas for each in hosted.partitions.values()]:
+            if not partition.error:
+                self._resign(partition)
+            yield
+
     def _resign(self, partition: Partition) -> None:
         led = not partition.error
         partition.resign()

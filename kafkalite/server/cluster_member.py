@@ -253,16 +253,23 @@ class ClusterMember:
         self._configs.start()
         self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, Controller)
         self._controller.start()
-        self.broker.listening.resume()  # suspended, if a session was lost, also during the start
+        # Suspended, if a session was lost, also during the start; it leads nothing of before.
+        self.broker.controller_requests.when_applied(lambda: self._resume(session))
         if not self._started.done():
             self._started.set_result(None)
 
+    def _resume(self, session: Coordination) -> None:
+        if (
+            self.session.session is session and self._controller is not None
+        ):  # else it is lost again, or the broker stops
+            self.broker.listening.resume()
+
     def left(self) -> None:
-        """The session is lost: close all connections."""
-        self.broker.controller_requests.fence.unregistered()
+        """The session is lost: close all connections, and lead nothing until the next registration is assigned it."""
         self._leave()
         self.session.session = None
         self.broker.listening.suspend("the session with the coordination service is lost")
+        self.broker.controller_requests.unregistered()
 
     def refused(self, reason: str) -> None:
         """Stop: this broker cannot be a member."""

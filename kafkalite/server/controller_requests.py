@@ -118,6 +118,31 @@ class ControllerRequests:
         """Stop hosting partitions; `then` receives the outcome with a StopReplicaResponse."""
         self._run(request, partial(StopReplicaResponse, partition_errors=[]), self._stop_replica, then)
 
+    def unregistered(self) -> None:
+        """The registration of this broker has ended: it leads nothing until a controller assigns it again.
+
+        A request that is being applied is completed before; those that wait are rejected.
+        """
+        self.fence.unregistered()
+
+        def resign(end: Callable[[], None]) -> None:
+            def resigned(outcome: Outcome) -> None:
+                end()
+                outcome.result()
+
+            self._slicer.run(grouped(self._hosting.resigning()), resigned)
+
+        self._serial.run(ALL, resign)
+
+    def when_applied(self, then: Callable[[], object]) -> None:
+        """Call `then` when everything that was requested before is applied."""
+
+        def step(end: Callable[[], None]) -> None:
+            end()
+            then()
+
+        self._serial.run(ALL, step)
+
     def _run(
         self,
         request: Any,
