@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -57,8 +58,11 @@ def command() -> None:
 Examples:
   kafkalite cluster up
   kafkalite cluster up --brokers 5 --data /var/lib/kafkalite --port 19092
-  kafkalite cluster up --brokers 2 --set num.partitions=6
-"""
+  kafkalite cluster up --brokers 2 --set num.partitions=6 --restart
+
+If a broker ends, the others continue, and a line names the broker and the reason. `kill -USR1 PID`, with the process id
+of this command, starts it again; --restart does so after a second. Ctrl-C stops all brokers, a second one kills them.
+The exit code is 1 if a broker has ended meanwhile, else 0; 2 if the start has failed, or no broker is left."""
 )
 @click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=3, show_default=True, help="Number of brokers.")
 @click.option("-d", "--data", default="./cluster", show_default=True, metavar="DIR", help="Directory of the cluster.")
@@ -73,22 +77,28 @@ Examples:
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Config of all brokers; may be repeated."
 )
+@click.option("--restart", is_flag=True, help="Start a broker again that has ended.")
 @command_runner
-async def up(brokers: int, data: str, port: int, settings: tuple[str, ...]) -> None:
+async def up(brokers: int, data: str, port: int, settings: tuple[str, ...], restart: bool) -> None:
     """Run brokers on this machine until Ctrl-C.
 
     They need no ZooKeeper: one of them serves the coordination of all, from DIR/coordination. Each broker has its log
     directory and its log in DIR. Clients on this machine connect to 127.0.0.1.
     """
-    cancel_on_sigterm()
+    cluster = ClusterProcesses(brokers, data, port, settings, restart=restart)
+    interrupts = cancel_on_sigterm(cluster.kill)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+        interrupts.handle(signal.SIGHUP)
     try:
-        async with ClusterProcesses(brokers, data, port, settings) as running:
-            rows = [(each.broker_id, each.address, each.process.pid, each.log) for each in running.members]
+        async with cluster:
+            rows = [(each.broker_id, each.address, each.pid, each.log) for each in cluster.members]
             print_rows(UP_COLUMNS, rows, False)
-            click.echo(f"kafkalite cluster ready on {','.join(each.address for each in running.members)}")
-            await running.run()
-    except asyncio.CancelledError:  # Ctrl-C or SIGTERM: all brokers are stopped
+            click.echo(f"kafkalite cluster ready on {','.join(each.address for each in cluster.members)}")
+            await cluster.run()
+    except asyncio.CancelledError:  # Ctrl-C, SIGTERM or SIGHUP: all brokers are stopped
         click.echo("kafkalite: all brokers are stopped", err=True)
+    if cluster.incomplete:
+        raise click.exceptions.Exit(EXIT_INCOMPLETE)
 
 
 @command.command(

@@ -2,33 +2,25 @@
 
 1. The brokers share a coordination directory, so no ZooKeeper is needed. They are `kafkalite serve` with broker ids
    from 1 on; each has a log directory and a log file in the directory of the cluster.
-2. If one of them ends, the others are stopped, and the command fails with the last line of its log.
+2. If one of them ends, the others continue. It is started again by SIGUSR1, or by itself if the user wants that. A
+   broker that fails at the start of the cluster ends the command.
 3. The brokers are in sessions of their own: Ctrl-C reaches only this command, which stops them all.
 """
 
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple, Self
+from typing import Self
 
-from kafkalite.cli.failure import fail
+import click
 
-HOST = "127.0.0.1"
-READY = b"kafkalite ready on "
+from kafkalite.cli.broker_process import BrokerProcess
+from kafkalite.cli.failure import Failure, fail
+
 STOP_S = 30.0  # then a broker is killed
-LOG_TAIL_BYTES = 4_096
-
-
-class Member(NamedTuple):
-    """A broker: its id, its process, the file with its log, and its address, HOST:PORT."""
-
-    broker_id: int
-    process: asyncio.subprocess.Process
-    log: str
-    address: str
+RESTART_MIN_S, RESTART_MAX_S = 1.0, 30.0  # before a broker is started again; doubled while it fails to start
 
 
 class ClusterProcesses:
@@ -39,22 +31,33 @@ class ClusterProcesses:
         directory: of the cluster; created if it is missing.
         port: of the first broker; the others have the next ones. 0 = free ports.
         settings: KEY=VALUE of all brokers.
+        restart: a broker that has ended is started again.
+
+    Attributes:
+        members: the brokers.
+        incomplete: one of them has ended since all were ready.
     """
 
-    def __init__(self, brokers: int, directory: str, port: int, settings: Sequence[str]) -> None:
-        self.members: list[Member] = []
-        self._brokers = brokers
+    def __init__(
+        self, brokers: int, directory: str, port: int, settings: Sequence[str], *, restart: bool = False
+    ) -> None:
         self._directory = os.path.abspath(directory)
-        self._port = port
-        self._settings = [*settings, f"kafkalite.coordination.directory={self._directory}/coordination"]
-        self._started: list[asyncio.subprocess.Process] = []
+        shared = [*settings, f"kafkalite.coordination.directory={self._directory}/coordination"]
+        self.members = [
+            BrokerProcess(number + 1, self._directory, port and port + number, shared) for number in range(brokers)
+        ]
+        self.incomplete = False
+        self._restart = restart
+        self._requests = {each.broker_id: asyncio.Event() for each in self.members}
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as failing:
             failing.push_async_callback(self._stop)
             os.makedirs(self._directory, exist_ok=True)
-            started = [await self._start(broker_id) for broker_id in range(1, self._brokers + 1)]
-            self.members = [await self._ready(*each) for each in started]
+            for each in self.members:
+                await each.start()
+            for each in self.members:
+                await each.ready()
             failing.pop_all()
         return self
 
@@ -62,60 +65,62 @@ class ClusterProcesses:
         await self._stop()
 
     async def run(self) -> None:
-        """Wait until a broker ends, and end the command with the reason."""
-        waiting = [asyncio.ensure_future(each.process.wait()) for each in self.members]
+        """Watch the brokers. Ends the command if all have ended, and none is started again."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._restart_ended)
+        watching = [asyncio.ensure_future(self._watch(each)) for each in self.members]
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.gather(*watching)
         finally:
-            for each in waiting:
+            for each in watching:
                 each.cancel()
-        ended = next(each for each in self.members if each.process.returncode is not None)
-        fail(self._end_of(ended.broker_id, ended.process, ended.log))
 
-    async def _start(self, broker_id: int) -> tuple[int, asyncio.subprocess.Process, str]:
-        port = self._port + broker_id - 1 if self._port else 0
-        log = os.path.join(self._directory, f"broker-{broker_id}.log")
-        settings = [*self._settings, f"broker.id={broker_id}"]
-        command = [sys.executable, "-m", "kafkalite", "serve", "--listen", f"{HOST}:{port}"]
-        command += ["--data", os.path.join(self._directory, f"broker-{broker_id}")]
-        command += [part for setting in settings for part in ("--set", setting)]
-        with open(log, "ab") as errors:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
-        self._started.append(process)
-        return broker_id, process, log
+    def kill(self) -> str:
+        """Kill all brokers; return what was done."""
+        for each in self.members:
+            each.signal(signal.SIGKILL)
+        return "kafkalite: all brokers were killed; their next start recovers their logs"
 
-    async def _ready(self, broker_id: int, process: asyncio.subprocess.Process, log: str) -> Member:
-        assert process.stdout is not None
-        line = await process.stdout.readline()
-        if not line.startswith(READY):
-            await process.wait()
-            fail(self._end_of(broker_id, process, log))
-        return Member(broker_id, process, log, line.removeprefix(READY).decode().strip())
+    async def _watch(self, broker: BrokerProcess) -> None:
+        """Report each end of a broker, and start it again when that is wanted."""
+        pause_s = RESTART_MIN_S
+        while True:
+            await broker.ended()
+            self.incomplete = True
+            self._report_end(broker)
+            await (asyncio.sleep(pause_s) if self._restart else self._requests[broker.broker_id].wait())
+            self._requests[broker.broker_id].clear()
+            await broker.start()
+            try:
+                await broker.ready()
+            except Failure:
+                pause_s = min(2 * pause_s, RESTART_MAX_S)
+                continue  # its end is reported above
+            pause_s = RESTART_MIN_S
+            text = f"broker {broker.broker_id} is ready again on {broker.address}, process {broker.pid}"
+            click.echo(f"kafkalite: {text}", err=True)
 
-    @staticmethod
-    def _end_of(broker_id: int, process: asyncio.subprocess.Process, log: str) -> str:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.path.getsize(log) - LOG_TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
-        reason = lines[-1] if lines else "it has logged nothing"
-        return f"broker {broker_id} has ended with exit code {process.returncode}: {reason} ({log})"
+    def _report_end(self, broker: BrokerProcess) -> None:
+        others = [str(each.broker_id) for each in self.members if each.running]
+        if not others and not self._restart:
+            fail(f"{broker.end_text()}; no broker is left")
+        step = "it is started again" if self._restart else f"`kill -USR1 {os.getpid()}` starts it again"
+        left = f"broker{'' if len(others) == 1 else 's'} {', '.join(others) or 'none'}"
+        click.echo(f"kafkalite: {broker.end_text()}; {step}; still running: {left}", err=True)
+
+    def _restart_ended(self) -> None:
+        for each in self.members:
+            if not each.running:
+                self._requests[each.broker_id].set()
 
     async def _stop(self) -> None:
         """Stop all brokers cleanly, and kill those that take too long."""
-        running = [each for each in self._started if each.returncode is None]
-        for process in running:
-            process.send_signal(signal.SIGTERM)
+        running = [each for each in self.members if each.running]
+        for each in running:
+            each.signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_S):
-                await asyncio.gather(*(each.wait() for each in running))
+                await asyncio.gather(*(each.ended() for each in running))
         except TimeoutError:
-            for process in running:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+            for each in running:
+                each.signal(signal.SIGKILL)
+                await each.ended()

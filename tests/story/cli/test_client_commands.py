@@ -164,7 +164,7 @@ def test_too_large_record_is_reported_with_the_acknowledged_count(kafkalite: Run
     kafkalite("topic", "create", "large")
     said = one_line(kafkalite("produce", "large", code=2, stdin="small\n" + "x" * 2_000_000 + "\n").stderr)
     assert "(MESSAGE_TOO_LARGE); change it with `kafkalite topic alter TOPIC --config max.message.bytes=" in said
-    assert said.endswith("; 1 record(s) were acknowledged: line 1; continue with line 2\n"), said
+    assert said.endswith("; 1 record(s) were acknowledged: line 1; continue with line 2"), said
     assert kafkalite("consume", "large", "-e").stdout == "small\n"
 
 

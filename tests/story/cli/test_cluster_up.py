@@ -12,6 +12,7 @@ import pytest
 from kafkalite_sdk.admin import NewTopic
 from kafkalite_sdk.blocking import Admin
 
+from kafkalite.cli.signals import REPEATED_S
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
 
 READY = "kafkalite cluster ready on "
@@ -20,8 +21,8 @@ READY = "kafkalite cluster ready on "
 class Up:
     """The running command: its process, the addresses of its brokers, and their process ids."""
 
-    def __init__(self, directory: Path) -> None:
-        command = [*COMMAND, "cluster", "up", "--brokers", "2", "--port", "0", "--data", str(directory)]
+    def __init__(self, directory: Path, *options: str) -> None:
+        command = [*COMMAND, "cluster", "up", "--brokers", "2", "--port", "0", "--data", str(directory), *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRON)
         lines = []
         assert self.process.stdout is not None
@@ -77,12 +78,76 @@ def test_brokers_form_a_cluster_and_keep_their_data(tmp_path: Path, number: sign
     assert "clean shutdown" in (tmp_path / "cluster" / "broker-1.log").read_text()
 
 
-def test_the_end_of_a_broker_ends_all(tmp_path: Path) -> None:
+def restarted(up: Up, broker_id: int) -> None:
+    """Wait for the line that this broker is ready again, on its former port; its process is then one of `up.pids`."""
+    address = up.bootstrap.split(",")[broker_id - 1]
+    found = re.match(
+        rf"kafkalite: broker {broker_id} is ready again on {address}, process (\d+)", up.stderr().readline()
+    )
+    assert found
+    up.pids[broker_id - 1] = int(found[1])
+
+
+def test_a_killed_broker_is_named_and_started_again_on_request(tmp_path: Path) -> None:
+    with Up(tmp_path) as up, Admin(up.bootstrap) as admin:
+        admin.topics.create(NewTopic("orders", partitions=4)).check()
+        os.kill(up.pids[1], signal.SIGKILL)
+        line = up.stderr().readline()
+        assert line.startswith(f"kafkalite: broker 2 was killed by SIGKILL ({tmp_path}/broker-2.log); ")
+        assert f"`kill -USR1 {up.process.pid}` starts it again; still running: broker 1" in line
+        assert [each.broker_id for each in admin.cluster.describe().brokers]
+        up.process.send_signal(signal.SIGUSR1)
+        restarted(up, 2)
+        assert up.end(signal.SIGINT) == (1, "kafkalite: all brokers are stopped\n")
+
+
+def test_a_killed_broker_is_started_again_by_itself(tmp_path: Path) -> None:
+    with Up(tmp_path, "--restart") as up:
+        os.kill(up.pids[0], signal.SIGKILL)
+        assert "it is started again; still running: broker 2" in up.stderr().readline()
+        restarted(up, 1)
+        assert up.end(signal.SIGTERM)[0] == 1
+
+
+def test_a_broker_that_cannot_start_again_names_its_error(tmp_path: Path) -> None:
     with Up(tmp_path) as up:
         os.kill(up.pids[1], signal.SIGKILL)
+        assert "killed by SIGKILL" in up.stderr().readline()
+        (tmp_path / "broker-2" / "meta.properties").write_text("version=0\nbroker.id=7\n")
+        up.process.send_signal(signal.SIGUSR1)
+        line = up.stderr().readline()
+        assert line.startswith("kafkalite: broker 2 has ended with exit code 2: ") and "meta.properties" in line
+        assert up.end(signal.SIGTERM)[0] == 1
+
+
+def test_the_end_of_the_last_broker_ends_the_command(tmp_path: Path) -> None:
+    with Up(tmp_path) as up:
+        os.kill(up.pids[1], signal.SIGKILL)
+        assert "still running: broker 1" in up.stderr().readline()
+        os.kill(up.pids[0], signal.SIGKILL)
         code, errors = up.ended()
-    assert code == 2 and errors.startswith("kafkalite: broker 2 has ended with exit code -9: ")
-    assert str(tmp_path / "broker-2.log") in errors and errors.count("\n") == 1
+    assert (code, errors.count("\n")) == (2, 1)
+    assert errors.startswith("kafkalite: broker 1 was killed by SIGKILL") and "no broker is left" in errors
+
+
+def test_a_second_signal_kills_the_brokers(tmp_path: Path) -> None:
+    with Up(tmp_path) as up:
+        os.kill(up.pids[1], signal.SIGSTOP)  # it does not end by itself
+        up.process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            up.process.wait(2 * REPEATED_S)
+        up.process.send_signal(signal.SIGINT)
+        _, errors = up.process.communicate(timeout=TIMEOUT_S)
+        assert up.process.returncode == 130 and "all brokers were killed" in errors
+        assert all(killed(pid) for pid in up.pids)
+
+
+def killed(pid: int) -> bool:
+    """Whether a process has ended, or ends: its parent has not waited for it."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while os.path.exists(f"/proc/{pid}") and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+    return True
 
 
 def test_a_failed_start_names_the_reason(tmp_path: Path) -> None:
