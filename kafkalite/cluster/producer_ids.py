@@ -21,9 +21,13 @@ class ProducerIds:
     Arguments:
         take_block: requests the next block; its callback receives the ids once the block is durable, or None after a
             failure.
+
+    Attributes:
+        last: the last id of the latest block, -1 for none.
     """
 
     def __init__(self, take_block: TakeBlock) -> None:
+        self.last = NO_ID
         self._take_block = take_block
         self._block = iter(range(0))
         self._waiting: deque[Then] = deque()
@@ -51,7 +55,7 @@ class ProducerIds:
     def _taken(self, block: range | None) -> None:
         self._requested = False
         if block is not None:
-            self._block = iter(block)
+            self._block, self.last = iter(block), block[-1]
             self._serve()
             return
         waiting, self._waiting = self._waiting, deque()

@@ -11,6 +11,10 @@
    there, so it is offline, too. A new partition is created in any case. A partition whose log has become a stray is
    offline until the next start returns the stray (`returned_strays`).
 
+6. A log is not led in an epoch below its last one, which an older tree has: FENCED_LEADER_EPOCH lets the controller
+   elect in a higher one. A log that may have lost records at its end is not led in its last epoch either: clients find
+   the lost records by the new epoch (KIP-320).
+
 Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
 3.9. A deviation: a failed creation of files is repeated at the next append; Kafka takes the log directory offline.
 """
@@ -105,6 +109,12 @@ class AssignedPartitions(PartitionHosting):
         super().__init__(config, clock, offload, slicer, replicas, logs, NoDirectoryRecords())
         self._broker_id = broker_id
         self._changes = changes
+        self._unclean: set[TopicPartition] = set()
+        self._behind: dict[TopicPartition, int] = {}
+
+    def recovered(self, unclean: Iterable[TopicPartition]) -> None:
+        """The logs of these partitions were not closed cleanly: records at their ends may be lost."""
+        self._unclean.update(unclean)
 
     # LeaderAndIsr.
 
@@ -187,6 +197,7 @@ class AssignedPartitions(PartitionHosting):
         if partition is None:
             partition = self._host(topic, key, image, overrides, leads=leads, is_new=state.is_new)
         if not partition.defect:
+            self._unclean.discard(key)
             self._change_leader(partition, image, leads=leads)
         return partition.defect
 
@@ -210,7 +221,22 @@ class AssignedPartitions(PartitionHosting):
             return KafkaErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
             return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return 0
+        return KafkaErrorCode.FENCED_LEADER_EPOCH if self._is_behind(key, state) else 0
+
+    def _is_behind(self, key: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
+        """Whether the log forbids the leader epoch of a state (rule 6)."""
+        log = self._logs.find(*key)
+        if log is None or state.leader_epoch > log.epochs.latest:
+            return False
+        if state.leader_epoch < log.epochs.latest:
+            self._behind[key] = log.epochs.latest
+            return True
+        return key in self._unclean
+
+    def take_behind(self) -> dict[TopicPartition, int]:
+        """The last leader epochs of the logs that were assigned with a lower one, since the last call."""
+        behind, self._behind = self._behind, {}
+        return behind
 
     def _host(
         self,

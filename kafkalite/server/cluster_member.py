@@ -7,6 +7,7 @@ While there is no session, the broker has no connections: its clients find the o
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.clock import Clock, Outcome, completed
@@ -15,13 +16,14 @@ from kafkalite.cluster.controller.runtime import ControllerRuntime
 from kafkalite.cluster.image import ClusterTables
 from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.cluster.membership.membership import Membership, Notify
+from kafkalite.cluster.membership.registration import address_in
 from kafkalite.cluster.peer import Answer, Fail, Peer
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
-from kafkalite.coordination.znodes.brokers import BrokerRegistration
+from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -31,6 +33,7 @@ from kafkalite.server.config_follower import ConfigFollower, ConfiguredMember
 from kafkalite.server.resources import BrokerResources, StartError
 from kafkalite.server.saved_session import SavedKey, SavedSession
 from kafkalite.server.topic_reader import TopicReader
+from kafkalite.server.tree_counters import TreeCounters
 from kafkalite.server.zookeeper_access import explain, load_access
 from kafkalite.state.controller.controller import Controller
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
@@ -38,7 +41,9 @@ from kafkalite.state.controller.values import Broker, ControllerSettings
 from kafkalite.storage.dirs.log_directory import Identity
 
 if TYPE_CHECKING:
+    from kafkalite.cluster.producer_ids import ProducerIds
     from kafkalite.coordination.zookeeper.opening import SessionOpening
+    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.server.controller_requests import ControllerRequests
     from kafkalite.server.listeners import Listeners
 
@@ -56,6 +61,7 @@ class JoiningBroker(ConfiguredMember, Protocol):
 
     controller_requests: "ControllerRequests"
     listening: "Listeners"
+    producer_ids: "ProducerIds"
     tables: ClusterTables
 
 
@@ -98,6 +104,8 @@ class ClusterMember:
         session: the current session with the coordination service.
         writer: writes nodes of topics and configs with it.
         topics: reads topics with it.
+        counters: the counters of the tree.
+        first_zxid: the last change of the tree when the session of the start began.
     """
 
     def __init__(self, resources: BrokerResources, config: BrokerConfig) -> None:
@@ -108,9 +116,15 @@ class ClusterMember:
         self.random = resources.random
         self.slicer = resources.slicer
         self.broker_id = -1
+        self.first_zxid = -1
         self.cluster_id = ""
         self._resources = resources
-        self._saved = SavedSession(resources.disk, resources.logs.directories()[0])
+        first = resources.logs.directories()[0]
+        lock = resources.logs.lock_file(first) if resources.logs.is_locked(first) else None
+        self._saved = SavedSession(resources.disk, first, lock)
+        reserved = config.reserved_broker_max_id if config.broker_id_generation_enable else None
+        self.counters = TreeCounters(str(config.coordination), resources.logs, reserved)
+        self._copied_from = 0  # the process whose log directory was copied to this one
         self._static = config
         try:
             self._access = load_access(config.zookeeper_security)
@@ -120,6 +134,7 @@ class ClusterMember:
         self._controller: ControllerRuntime | None = None
         self._configs: ConfigFollower | None = None
         self._opening: SessionOpening | None = None  # until its session can be used
+        self._opened: ZooKeeperSession | None = None  # the last one
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._served = self._served_coordination()
@@ -136,7 +151,10 @@ class ClusterMember:
             if self._served is not None:
                 await self._served.open()
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self._end_earlier_session()
+                earlier = self._saved.load()
+                if earlier.key is not None:
+                    await self._end_earlier_session(earlier.key)
+                self._copied_from = earlier.running
                 outcome = await completed(self._membership.open)
         except ValueError as error:
             raise StartError(f"zookeeper.connect: {error}") from error
@@ -147,6 +165,21 @@ class ClusterMember:
         if outcome.error is not None:
             raise self.refusal(outcome.error) from outcome.error
         self.session.session = outcome.value
+        await completed(partial(self.session.exists, "/"))  # its response has the last change of the tree
+        self.first_zxid = outcome.value.last_zxid
+        if self._copied_from:
+            await self._refuse_copy()
+
+    async def _refuse_copy(self) -> None:
+        """Refuse a copy of the log directory of a broker that runs. Raises StartError."""
+        directory, identity = self._resources.logs.directories()[0], self._resources.logs.identity()
+        broker_id = -1 if identity is None else identity.broker_id
+        node = await completed(partial(self.session.get, registration_path(broker_id)))
+        where = address_in(broker_id, b"" if node.error is not None else node.value[0])
+        raise StartError(
+            f"{directory} is a copy of the log directory of broker {broker_id}, which is alive, {where} (process "
+            f"{self._copied_from}): stop that broker before its copy is started"
+        )
 
     def _served_coordination(self) -> ServedCoordination | None:
         """The coordination service of this machine, None with ZooKeeper."""
@@ -157,11 +190,8 @@ class ClusterMember:
         disk, jobs = resources.open_shared_files()
         return resources.ports.served(directory, disk, self.clock, self.random, jobs, resources.ports.dial)
 
-    async def _end_earlier_session(self) -> None:
+    async def _end_earlier_session(self, key: SavedKey) -> None:
         """End the session of an earlier process of this broker, which was killed. Raises StartError."""
-        key = self._saved.load()
-        if key is None:
-            return
         while True:
             outcome = await completed(lambda then: self._open(then, ignore, ignore, ignore, key))
             if isinstance(outcome.error, SessionExpiredError):
@@ -182,10 +212,12 @@ class ClusterMember:
     def identify(self, identity: Identity) -> None:
         """Be this broker of this cluster."""
         self.cluster_id, self.broker_id = identity
+        self.counters.broker_id = identity.broker_id
 
     def attach(self, broker: JoiningBroker) -> None:
         """Use this broker."""
         self._broker = broker
+        self.counters.producer_ids = broker.producer_ids
 
     async def join(self) -> None:
         """Register, and wait for it. Raises StartError."""
@@ -198,12 +230,14 @@ class ClusterMember:
         self._leave()
         if self._opening is not None:
             self._opening.stop()
+        self._see_last_change()
+        self._resources.tree_zxid = self.counters.last_zxid
         session = self._membership.session  # None: the key may be that of an earlier process
         if session is not None:
             error = (await completed(session.close)).error
-            if error is None:
+            if error is None and not self._copied_from:
                 self._saved.remove()
-            else:
+            elif error is not None:
                 LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
         if self._served is not None:
             await self._served.close()
@@ -218,7 +252,10 @@ class ClusterMember:
     def _connect(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> None:
         def opened(outcome: Outcome) -> None:
             if outcome.error is None:
-                self._saved.save(SavedKey(*outcome.value.key))
+                self._see_last_change()
+                self._opened = outcome.value
+                if not self._copied_from:
+                    self._saved.save(SavedKey(*outcome.value.key))
             then(outcome)
 
         self._open(opened, on_lost, on_suspended, on_resumed, None)
@@ -241,9 +278,18 @@ class ClusterMember:
             in_flight_max=self._static.zookeeper_max_in_flight_requests, key=key,
         )  # fmt: skip
 
+    def _see_last_change(self) -> None:
+        if self._opened is not None:
+            self.counters.seen(self._opened.last_zxid)
+
     def registration(self) -> BrokerRegistration:
         """The node of this broker."""
         return BrokerRegistration(self.broker.listening.registered(), self.clock.wall_ms(), self._static.broker_rack)
+
+    def raise_counters(self, session: Coordination, then: Then) -> None:
+        """Raise the counters of the tree above what this broker knows; `then` is called with the outcome."""
+        zxid = -1 if self._opened is None else self._opened.last_zxid
+        self.counters.raise_in(session, zxid, then)
 
     def joined(self, session: Coordination, broker_epoch: int) -> None:
         """Take part in the cluster with a session."""

@@ -26,6 +26,7 @@ from kafkalite.cluster.controller_fence import ControllerFence, ControllerReques
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterTables
 from kafkalite.cluster.metadata_update import FULL, InvalidControllerRequestError, MetadataChange, MetadataUpdate
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -42,8 +43,14 @@ ALL = "all requests"  # the key of their serial execution
 WAITING_MAX = 4  # requests that wait for earlier ones, while those wait for the coordination service
 
 Then = Callable[[Outcome], object]
+RaiseEpochs = Callable[[Mapping[TopicPartition, int], Callable[[], object]], object]
 LeaderAndIsrTopicError = LeaderAndIsrResponse.LeaderAndIsrTopicError
 StoppedError = StopReplicaResponse.StopReplicaPartitionError
+
+
+def raise_nothing(_latest: Mapping[TopicPartition, int], then: Callable[[], object]) -> None:
+    """Without a tree: continue."""
+    then()
 
 
 class TopicConfigReader(Protocol):
@@ -82,6 +89,7 @@ class ControllerRequests:
 
     Attributes:
         observers: are called with each change of the image.
+        raise_epochs: raises leader epochs in the tree to those of logs; replaced by the owner.
     """
 
     def __init__(
@@ -96,6 +104,7 @@ class ControllerRequests:
     ) -> None:
         self.fence = fence
         self.observers: list[MetadataObserver] = []
+        self.raise_epochs: RaiseEpochs = raise_nothing
         self._epochs = epochs
         self._tables = tables
         self._hosting = hosting
@@ -241,9 +250,15 @@ class ControllerRequests:
             self._slicer.run(grouped(self._hosting.assigning(request, overrides)), applied)
 
         def applied(outcome: Outcome) -> None:
-            if outcome.error is None:
-                outcome = Outcome(assigned(outcome.value))
-            done(outcome)
+            if outcome.error is not None:
+                done(outcome)
+                return
+            response = Outcome(assigned(outcome.value))
+            behind = self._hosting.take_behind()
+            if behind:  # the answer lets the controller elect again: the epochs in the tree are raised before
+                self.raise_epochs(behind, partial(done, response))
+            else:
+                done(response)
 
         self._slicer.run(grouped(self._checking(request)), checked)
 

@@ -8,6 +8,7 @@ from functools import partial
 from kafkalite.clock import Outcome, completed
 from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.controller_epoch import ControllerEpochReader
+from kafkalite.cluster.leader_epoch_raise import LeaderEpochRaise
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.metadata_update import MetadataChange
 from kafkalite.cluster.topics import Refusal, applying
@@ -50,6 +51,7 @@ class MemberBroker(ClusteredBroker):
         self.member = member
         self.configs.reader = member.topics
         member.attach(self)
+        self.controller_requests.raise_epochs = LeaderEpochRaise(member.session, member.counters.epochs_behind)
         self.peers: BrokerPeers | None = BrokerPeers(
             self._peer_endpoints,
             str(self.broker_id),

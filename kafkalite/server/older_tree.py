@@ -24,27 +24,33 @@ class OlderTree:
 
     Attributes:
         name: of the tree: a path or an address.
+        next_step: what an operator does, for the log.
         last_change: line of text about the last change, "" where it is not older.
         ids: the raise of the producer ids, None for none.
         broker_id: a generated broker id above those that the tree has generated, with the last of these.
         epochs: partitions whose logs have a higher leader epoch than the tree.
+        reported: whether a line was logged.
     """
 
     name: str
+    next_step: str = "put the newer file back, see docs/operations.md, Restore"
     last_change: str = ""
     ids: RaisedIds | None = None
     broker_id: tuple[int, int] | None = None
     epochs: list[TopicPartition] = field(default_factory=list)
+    reported: bool = False
 
     def report(self) -> None:
-        """Log the evidence and its meaning, if there is any."""
+        """Log the evidence and its meaning, if there is any, and forget it."""
         found = [self.last_change, *self._ids(), *self._broker_ids(), *self._epochs()]
         evidence = "; ".join(filter(None, found))
         if evidence:
             LOGGER.warning(
-                "%s: an older copy: %s. Topics and settings that were changed since are missing; put the newer file "
-                "back, see docs/operations.md, Restore", self.name, evidence,
+                "%s: an older copy: %s. Topics and settings that were changed since are missing; %s",
+                self.name, evidence, self.next_step,
             )  # fmt: skip
+            self.reported = True
+        self.last_change, self.ids, self.broker_id, self.epochs = "", None, None, []
 
     def _ids(self) -> Iterable[str]:
         if self.ids is None:

@@ -72,6 +72,7 @@ class BrokerResources:
         self.read_ahead = ReadAhead(self.offload, holds=self.logs.holds)
         self.journal = os.path.join(directories[0], JOURNAL)
         self.coordination: EmbeddedCoordination | None = None
+        self.tree_zxid = -1  # in a cluster: the last change of the tree that this broker has seen
 
     def _open_executors(self, config: BrokerConfig, opened: ExitStack) -> None:
         directories = config.log_dirs
@@ -158,7 +159,8 @@ class BrokerResources:
         self.offload.close()
         self._close_cleaner()
         service = self.coordination
-        self.logs.close(-1 if service is None or service.failure is not None else service.durable_zxid)
+        durable_zxid = -1 if service is None or service.failure is not None else service.durable_zxid
+        self.logs.close(durable_zxid, self.tree_zxid)
 
     def close(self) -> None:
         """End all jobs and timers, close the coordination service and unlock the log directories."""

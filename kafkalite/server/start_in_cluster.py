@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Outcome
+from kafkalite.cluster.generated_broker_ids import generate
 from kafkalite.cluster.metadata_store import MetadataStore, await_completion
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
@@ -19,8 +20,6 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
-from kafkalite.coordination.tree import Stat
-from kafkalite.coordination.znodes.brokers import generated_broker_id
 from kafkalite.model import uuid_text
 from kafkalite.server.cluster_member import ClusterMember
 from kafkalite.server.member_broker import MemberBroker
@@ -79,7 +78,10 @@ async def recover(resources: BrokerResources, config: BrokerConfig, member: Clus
         return config.topic_config(found.topics.get(topic, {}))
 
     return_strays(resources.disk, found.strays, config_of)
+    member.counters.read_marks(resources.disk, resources.logs.online())
     loaded = resources.logs.load(config_of, config.num_recovery_threads_per_data_dir)
+    member.counters.loaded(resources.disk, loaded)
+    await raise_counters(member)
     return MemberBroker(resources, found.identity, config, found.groups, store, member, loaded)
 
 
@@ -114,6 +116,22 @@ async def reading(
             LOGGER.warning("the start waits for the coordination service: %s", error)
         except SessionExpiredError as error:
             LOGGER.warning("the start begins again in another session: %s", error)
+            await member.open()
+
+
+async def raise_counters(member: ClusterMember) -> None:
+    """Raise the counters of the tree before a listener is opened, as long as it takes."""
+    while True:
+        try:
+            await await_completion(partial(member.session.exists, "/"))
+            session = member.session.session
+            assert session is not None, "a start has a session, perhaps a lost one"
+            await await_completion(partial(member.counters.raise_in, session, member.first_zxid))
+            return
+        except ConnectionLossError as error:
+            LOGGER.warning("the start waits for the coordination service: %s", error)
+        except SessionExpiredError as error:
+            LOGGER.warning("the start continues in another session: %s", error)
             await member.open()
 
 
@@ -172,8 +190,7 @@ async def generated_id(config: BrokerConfig, session: Coordination) -> int:
     """A broker id that no other broker has."""
     if not config.broker_id_generation_enable:
         raise StartError("broker.id is not set, and broker.id.generation.enable is false: set one of them")
-    stat: Stat = await await_completion(lambda then: session.set(znodes.BROKER_SEQUENCE, b"", then))
-    return generated_broker_id(stat.version, config.reserved_broker_max_id)
+    return await generate(session, config.reserved_broker_max_id)
 
 
 async def all_topic_configs(writer: TopicWriter, session: Coordination) -> dict[str, dict[str, str]]:

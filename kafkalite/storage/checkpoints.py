@@ -165,6 +165,14 @@ def read_broker_epoch(disk: Disk, directory: str) -> int:
     return -1 if found is None else int(found[1])
 
 
+def read_tree_zxid(disk: Disk, directory: str) -> int:
+    """The last change of the cluster's tree in the mark of a clean shutdown, -1 where it is unknown. Raises OSError."""
+    path = os.path.join(directory, CLEAN_SHUTDOWN)
+    text = disk.read_bytes(path).decode(errors="replace") if disk.exists(path) else ""
+    found = re.search(r'"treeZxid": *([0-9]{1,19})\b', text)
+    return -1 if found is None else int(found[1])
+
+
 def older_journal(disk: Disk, path: str, zxid: int) -> list[str]:
     """Return a warning where the journal is older than the last clean shutdown of its log directory. Raises OSError.
 
@@ -186,15 +194,23 @@ def older_journal(disk: Disk, path: str, zxid: int) -> list[str]:
 
 
 def write_clean_shutdown(
-    disk: Disk, directory: str, broker_epoch: int = -1, unclean: Collection[TopicPartition] = frozenset()
+    disk: Disk,
+    directory: str,
+    broker_epoch: int = -1,
+    unclean: Collection[TopicPartition] = frozenset(),
+    tree_zxid: int = -1,
 ) -> None:
     """Write the mark of a clean shutdown: every log of the directory is complete on the disk. Raises OSError.
 
     Arguments:
         broker_epoch: the last flushed zxid of the journal, -1 where it is unknown (CleanShutdownFileHandler.java).
         unclean: partitions that are not complete: the next start checks them. Apache Kafka ignores this field.
+        tree_zxid: in a cluster the last change of the tree that the broker has seen, so that a start notices an older
+            tree. Apache Kafka ignores this field, too.
     """
     mark: dict[str, object] = {"version": 0, "brokerEpoch": broker_epoch}
+    if tree_zxid >= 0:
+        mark["treeZxid"] = tree_zxid
     if unclean:
         mark["unclean"] = sorted(unclean)
     text = json.dumps(mark, separators=(",", ":"))

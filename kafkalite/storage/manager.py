@@ -160,10 +160,10 @@ class LogManager(DirectorySet):
         self._deletions.close()
         self.holds.close()
 
-    def close(self, broker_epoch: int = -1) -> None:
+    def close(self, broker_epoch: int = -1, tree_zxid: int = -1) -> None:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged.
 
-        `broker_epoch` goes into the mark, see `checkpoints.write_clean_shutdown`.
+        `broker_epoch` and `tree_zxid` go into the mark, see `checkpoints.write_clean_shutdown`.
 
         Nothing is written after `unlock`: a second call does nothing, as another broker may use the directories.
         """
@@ -177,7 +177,7 @@ class LogManager(DirectorySet):
                 # With the mark, the next start would trust the end of a failed log. It checks refused partitions again.
                 if len(sound) == len(logs):
                     refused = {key for key, each in self.refused.items() if each.root == path}
-                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused)
+                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused, tree_zxid)
             except OSError as error:
                 self.take_offline(path, error)
 

@@ -45,6 +45,7 @@ class FakeZooKeeper:
         requests: all later ones.
         passwords: those of digest that are accepted; None = all.
         expiring: whether sessions expire; False = as while ZooKeeper elects a leader.
+        restores: how often an older tree was restored: the passwords of sessions with the same id differ.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -55,6 +56,7 @@ class FakeZooKeeper:
         self.requests: list[Any] = []
         self.passwords: set[bytes] | None = None
         self.expiring = True
+        self.restores = 0
 
     def accept(self) -> FakeConnection:
         """Return the protocol of a new connection."""
@@ -62,7 +64,7 @@ class FakeZooKeeper:
 
     def open_session(self, asked_ms: int) -> FakeSession:
         session_id = self.tree.open_session()
-        password = session_id.to_bytes(16, "big")
+        password = (self.restores << 64 | session_id).to_bytes(16, "big")
         session = FakeSession(session_id, password, max(TIMEOUT_MIN_MS, min(TIMEOUT_MAX_MS, asked_ms)))
         self.sessions[session_id] = session
         return session

@@ -1,10 +1,12 @@
 """Keeps this broker in its cluster: registered while it has a session, and registered again after a lost one.
 
-1. The order of a session: the tree belongs to this cluster, this broker is registered, then it serves.
+1. The order of a session: the tree belongs to this cluster, its counters are raised above what logs and directories of
+   this broker have (an older tree may have been restored), this broker is registered, then it serves.
 2. A lost session ends everything that was built on it, before a new one is opened: the broker accepts no requests
    until it is registered again, with another broker epoch.
 3. While the service is out of reach the broker serves from its image.
-4. An empty tree, another cluster's tree and another broker with this id stop the broker. Nothing is deleted.
+4. An empty tree and another cluster's tree stop the broker, another broker with this id prevents its start. Nothing is
+   deleted.
 5. A service that refuses the first session, by TLS, for its credentials or for lack of permission, prevents the start.
    A broker that was a member repeats the attempt: an operator may correct certificates, credentials and access
    control lists.
@@ -51,6 +53,9 @@ class Member(Protocol):
 
     def registration(self) -> BrokerRegistration:
         """What the node of this broker contains; called for each registration."""
+
+    def raise_counters(self, session: Coordination, then: Then) -> None:
+        """Raise the counters of the tree; `then` is called with the outcome."""
 
     def joined(self, session: Coordination, broker_epoch: int) -> None:
         """The broker is registered: it takes part in elections, watches the tree, and serves."""
@@ -194,9 +199,18 @@ class Membership:
         if found != self._member.cluster_id:
             self._refuse(f"the tree belongs to cluster {found}, this broker to {self._member.cluster_id}")
             return
+        self._member.raise_counters(session, lambda outcome: self._counted(session, outcome))
+
+    def _counted(self, session: Coordination, outcome: Outcome) -> None:
+        if session is not self._session or self._closed or isinstance(outcome.error, SessionExpiredError):
+            return
+        if isinstance(outcome.error, CoordinationError):
+            self._repeat(self._check_tree, "the counters of the tree cannot be raised", outcome.error)
+            return
+        outcome.result()
         self._registration = Registration(
             session, self._clock, self._member.broker_id, self._member.registration(), self._wait_ms,
-            lambda epoch: self._registered(session, epoch), self._refuse,
+            lambda epoch: self._registered(session, epoch), self._refuse, was_member=self._joined,
         )  # fmt: skip
         self._registration.begin()
 

@@ -4,6 +4,8 @@
 2. A transaction without a response is read back: a node of this session is this registration.
 3. A node of another session may be left of an earlier process of this broker. It is waited for: it goes with its
    session. If it is still there after `wait_ms`, another broker with this id is alive, and this one is refused.
+4. A broker that was a member before is never refused: its logs have what was acknowledged since the other one's
+   directory was copied. It waits without connections until the other one has stopped.
 
 Source: KafkaZkClient.CheckedEphemeral of Apache Kafka 3.9 (KAFKA-7165), which never waits.
 """
@@ -31,6 +33,10 @@ from kafkalite.coordination.znodes.fields import ZnodeError
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 RETRY_S = 1.0  # after an error that no other broker causes, such as a lack of permission
+WAITING = (
+    "it has registered while this broker had no session, perhaps with a copy of its log directory. This broker serves "
+    "nothing and waits, as its logs are newer: stop the other one"
+)
 READ_BACK = (NodeExistsError, ConnectionLossError)
 
 
@@ -45,6 +51,7 @@ class Registration:
         wait_ms: how long the node of another session is waited for.
         registered: called with the broker epoch.
         refused: called with the reason; nothing was registered, and nothing will be.
+        was_member: whether this process was registered before.
     """
 
     def __init__(
@@ -56,7 +63,10 @@ class Registration:
         wait_ms: int,
         registered: Callable[[int], object],
         refused: Callable[[str], object],
+        *,
+        was_member: bool = False,
     ) -> None:
+        self._was_member = was_member
         self._session = session
         self._clock = clock
         self._broker_id = broker_id
@@ -111,7 +121,10 @@ class Registration:
                 "broker %d is registered by session 0x%x: waiting up to %d ms for its end; an earlier process of this "
                 "broker may have left it", self._broker_id, stat.ephemeral_owner, self._wait_ms,
             )  # fmt: skip
-            self._deadline = self._clock.call_at(self._clock.monotonic() + self._wait_ms / 1000, self._waited)
+            self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        self._deadline = self._clock.call_at(self._clock.monotonic() + self._wait_ms / 1000, self._waited)
 
     def _changed(self, _event: WatchEvent) -> None:
         self.begin()
@@ -126,16 +139,15 @@ class Registration:
         if isinstance(outcome.error, NoNodeError):
             self.begin()
             return
-        where = "at an unknown address"
-        if outcome.error is None:
-            try:
-                where = f"at {', '.join(map(str, decode_registration(self._broker_id, outcome.value[0]).endpoints))}"
-            except ZnodeError as error:
-                LOGGER.warning("%s", error)
+        where = address_in(self._broker_id, b"" if outcome.error is not None else outcome.value[0])
+        text = f"another broker with id {self._broker_id} is alive, {where}"
+        if self._was_member:
+            LOGGER.critical("%s: %s", text, WAITING)
+            self._late = False
+            self._set_deadline()
+            return
         self.close()
-        self._refused(
-            f"another broker with id {self._broker_id} is alive, {where}: give each broker an id of its own (broker.id)"
-        )
+        self._refused(f"{text}: give each broker an id of its own (broker.id)")
 
     def _end(self, stat: Stat) -> None:
         self.close()
@@ -151,3 +163,12 @@ class Registration:
         self._busy = False
         LOGGER.warning("the registration failed, and is repeated: %s", error)
         self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, self.begin)
+
+
+def address_in(broker_id: int, data: bytes) -> str:
+    """The address in the node of a broker, for a text; the data may be anything."""
+    try:
+        return f"at {', '.join(map(str, decode_registration(broker_id, data).endpoints))}"
+    except ZnodeError as error:
+        LOGGER.warning("%s", error)
+        return "at an unknown address"

@@ -113,6 +113,11 @@ class ZooKeeperSession:
         return self.core.key.session_id
 
     @property
+    def last_zxid(self) -> int:
+        """The last change of the tree that the session has seen, 0 before its first response."""
+        return self.core.last_zxid
+
+    @property
     def key(self) -> SessionKey:
         """The id and the password that continue this session; the password is a secret."""
         return self.core.key

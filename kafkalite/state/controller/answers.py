@@ -3,7 +3,8 @@
 A whole request that failed is repeated after a back-off with the newest states. Partitions that a broker has refused
 are sent again after the back-off, which doubles until the broker has accepted them all. KAFKA_STORAGE_ERROR is no
 refusal: a log directory failed. Nor is STALE_CONTROLLER_EPOCH: the broker knows this leader epoch already
-(ReplicaManager.becomeLeaderOrFollower).
+(ReplicaManager.becomeLeaderOrFollower). After FENCED_LEADER_EPOCH the leader is elected again, in a higher epoch: the
+log has this one or a later one, for example because an older tree was restored.
 """
 
 from collections.abc import Mapping, Sized
@@ -20,7 +21,8 @@ from kafkalite.state.controller.events import (
     StopReplicaAnswered,
     UpdateMetadataAnswered,
 )
-from kafkalite.state.controller.states import PartitionState, TopicEvent, TopicState
+from kafkalite.state.controller.partition_table import step as step_partition
+from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 from kafkalite.state.controller.topic_table import step as step_topic
 from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.writes import EpochCheck
@@ -54,11 +56,20 @@ def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered)
     replicas_offline(context, channel, _current(context, request, offline))
     online = [key for key in sorted(channel.offline & request.leadership.keys()) if not event.errors.get(key)]
     replicas_online(context, channel, _current(context, request, online))
-    again = {key: request.leadership.get(key, False) for key in refused if key not in offline}
+    fenced = {key for key, error in refused.items() if error == KafkaErrorCode.FENCED_LEADER_EPOCH}
+    _elect_again(context, channel.broker.broker_id, _current(context, request, sorted(fenced)))
+    again = {key: request.leadership.get(key, False) for key in refused if key not in offline and key not in fenced}
     if again:
         _log_refused(context, channel, "LeaderAndIsr", refused, again)
         channel.deferred_leadership |= again
     _count_refusals(context, channel, request.type, again, channel.deferred_leadership)
+
+
+def _elect_again(context: ControllerContext, broker: int, partitions: list[Partition]) -> None:
+    """Elect in higher epochs, as if the broker had restarted."""
+    for partition in partitions:
+        partition.restarted |= {broker}
+        step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
 
 
 def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> None:

@@ -1,39 +1,96 @@
 """The key of a session in the log directory."""
 
 import json
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.storage.file import Disk
-from kafkalite.server.saved_session import BOOT_ID, NAME, SavedKey, SavedSession
+from kafkalite._speedups.storage.file import Disk, File
+from kafkalite.server.saved_session import (
+    BOOT_ID,
+    NAME,
+    UNKNOWN,
+    EarlierProcess,
+    SavedKey,
+    SavedSession,
+    started_at,
+)
+from kafkalite.storage.dirs.log_directory import LOCK
 
 KEY = SavedKey(2**63 - 1, bytes(range(16)))
 
 
-def test_a_saved_key_is_loaded_by_the_next_process_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
-    saved = SavedSession(Disk(), str(tmp_path))
-    assert saved.load() is None
+@pytest.fixture
+def lock(tmp_path: Path) -> File:
+    return locked(tmp_path)
+
+
+def locked(directory: Path) -> File:
+    """The lock of a log directory, as a start takes it."""
+    file = Disk().open(str(directory / LOCK), create=True)
+    file.lock()
+    return file
+
+
+def test_a_saved_key_is_loaded_by_the_next_process_and_only_its_owner_may_read_it(tmp_path: Path, lock: File) -> None:
+    saved = SavedSession(Disk(), str(tmp_path), lock)
+    assert saved.load() == UNKNOWN
     saved.save(SavedKey(1, bytes(16)))
     saved.save(KEY)
-    assert SavedSession(Disk(), str(tmp_path)).load() == KEY
+    lock.close()
+    assert SavedSession(Disk(), str(tmp_path), locked(tmp_path)).load() == EarlierProcess(KEY)
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, NAME]
     saved.remove()
     saved.remove()
-    assert saved.load() is None
+    assert saved.load() == UNKNOWN
 
 
-def test_the_key_of_an_earlier_boot_is_not_used(tmp_path: Path) -> None:
+def test_the_key_of_an_earlier_boot_is_not_used(tmp_path: Path, lock: File) -> None:
     """The directory may be on another machine, where the lock proves nothing."""
-    saved = SavedSession(Disk(), str(tmp_path))
+    saved = SavedSession(Disk(), str(tmp_path), lock)
     saved.save(KEY)
     fields = json.loads((tmp_path / NAME).read_text())
     assert fields["boot_id"] == Path(BOOT_ID).read_text().strip()
     for boot_id in ("other", ""):
         (tmp_path / NAME).write_text(json.dumps({**fields, "boot_id": boot_id}))
-        assert saved.load() is None
+        assert saved.load() == UNKNOWN
+
+
+def test_the_key_in_a_copy_of_the_log_directory_is_not_used(tmp_path: Path) -> None:
+    """Its lock is another file: it proves nothing about the process that holds the first one."""
+    original, copied = tmp_path / "original", tmp_path / "copy"
+    original.mkdir()
+    SavedSession(Disk(), str(original), locked(original)).save(KEY)
+    shutil.copytree(original, copied)
+    assert SavedSession(Disk(), str(copied), locked(copied)).load() == UNKNOWN
+
+
+def test_a_copy_of_a_directory_in_use_is_recognised_while_the_other_process_runs(tmp_path: Path, lock: File) -> None:
+    """Process ids are used again: the start time distinguishes the processes."""
+    saved = SavedSession(Disk(), str(tmp_path), lock)
+    saved.save(KEY)
+    fields = json.loads((tmp_path / NAME).read_text()) | {"lock": [0, 0]}
+    with subprocess.Popen(["sleep", "600"]) as other:
+        started = started_at(other.pid)
+        assert started
+        try:
+            for values, running in (
+                ({"process_id": other.pid, "started": started}, other.pid),
+                ({"process_id": other.pid, "started": started + "1"}, 0),
+                ({"process_id": other.pid, "started": ""}, 0),
+                ({"process_id": other.pid, "started": started, "lock": fields["lock"]}, other.pid),
+                ({"process_id": other.pid, "started": started, "boot_id": "other"}, 0),
+            ):
+                (tmp_path / NAME).write_text(json.dumps(fields | values))
+                assert saved.load() == EarlierProcess(running=running), values
+        finally:
+            other.kill()
+    (tmp_path / NAME).write_text(json.dumps(fields | {"process_id": other.pid, "started": started}))
+    assert saved.load() == UNKNOWN, "it has ended"
 
 
 @pytest.mark.parametrize(
@@ -42,17 +99,19 @@ def test_the_key_of_an_earlier_boot_is_not_used(tmp_path: Path) -> None:
         "garbage",
         "[]",
         "{}",
-        '{"version":2,"session_id":1,"password":"00000000000000000000000000000000","boot_id":"x"}',
-        '{"version":1,"session_id":1,"password":"00","boot_id":"x"}',
-        '{"version":1,"session_id":"x","password":"","boot_id":"x"}',
+        '{"version":1,"session_id":1,"password":"00000000000000000000000000000000","boot_id":"x"}',
+        '{"version":2,"session_id":1,"password":"00","boot_id":"x"}',
+        '{"version":2,"session_id":"x","password":"","boot_id":"x"}',
     ],
 )
-def test_garbage_is_ignored_with_a_warning(tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_garbage_is_ignored_with_a_warning(
+    tmp_path: Path, content: str, lock: File, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / NAME).write_text(content)
-    assert SavedSession(Disk(), str(tmp_path)).load() is None
+    assert SavedSession(Disk(), str(tmp_path), lock).load() == UNKNOWN
     assert "is ignored" in caplog.text
 
 
 def test_a_directory_that_cannot_be_written_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    SavedSession(Disk(), str(tmp_path / "missing")).save(KEY)
+    SavedSession(Disk(), str(tmp_path / "missing"), None).save(KEY)
     assert "cannot be written" in caplog.text

@@ -1,5 +1,6 @@
 """A broker's membership over several sessions."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from kafkalite.cluster.membership.registration import RETRY_S
 from kafkalite.coordination.errors import (
     AuthenticationError,
     BadArgumentsError,
+    ConnectionLossError,
     InvalidAclError,
     NoAuthError,
     TlsError,
@@ -34,11 +36,17 @@ class Node:
         self.epochs: list[int] = []
         self.refusal: Exception | None = None
         self.attempts = 0
+        self.connecting = True  # False: the next session is opened by `reconnect`
+        self.reconnect: Callable[[], None] = lambda: None
+        self.counters: list[Outcome] = []  # outcomes of the next raises
         self.membership = Membership(self, self._connect, service.clock, WAIT_MS)
 
     def _connect(self, then: Any, on_lost: Any, _on_suspended: Any, _on_resumed: Any) -> None:
         self.attempts += 1
-        if self.refusal is None:
+        if not self.connecting:
+            self.reconnect = lambda: self._connect(then, on_lost, _on_suspended, _on_resumed)
+            self.connecting = True
+        elif self.refusal is None:
             then(Outcome(self.service.embedded.connect(on_lost)))
         else:
             then(Outcome(error=self.refusal))
@@ -49,6 +57,11 @@ class Node:
 
     def registration(self) -> BrokerRegistration:
         return BrokerRegistration((Endpoint("PLAINTEXT", "own", 9092),), timestamp_ms=len(self.epochs))
+
+    def raise_counters(self, _session: Any, then: Any) -> None:
+        if self.counters:
+            self.log.append("counters")
+        then(self.counters.pop(0) if self.counters else Outcome())
 
     def joined(self, _session: Any, broker_epoch: int) -> None:
         self.log.append("joined")
@@ -77,6 +90,43 @@ def test_a_broker_joins_and_joins_again_after_each_lost_session() -> None:
         service.embedded.expire(node.membership.session.session_id)
     assert node.log == ["joined", *["left", "joined"] * 3]
     assert node.epochs == sorted(set(node.epochs)) and node.membership.broker_epoch == node.epochs[-1]
+
+
+def test_a_broker_registers_after_it_has_raised_the_counters_of_the_tree() -> None:
+    """Otherwise an older tree that was restored would give its ids out again."""
+    service = service_of()
+    node = Node(service)
+    node.counters = [Outcome(error=ConnectionLossError()), Outcome()]
+    node.begin()
+    assert node.log == ["counters"] and not service.exists(registration_path(1))
+    service.clock.advance(1000 * RETRY_S)
+    assert node.log == ["counters", "counters", "joined"]
+
+
+def test_a_member_that_finds_another_broker_with_its_id_waits_until_that_one_has_stopped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The other one may have a copy of its log directory: the logs here have what was acknowledged since."""
+    service = service_of()
+    node, other = Node(service), Node(service)
+    node.begin()
+    assert node.membership.session is not None
+    other.membership.open(Outcome.result)
+    first = node.membership.session
+    node.connecting = False
+    service.embedded.expire(first.session_id)
+    other.membership.start()
+    assert other.log == ["joined"]
+    node.reconnect()
+    for _ in range(3):
+        service.clock.advance(WAIT_MS)
+    assert node.log == ["joined", "left"]
+    assert "another broker with id 1 is alive, at PLAINTEXT://own:9092: it has registered while" in caplog.text
+    assert other.membership.session is not None
+    session = other.membership.session
+    other.membership.close()
+    service.embedded.expire(session.session_id)
+    assert node.log == ["joined", "left", "joined"]
 
 
 def test_a_session_that_is_lost_before_the_broker_serves_is_replaced_at_its_start() -> None:
