@@ -3,8 +3,11 @@
 1. Only notifications with a higher number than the last one are handled, in the order of their numbers. The ones that
    exist at the start of a session are not: the broker reads all its configs then.
 2. A notification names what has changed. The value is read when it is handled, so the newest one counts.
-3. Notifications older than 15 minutes are deleted whenever others are handled. Several brokers may do it.
-4. Both formats of Kafka are read: version 1 has the type and the name of an entity, version 2 its path. Others and
+3. If a new notification cannot be read, or was deleted before it was listed, the broker reads all its configs again.
+   The number of creations shows the latter: the version of the node above counts them.
+4. Notifications that are 15 minutes older than the newest one are deleted whenever others are handled. Several brokers
+   may do it. All times are those of the service: the clocks of brokers may differ.
+5. Both formats of Kafka are read: version 1 has the type and the name of an entity, version 2 its path. Others and
    garbage are logged and skipped.
 
 Sources: ZkNodeChangeNotificationListener.scala, ZkConfigManager.scala of Apache Kafka 3.9.
@@ -19,11 +22,12 @@ from kafkalite.cluster.change_notifications import EXPIRATION_MS
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError
-from kafkalite.coordination.tree import WatchEvent
+from kafkalite.coordination.tree import Stat, WatchEvent
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 NAME = znodes.CONFIG_CHANGE
 RETRY_S = 1.0
+RELOAD_S = 0.2  # between a missing notification and the reads
 
 Changed = Callable[[str, str], object]
 
@@ -33,9 +37,10 @@ class ConfigWatcher:
 
     Arguments:
         session: with the coordination service.
-        clock: for the age of notifications.
+        clock: for pauses.
         changed: called with the type and the name of each changed entity, as in the tree: ("topics", "orders").
-        loaded: called once when the watch is set; configs that are read from then on are followed.
+        reload: called when the watch is set, and when a notification is missing: everything must be read. Configs that
+            are read from the first call on are followed.
         path: the node above the notifications.
     """
 
@@ -44,18 +49,21 @@ class ConfigWatcher:
         session: Coordination,
         clock: Clock,
         changed: Changed,
-        loaded: Callable[[], object] = lambda: None,
+        reload: Callable[[], object] = lambda: None,
         path: str = znodes.CONFIG_CHANGES,
     ) -> None:
         self._path = path
         self._session = session
         self._clock = clock
         self._changed = changed
-        self._loaded = loaded
+        self._reload = reload
         self._last: int | None = None
+        self._creations = 0  # nodes that were ever created, as of the last list
+        self._listed_names: set[str] = set()
         self._created: dict[str, int] = {}  # time of creation of each notification that was read, in ms
         self._reading = self._again = self._closed = False
         self._retry: Timer | None = None
+        self._reloading: Timer | None = None
 
     def start(self) -> None:
         """Begin to watch."""
@@ -64,8 +72,9 @@ class ConfigWatcher:
     def close(self) -> None:
         """Watch no more."""
         self._closed = True
-        if self._retry is not None:
-            self._retry.cancel()
+        for timer in (self._retry, self._reloading):
+            if timer is not None:
+                timer.cancel()
 
     def _fired(self, _event: WatchEvent) -> None:
         self._look()
@@ -89,44 +98,69 @@ class ConfigWatcher:
             LOGGER.warning("changes of configs cannot be read, next attempt in %.0f s: %s", RETRY_S, outcome.error)
             self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, self._look)
             return
-        self._handle(outcome.result()[0])
+        self._handle(*outcome.result())
         if self._again:
             self._look()
 
-    def _handle(self, names: list[str]) -> None:
+    def _handle(self, names: list[str], stat: Stat) -> None:
         numbers = sorted((int(name.removeprefix(NAME)), name) for name in names if is_notification(name))
         last, first = self._last, self._last is None
         self._last = max([-1 if last is None else last, *(number for number, _ in numbers)])
+        missing = self._count_missing(names, stat)
         created, self._created = self._created, {}
         for number, name in numbers:
             if name in created:
-                self._keep(name, created[name])
+                self._created[name] = created[name]
             else:
                 self._session.get(f"{self._path}/{name}", partial(self._read, name, last, number))
+        self._delete_old()
         if first:
-            self._loaded()
+            self._reload()
+        elif missing:
+            self._reload_soon()
+
+    def _count_missing(self, names: list[str], stat: Stat) -> int:
+        """The number of nodes that were created since the last list and are not in this one."""
+        before, known = self._creations, self._listed_names
+        self._creations, self._listed_names = (stat.cversion + len(names)) // 2, set(names)
+        return self._creations - before - len(self._listed_names - known)
 
     def _read(self, name: str, last: int | None, number: int, outcome: Outcome) -> None:
         """Handle a notification that was created after `last`."""
-        if self._closed or isinstance(outcome.error, CoordinationError):  # another broker has deleted it
+        if self._closed or isinstance(outcome.error, SessionExpiredError):
+            return
+        is_new = last is not None and number > last
+        if isinstance(outcome.error, CoordinationError):
+            if is_new:
+                self._reload_soon()
             return
         data, stat = outcome.result()
-        if last is not None and number > last:
+        if is_new:
             try:
                 entity = znodes.decode_config_change(f"{self._path}/{name}", data)
             except znodes.ZnodeError as error:
                 LOGGER.warning("%s: the notification is skipped", error)
             else:
                 self._changed(*entity)
-        self._keep(name, stat.ctime)
+        self._created[name] = stat.ctime
+        self._delete_old()
 
-    def _keep(self, name: str, created_ms: int) -> None:
-        """Remember when a notification was created, or delete it if it is old."""
-        if created_ms < self._clock.wall_ms() - EXPIRATION_MS:
+    def _reload_soon(self) -> None:
+        """Let the broker read everything, once for all notifications that are missing within a moment."""
+        if self._reloading is None:
+            self._reloading = self._clock.call_at(self._clock.monotonic() + RELOAD_S, self._reload_now)
+
+    def _reload_now(self) -> None:
+        self._reloading = None
+        self._reload()
+
+    def _delete_old(self) -> None:
+        """Delete the notifications that are old compared with the newest one."""
+        limit = max(self._created.values(), default=0) - EXPIRATION_MS
+        for name in [name for name, created_ms in self._created.items() if created_ms < limit]:
+            del self._created[name]
             path = f"{self._path}/{name}"
             self._session.delete(path, partial(deleted, path))
-        else:
-            self._created[name] = created_ms
 
 
 def deleted(path: str, outcome: Outcome) -> None:

@@ -73,12 +73,13 @@ class TopicImage:
         topic_id: 16 bytes; zeros if the controller does not know one.
         partitions: by index; `NO_PARTITION` = not known.
         configs: set on the topic. Only a broker that is alone has them here: in a cluster they are read from the tree.
+            None: they are invalid.
     """
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionImage, ...]
-    configs: Mapping[str, str] = field(default_factory=nothing)
+    configs: Mapping[str, str] | None = field(default_factory=nothing)
 
     def partition(self, index: int) -> PartitionImage | None:
         """The state of a partition, None if it is not known."""

@@ -14,6 +14,9 @@ from typing import Any
 from kafkalite.callbacks import fail_on_exception
 from kafkalite.clock import Clock, Outcome, completed
 from kafkalite.cluster.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
+from kafkalite.cluster.config_reads import Texts, stored_configs, stored_group_configs
+from kafkalite.cluster.config_writes import ConfigChange, ConfigNode, ConfigWriter, Written, topic_node
+from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.producer_id_blocks import RaisedIds, raise_above, raise_operation, raised_ids, take_block
 from kafkalite.cluster.topic_node_removal import DeletedTopicNodes, TopicNodeRemover
@@ -21,14 +24,12 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.bulk_reads import TopicRecord, ensure_nodes, read_topics
 from kafkalite.coordination.errors import (
-    BadVersionError,
     ConnectionLossError,
-    CoordinationError,
     NodeExistsError,
     NoNodeError,
 )
 from kafkalite.coordination.tree import CreatedNode, Operation, Set
-from kafkalite.errors import ErrorWithReason, KafkaErrorCode
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition, uuid_from_text
 
 LOGGER = logging.getLogger("kafkalite.cluster")
@@ -44,11 +45,15 @@ class MetadataStore:
     Arguments:
         session: an open session with the coordination service.
         clock: for the expiration of znodes; starts the transactions of long deletions.
+
+    Attributes:
+        configs: changes the configs of brokers and groups, for a broker that is alone.
     """
 
     def __init__(self, session: Coordination, clock: Clock) -> None:
         self._session = session
         self._clock = clock
+        self.configs = ConfigWriter(session, self._write_configs)
         self._notices = ChangeNotifications(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
         self._deleting: set[bytes] = set()  # ids of topics whose deletion is not durable yet
@@ -100,6 +105,8 @@ class MetadataStore:
                 self._deletions.add(DeletedTopicNodes(record.name, topic_id, set(record.states), noted))
                 continue
             topics.append(image_of(record))
+            if record.configs is None:
+                LOGGER.error("%s", record.invalid_configs)
             if record.states:
                 self._stated[record.name] = set(record.states)
             for partition, directories in record.directories.items():
@@ -119,27 +126,14 @@ class MetadataStore:
         """The recorded directory of a partition on this broker, or None while it has no files."""
         return self._noted[topic_id].get(partition) if topic_id in self._noted else None
 
-    async def broker_configs(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Dynamic configs of all brokers, and of this one."""
-        return await self._configs(None), await self._configs(self._broker_id)
-
-    async def _configs(self, broker_id: int | None) -> dict[str, str]:
-        path = znodes.broker_config_path(broker_id)
-        try:
-            data, _stat = await await_completion(lambda then: self._session.get(path, then))
-        except NoNodeError:
-            return {}
-        return znodes.decode_configs(path, data)
+    async def broker_configs(self) -> tuple[Texts | None, Texts | None]:
+        """Dynamic configs of all brokers, and of this one; None: they cannot be read."""
+        default, own = map(znodes.broker_config_path, (None, self._broker_id))
+        return await stored_configs(self._session, default), await stored_configs(self._session, own)
 
     async def group_configs(self) -> dict[str, dict[str, str]]:
-        """The configs of every group with configs."""
-        names, _stat = await await_completion(lambda then: self._session.children(znodes.GROUP_CONFIGS, then))
-        found: dict[str, dict[str, str]] = {}
-        for name in names:
-            path = f"{znodes.GROUP_CONFIGS}/{name}"
-            data, _stat = await await_completion(partial(self._session.get, path))
-            found[znodes.group_of(name)] = znodes.decode_configs(path, data)
-        return found
+        """The configs of every group with configs that can be read."""
+        return await stored_group_configs(self._session)
 
     async def load_notices(self) -> set[bytes]:
         """Read the znodes that expire. Returns the ids of the topics whose deletion they record."""
@@ -174,7 +168,7 @@ class MetadataStore:
             if outcome.error is not None:
                 then(code_of(outcome.error))
                 return
-            operations = znodes.create_topic(topic.name, node_of(topic), topic.configs, states_of(topic))
+            operations = znodes.create_topic(topic.name, node_of(topic), topic.configs or {}, states_of(topic))
             self._session.multi(operations, answered(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS))
 
         failed = partial(then, KafkaErrorCode.UNKNOWN_SERVER_ERROR)
@@ -211,9 +205,18 @@ class MetadataStore:
         self._noted.pop(deleted_nodes.topic_id, None)
         self._notices.add(znodes.deleted_topic_path(deleted_nodes.topic_id))
 
-    def configure_topic(self, name: str, configs: Mapping[str, str], then: Done) -> None:
-        """Store the configs of a topic."""
-        self._notify(znodes.configure_topic(name, configs), answered(then))
+    def change_topic_configs(
+        self, name: str, change: ConfigChange, then: Callable[[Written], object], *, validate_only: bool
+    ) -> None:
+        """Change the configs of a topic."""
+        self.configs.change(topic_node(name), change, then, validate_only=validate_only)
+
+    def _write_configs(self, node: ConfigNode, operations: list[Operation], then: Then) -> None:
+        """Change a config node; the change of a topic is notified, as in Kafka's tree."""
+        if node.owner:
+            self._notify([*operations, node.notice()], then)
+        else:
+            self._session.multi(operations, then)
 
     def _notify(self, operations: list[Operation], then: Then, *, keep: bool = False) -> None:
         """Run a transaction whose last operation creates a znode that expires; also delete expired ones.
@@ -330,33 +333,6 @@ class MetadataStore:
 
     # Brokers.
 
-    def configure_broker(self, broker_id: int | None, configs: Mapping[str, str], then: Done) -> None:
-        """Store the dynamic configs of a broker, or of all brokers (None)."""
-        self._configure(znodes.broker_config_path(broker_id), configs, then)
-
-    def configure_group(self, group: str, configs: Mapping[str, str], then: Done) -> None:
-        """Store the configs of a group, which need not exist; an empty mapping deletes them."""
-        if configs:
-            self._configure(znodes.group_config_path(group), configs, then)
-            return
-
-        def gone(outcome: Outcome) -> None:
-            answered(then)(Outcome() if isinstance(outcome.error, NoNodeError) else outcome)
-
-        path = znodes.group_config_path(group)
-        self._session.delete(path, fail_on_exception(gone, lambda: then(KafkaErrorCode.UNKNOWN_SERVER_ERROR)))
-
-    def _configure(self, path: str, configs: Mapping[str, str], then: Done) -> None:
-        data = znodes.encode_configs(configs)
-
-        def made(outcome: Outcome) -> None:
-            if isinstance(outcome.error, NodeExistsError):
-                self._session.set(path, data, answered(then))
-            else:
-                answered(then)(outcome)
-
-        self._session.create(path, data, fail_on_exception(made, lambda: then(KafkaErrorCode.UNKNOWN_SERVER_ERROR)))
-
     def take_producer_ids(self, then: Callable[[range | None], None]) -> None:
         """Allocate the next block of producer ids by compare-and-set; `then` receives None after a failure."""
         take_block(self._session, self._broker_id, then)
@@ -408,26 +384,6 @@ def answered(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> T
     return complete
 
 
-def code_of(error: BaseException, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> int:
-    """The Kafka error code of a failed call. Raises an error that the service did not report."""
-    if isinstance(error, NodeExistsError):
-        return exists
-    if isinstance(error, NoNodeError):
-        return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if isinstance(error, BadVersionError):
-        return KafkaErrorCode.NOT_CONTROLLER
-    if isinstance(error, CoordinationError):
-        return ErrorWithReason(KafkaErrorCode.KAFKA_STORAGE_ERROR, failure_of(error))
-    raise error
-
-
-def failure_of(error: CoordinationError) -> str:
-    """Why the service did not store a change, for clients: without paths."""
-    cause = error.__cause__
-    detail = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.words
-    return f"the metadata cannot be written: {detail}"
-
-
 def node_of(topic: TopicImage) -> znodes.TopicNode:
     """The znode of a topic."""
     return znodes.TopicNode(topic.topic_id, {at: part.replicas for at, part in enumerate(topic.partitions)})
@@ -451,7 +407,7 @@ def image_of(record: TopicRecord) -> TopicImage:
     """The image of a stored topic; a partition without a state is a new one."""
     assert record.node.topic_id is not None
     partitions = tuple(partition_of(record, index) for index in sorted(record.node.replicas))
-    return TopicImage(record.name, record.node.topic_id, partitions, dict(record.configs))
+    return TopicImage(record.name, record.node.topic_id, partitions, record.configs)
 
 
 def partition_of(record: TopicRecord, index: int) -> PartitionImage:

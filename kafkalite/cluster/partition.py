@@ -465,7 +465,8 @@ class Partition:
         """Move the log start offset (DeleteRecords): 0 or a Kafka error code. -1 means the high watermark."""
         if self.error:
             return self.error
-        if self.config.cleanup_policy and "delete" not in self.config.cleanup_policy:
+        policy = self.config.cleanup_policy
+        if self.config.unreadable or (policy and "delete" not in policy):
             return KafkaErrorCode.POLICY_VIOLATION
         target = self.high_watermark if offset == -1 else offset
         if target < 0 or target > self.high_watermark:

@@ -15,9 +15,9 @@ from functools import partial
 
 from kafkalite.callbacks import fail_on_exception, once
 from kafkalite.clock import Outcome
-from kafkalite.cluster.metadata_store import code_of
+from kafkalite.cluster.config_writes import notice_of
+from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.quota_entities import QuotaEntity
-from kafkalite.cluster.topic_writes import notice_of
 from kafkalite.cluster.topics import Refusal
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination, Then

@@ -1,6 +1,7 @@
 """Finds the hosted partitions by topic name or id and index, in one step."""
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from kafkalite.callbacks import call_each
 from kafkalite.cluster.partition import Partition
@@ -10,6 +11,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.flush.flusher import Flusher
 
 UNKNOWN = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+NOTHING: Mapping[str, str] = MappingProxyType({})
 UNKNOWN_ID = KafkaErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -19,7 +21,8 @@ class HostedTopic:
     Arguments:
         name, topic_id: of the topic; the id is 16 bytes.
         config: its settings.
-        overrides: the configs that are set on the topic itself; `config` has them and those of the broker.
+        overrides: the configs that are set on the topic itself; `config` has them and those of the broker. None: they
+            cannot be read.
 
     Attributes:
         partitions: by index. In a cluster, other brokers host the missing ones.
@@ -28,12 +31,12 @@ class HostedTopic:
     __slots__ = ("config", "name", "overrides", "partitions", "topic_id")
 
     def __init__(
-        self, name: str, topic_id: bytes, config: TopicConfig, overrides: Mapping[str, str] | None = None
+        self, name: str, topic_id: bytes, config: TopicConfig, overrides: Mapping[str, str] | None = NOTHING
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.config = config
-        self.overrides = overrides or {}
+        self.overrides = overrides
         self.partitions: dict[int, Partition] = {}
 
 

@@ -1,32 +1,31 @@
-"""Writes the nodes of topics in a cluster: any broker creates topics, adds partitions, requests deletions, sets
-configs.
+"""Writes the nodes of topics in a cluster: any broker creates topics, adds partitions, requests deletions.
 
 The controller watches these nodes: it writes the partition states, and deletes the nodes of deleted topics.
 
 1. A topic's node and its config node are created in one transaction. A config node that is left without a topic is
    replaced: it belonged to a topic that was created half, or deleted half.
 2. After a lost connection the node is read back: a topic is created if it has the new topic id.
-3. Added partitions are written only to the version of the node that was read. Their number is checked again there.
-4. A change of configs creates a notification, in the same transaction. Every broker watches the notifications.
+3. Added partitions are written only to the version of the node that was read; if another broker has changed it, it is
+   read again. Their number is checked again there.
 
 Sources: AdminZkClient.scala, KafkaZkClient.scala of Apache Kafka 3.9, which makes each write by itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from urllib.parse import quote
 
 from kafkalite.clock import Outcome
+from kafkalite.cluster.config_writes import NODE_BYTES_MAX, ConfigWriter
+from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.metadata_store import answered, code_of
+from kafkalite.cluster.metadata_store import answered
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.errors import ConnectionLossError, NodeExistsError, NoNodeError
-from kafkalite.coordination.tree import Create, Delete, Operation, Set
+from kafkalite.coordination.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from kafkalite.coordination.tree import Create, Set
 from kafkalite.coordination.znodes.controller import delete_topic_path
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 
-NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes connections with requests above 1 MiB (jute.maxbuffer)
 FAILED = KafkaErrorCode.UNKNOWN_SERVER_ERROR
 
 Done = Callable[[int], None]
@@ -37,9 +36,13 @@ class TopicWriter:
 
     Arguments:
         session: with the coordination service.
+
+    Attributes:
+        configs: changes configs over the same session.
     """
 
     def __init__(self, session: Coordination) -> None:
+        self.configs = ConfigWriter(session)
         self._session = session
 
     def create_topic(self, topic: TopicImage, then: Done) -> None:
@@ -48,7 +51,7 @@ class TopicWriter:
         if len(data) > NODE_BYTES_MAX:
             then(too_large(len(topic.partitions)))
             return
-        path, configs = znodes.topic_config_path(topic.name), znodes.encode_configs(topic.configs)
+        path, configs = znodes.topic_config_path(topic.name), znodes.encode_configs(topic.configs or {})
         node = Create(znodes.topic_path(topic.name), data)
 
         def made(outcome: Outcome) -> None:
@@ -96,6 +99,9 @@ class TopicWriter:
             except znodes.ZnodeError as error:
                 then(ErrorWithReason(FAILED, str(error)))
                 return
+            if node.topic_id != topic.topic_id:
+                then(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it was deleted, and created again
+                return
             if len(node.replicas) >= len(wanted):
                 text = f"The topic currently has {len(node.replicas)} partition(s), another request has added some"
                 then(ErrorWithReason(KafkaErrorCode.INVALID_PARTITIONS, text))
@@ -109,6 +115,9 @@ class TopicWriter:
         self._session.get(path, read)
 
     def _added(self, topic: TopicImage, count: int, then: Done, outcome: Outcome) -> None:
+        if isinstance(outcome.error, BadVersionError):
+            self.add_partitions(topic, then)
+            return
         if not isinstance(outcome.error, ConnectionLossError):
             answered(then)(outcome)
             return
@@ -145,77 +154,6 @@ class TopicWriter:
                 then(unknown_result() if outcome.value is None else 0)
 
         self._session.create(path, b"", made)
-
-    # Configs.
-
-    def read_configs(self, name: str, then: Callable[[Outcome], object]) -> None:
-        """Read the configs of a topic; none if it has no config node. `then` is called with the outcome."""
-        read_configs(self._session, znodes.topic_config_path(name), then)
-
-    def configure_topic(self, name: str, configs: Mapping[str, str], then: Done) -> None:
-        """Replace the configs of a topic."""
-        self._configure(znodes.topic_config_path(name), f"topics/{quote(name, safe='')}", configs, then)
-
-    def configure_broker(self, broker_id: int | None, configs: Mapping[str, str], then: Done) -> None:
-        """Replace the dynamic configs of a broker, or of all brokers (None)."""
-        path = znodes.broker_config_path(broker_id)
-        self._configure(path, path.removeprefix("/config/"), configs, then)
-
-    def configure_group(self, group: str, configs: Mapping[str, str], then: Done) -> None:
-        """Replace the configs of a group, which need not exist; an empty mapping deletes them."""
-        path = znodes.group_config_path(group)
-        entity = path.removeprefix("/kafkalite/")
-        if configs:
-            self._configure(path, entity, configs, then, znodes.GROUP_CHANGES)
-            return
-
-        def gone(outcome: Outcome) -> None:
-            absent = isinstance(outcome.error, NoNodeError) and outcome.error.at == 0
-            answered(then)(Outcome() if absent else outcome)
-
-        self._session.multi((Delete(path), notice_of(entity, znodes.GROUP_CHANGES)), gone)
-
-    def _configure(
-        self, path: str, entity: str, configs: Mapping[str, str], then: Done, changes: str = znodes.CONFIG_CHANGES
-    ) -> None:
-        data = znodes.encode_configs(configs)
-        if len(data) > NODE_BYTES_MAX:
-            text = f"The configs have {len(data)} bytes, allowed are {NODE_BYTES_MAX}"
-            then(ErrorWithReason(KafkaErrorCode.INVALID_CONFIG, text))
-            return
-        notice = notice_of(entity, changes)
-
-        def written(other: Operation | None, outcome: Outcome) -> None:
-            error = outcome.error
-            if other is not None and isinstance(error, (NoNodeError, NodeExistsError)) and error.at == 0:
-                self._session.multi((other, notice), partial(written, None))
-            else:
-                answered(then)(outcome)
-
-        self._session.multi((Set(path, data), notice), partial(written, Create(path, data)))
-
-
-def notice_of(entity: str, changes: str) -> Create:
-    """The notification of a change, below the node `changes`."""
-    return Create(f"{changes}/{znodes.CONFIG_CHANGE}", znodes.encode_config_change(entity), sequence=True)
-
-
-def read_configs(session: Coordination, path: str, then: Callable[[Outcome], object]) -> None:
-    """Read a config node; `then` is called with the texts by key, or with an error, ZnodeError included."""
-
-    def read(outcome: Outcome) -> None:
-        if isinstance(outcome.error, NoNodeError):
-            then(Outcome({}))
-        elif outcome.error is not None:
-            then(outcome)
-        else:
-            try:
-                found = Outcome(znodes.decode_configs(path, outcome.value[0]))
-            except znodes.ZnodeError as error:
-                found = Outcome(error=error)
-            then(found)
-
-    session.get(path, read)
 
 
 def replicas_of(topic: TopicImage) -> dict[int, tuple[int, ...]]:

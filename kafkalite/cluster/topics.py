@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.callbacks import FanIn, SerialExecutor, once
 from kafkalite.clock import Outcome, Random
+from kafkalite.cluster.config_writes import ConfigChange, Texts, Written
 from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.config.broker import BrokerConfig
@@ -82,7 +83,6 @@ class NewPartitions:
 Outcomes = Callable[[list[Refusal | None]], None]
 ChangeCompletion = Callable[[Refusal | None], None]
 Change = Callable[[ChangeCompletion], None]
-ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class Store(Protocol):
@@ -91,7 +91,10 @@ class Store(Protocol):
     def create_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
     def update_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
     def delete_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
-    def configure_topic(self, name: str, configs: Mapping[str, str], then: Callable[[int], None]) -> None: ...
+
+    def change_topic_configs(
+        self, name: str, change: ConfigChange, then: Callable[[Written], object], *, validate_only: bool
+    ) -> None: ...
 
 
 class TopicHost(Protocol):
@@ -175,7 +178,7 @@ class TopicManager:
 
         Arguments:
             name: of the topic.
-            change: returns the new configs from the current ones, or raises ConfigError.
+            change: returns the new configs from the stored ones, or raises ConfigError.
             validate_only: whether the change is only validated.
             then: receives None when the change was applied, else the refusal.
         """
@@ -239,15 +242,19 @@ class TopicManager:
 
     def _configure(self, name: str, change: ConfigChange, validate_only: bool, complete: ChangeCompletion) -> None:
         topic = self._existing(name)
-        try:
-            texts = change(topic.configs)
-        except ConfigError as error:
-            raise RefusedError(error.code, str(error)) from error
-        if validate_only:
-            complete(None)
-            return
-        changed = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(texts))
-        self._store.configure_topic(name, texts, self._configured(changed, complete))
+
+        def changed(written: Written) -> None:
+            if written.error or validate_only:
+                complete(refusal_of(written.error))
+            else:
+                self._apply_configs(topic, written.texts, complete)
+
+        self._store.change_topic_configs(name, change, changed, validate_only=validate_only)
+
+    def _apply_configs(self, topic: TopicImage, texts: Texts, complete: ChangeCompletion) -> None:
+        """Apply stored configs of a topic."""
+        image = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(texts))
+        self._configured(image, complete)(0)
 
     def _delete(self, name: str, complete: ChangeCompletion) -> None:
         if not self._host.config.delete_topic_enable:
@@ -414,9 +421,14 @@ def applying(apply: Callable[[], None], complete: ChangeCompletion) -> Callable[
     def kept(error: int) -> None:
         if not error:
             attempt(apply, complete)
-        complete(Refusal(error, reason_of(error)) if error else None)
+        complete(refusal_of(error))
 
     return kept
+
+
+def refusal_of(error: int) -> Refusal | None:
+    """The refusal of a change with this error code, None for 0."""
+    return Refusal(error, reason_of(error)) if error else None
 
 
 def applying_later(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.clock import Clock, Outcome, Random
+from kafkalite.cluster.config_writes import ConfigChange, Texts, Written, topic_node
 from kafkalite.cluster.image import ClusterTables, TopicImage
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.topic_writes import TopicWriter
@@ -23,20 +24,14 @@ from kafkalite.cluster.topics import (
     REQUEST_MS,
     Change,
     ChangeCompletion,
-    ConfigChange,
     NewPartitions,
     NewTopic,
     Outcomes,
     Refusal,
     RefusedError,
     TopicManager,
-    applying,
-    attempt,
 )
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.keys import ConfigError
-from kafkalite.coordination.errors import CoordinationError
-from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
@@ -130,12 +125,17 @@ class NodeStore:
     def __init__(self, writer: TopicWriter) -> None:
         self.create_topic = writer.create_topic
         self.update_topic = writer.add_partitions
-        self.configure_topic = writer.configure_topic
         self._writer = writer
 
     def delete_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None:
         """Ask the controller to delete a topic."""
         self._writer.request_deletion(topic.name, then)
+
+    def change_topic_configs(
+        self, name: str, change: ConfigChange, then: Callable[[Written], object], *, validate_only: bool
+    ) -> None:
+        """Change the configs of a topic in the tree."""
+        self._writer.configs.change(topic_node(name), change, then, validate_only=validate_only)
 
 
 class TopicsInCluster(TopicManager):
@@ -250,25 +250,9 @@ class TopicsInCluster(TopicManager):
 
     # Configs.
 
-    def _configure(self, name: str, change: ConfigChange, validate_only: bool, complete: ChangeCompletion) -> None:
-        self._existing(name)
-
-        def read(outcome: Outcome) -> None:
-            attempt(partial(write, outcome), complete)
-
-        def write(outcome: Outcome) -> None:
-            if isinstance(outcome.error, (CoordinationError, ZnodeError)):
-                raise RefusedError(KafkaErrorCode.UNKNOWN_SERVER_ERROR, str(outcome.error))
-            try:
-                texts = change(outcome.result())
-            except ConfigError as error:
-                raise RefusedError(error.code, str(error)) from error
-            if validate_only:
-                complete(None)
-            else:  # it is applied when its notification arrives
-                self._writer.configure_topic(name, texts, applying(lambda: None, complete))
-
-        self._writer.read_configs(name, read)
+    def _apply_configs(self, topic: TopicImage, texts: Texts, complete: ChangeCompletion) -> None:
+        """Every broker applies them when it is notified."""
+        complete(None)
 
     # Validation.
 

@@ -24,7 +24,14 @@ from kafkalite.config.listeners import (
     parse_protocol_map,
 )
 from kafkalite.config.table_groups import GROUP_TYPES, TIMES
-from kafkalite.config.topic import TopicConfig, build_topic_config, topic_default
+from kafkalite.config.topic import (
+    DELETION_KEYS,
+    StoredTopicConfig,
+    TopicConfig,
+    build_topic_config,
+    read_topic_config,
+    topic_default,
+)
 from kafkalite.model import Endpoint
 
 if TYPE_CHECKING:
@@ -42,16 +49,21 @@ class BrokerConfig:
         dynamic_default: texts set by request for all brokers.
         dynamic: texts set by request for this broker.
         origins: the origin of static texts by key, for warnings: a file, a variable, an option.
+        ignored_default, ignored: stored texts for all brokers and for this one that are not used (`config.stored`).
+        undefined: the keys that a text would set that cannot be read, if they decide about the deletion of records.
 
     Attributes have the names of the honoured keys with underscores, in Kafka's units; `values` has the value of every
     known key. Raises ConfigError for a wrong value, for a contradiction, and for an unsupported key that safety depends
     on.
     """
 
-    static: Mapping[str, str] = field(default_factory=dict)
-    dynamic_default: Mapping[str, str] = field(default_factory=dict)
-    dynamic: Mapping[str, str] = field(default_factory=dict)
+    static: Mapping[str, str] = field(default_factory=dict, repr=False)  # texts may be passwords
+    dynamic_default: Mapping[str, str] = field(default_factory=dict, repr=False)
+    dynamic: Mapping[str, str] = field(default_factory=dict, repr=False)
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    ignored_default: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ignored: Mapping[str, str] = field(default_factory=dict, repr=False)
+    undefined: frozenset[str] = frozenset()
 
     values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
     synonyms: dict[tuple[str, bool], Any] = field(
@@ -155,11 +167,38 @@ class BrokerConfig:
         self._check_coordination()
         check_groups(self)
         defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
-        put(self, "topic_defaults", build_topic_config(defaults, {}))
+        put(self, "topic_defaults", build_topic_config(defaults, {}, self.undefined_topic_keys))
 
-    def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """Return the snapshot of a topic with these overrides; raises ConfigError."""
+    def check_topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
+        """Return the snapshot of a topic with these overrides of a request; raises ConfigError."""
         return build_topic_config(self.topic_values, overrides) if overrides else self.topic_defaults
+
+    def stored_topic_config(self, texts: Mapping[str, str] | None) -> StoredTopicConfig:
+        """Return the snapshot of a topic with these stored texts, and what of them is not used. It raises nothing.
+
+        Arguments:
+            texts: set on the topic; None: they cannot be read, so nothing of the topic is deleted.
+        """
+        if texts is not None and not texts:
+            return StoredTopicConfig(self.topic_defaults)
+        return read_topic_config(self.topic_values, self.undefined_topic_keys, texts)
+
+    @cached_property
+    def undefined_topic_keys(self) -> frozenset[str]:
+        """The topic keys that decide about deletion and whose default cannot be read."""
+        if not self.undefined:
+            return self.undefined
+        return frozenset(
+            name
+            for name in DELETION_KEYS
+            if any(synonym.name in self.undefined for synonym in TOPIC_KEYS[name].synonyms)
+        )
+
+    def stored_texts(self, *, all_brokers: bool) -> dict[str, str]:
+        """Return the stored texts of all brokers or of this one, those that are not used included."""
+        if all_brokers:
+            return {**self.dynamic_default, **self.ignored_default}
+        return {**self.dynamic, **self.ignored}
 
     @cached_property
     def topic_values(self) -> Mapping[str, Value]:

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from kafkalite.config.keys import ConfigError, Key, Support, Update, Value
 from kafkalite.config.table_dynamic import CLUSTER_WIDE_NAMES, LISTENER_LEVEL, MECHANISM_KEYS, PER_BROKER_NAMES
 from kafkalite.config.table_groups import GROUP_KEYS
+from kafkalite.config.table_log import FORMER_TOPIC_KEYS, default_keys
 from kafkalite.config.table_log import TOPIC_KEYS as TOPIC_ROWS
-from kafkalite.config.table_log import default_keys
 from kafkalite.config.table_security import (
     REFUSAL_REASONS,
     REFUSED_PREFIXES,
@@ -46,6 +46,7 @@ BROKER_KEYS = by_name(
     with_update_mode((*SERVER_KEYS, *default_keys(), *GROUP_KEYS, *SECURITY_KEYS, *ZOOKEEPER_SECURITY_KEYS))
 )
 TOPIC_KEYS = by_name(TOPIC_ROWS)
+ACCEPTED_TOPIC_KEYS = by_name((*TOPIC_ROWS, *FORMER_TOPIC_KEYS))
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -54,6 +55,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
     return found[0] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error text: the known name that is most similar, or nothing."""
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
 
 
 _LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(.+)")

@@ -5,14 +5,23 @@ Sources: ConfigHelper.scala and ConfigAdminManager.scala of Kafka, KIP-226 (sour
 """
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kafkalite.config.broker import BrokerConfig, parse_dynamic_values
-from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest
+from kafkalite.config.definitions import (
+    ACCEPTED_TOPIC_KEYS,
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    did_you_mean,
+    dynamic_key,
+)
 from kafkalite.config.group import GROUP_CONFIG_KEYS, check_group_configs, group_values
 from kafkalite.config.keys import ConfigError, Key, Support, Type, Update, Value
+from kafkalite.config.stored import wrong
 from kafkalite.config.table_dynamic import LISTENER_ONLY
+from kafkalite.config.topic import LAGS, parse_topic_value, valid_texts
 from kafkalite.errors import KafkaErrorCode
 
 
@@ -53,7 +62,7 @@ class SettingSynonym(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One key as DescribeConfigs shows it. The value of a sensitive key is None."""
+    """One key as DescribeConfigs shows it. The value of a sensitive key and of an unknown one is None."""
 
     name: str
     value: str | None
@@ -75,16 +84,50 @@ def describe_topic(
 
     Arguments:
         config: of the broker.
-        overrides: texts set on the topic.
+        overrides: texts set on the topic, also invalid ones.
         names: the requested configs, of which those that exist are returned; None = all.
     """
-    effective = config.topic_config(overrides)
-    return [
+    effective, _problems = config.stored_topic_config(overrides)
+    found = [
         synonymous_setting(
             config, key, key.text(getattr(effective, key.name.replace(".", "_"))), overrides, Source.TOPIC
         )
         for key in chosen(TOPIC_KEYS, names)
     ]
+    return with_others(found, TOPIC_KEYS, ACCEPTED_TOPIC_KEYS, overrides, names, Source.TOPIC)
+
+
+def with_others(
+    settings: list[Setting],
+    described: Mapping[str, object],
+    keys: Mapping[str, Key],
+    texts: Mapping[str, str],
+    names: Iterable[str] | None,
+    source: Source,
+) -> list[Setting]:
+    """Add the stored configs that are not in `described`, by name.
+
+    As in Kafka, an unknown one is shown without its value, which may be a secret (ConfigHelper.scala).
+
+    Arguments:
+        settings: of the rows in `described`.
+        described: the names that are shown already.
+        keys: the rows of other names.
+        texts: as stored.
+        names: the requested configs; None = all.
+        source: of the stored configs.
+    """
+    wanted = texts.keys() - described.keys()
+    if names is not None:
+        wanted &= set(names)
+    for name in wanted:
+        key = keys.get(name)
+        hidden = key is None or key.sensitive
+        value = None if hidden else texts[name]
+        value_type, doc = (Type.UNKNOWN, "") if key is None else (key.type, key.doc)
+        synonyms = (SettingSynonym(name, value, source),)
+        settings.append(Setting(name, value, source, False, hidden, value_type, doc, synonyms))
+    return sorted(settings) if wanted else settings
 
 
 def synonymous_setting(
@@ -97,25 +140,34 @@ def synonymous_setting(
         for entry in broker_synonyms(config, synonym.name, with_default=at == 0)
     ]
     if key.name in overrides:
+        value = key.shown(value, overrides[key.name])
         synonyms.insert(0, SettingSynonym(key.name, value, own))
     source = synonyms[0].source if synonyms else Source.DEFAULT
     return Setting(key.name, value, source, False, key.sensitive, key.type, key.doc, tuple(synonyms))
 
 
 def describe_broker(config: BrokerConfig, names: Iterable[str] | None = None) -> list[Setting]:
-    """Return the configs of the broker by name, those of listeners included; `names`: only these."""
+    """Return the configs of the broker by name, those of listeners and unknown stored ones included; `names`: only
+    these.
+    """
+    names = None if names is None else list(names)
+    own, default = (config.stored_texts(all_brokers=each) for each in (False, True))
     keys = dict(BROKER_KEYS)
-    for name in {*config.dynamic, *config.dynamic_default} - keys.keys():
+    for name in {*own, *default} - keys.keys():
         if (key := dynamic_key(name)) is not None:
             keys[name] = key
-    return [broker_setting(config, key) for key in chosen(keys, names)]
+    found = [broker_setting(config, key) for key in chosen(keys, names)]
+    found = with_others(found, {**keys, **own}, {}, default, names, Source.DYNAMIC_DEFAULT_BROKER)
+    return with_others(found, keys, {}, own, names, Source.DYNAMIC_BROKER)
 
 
 def broker_setting(config: BrokerConfig, key: Key) -> Setting:
-    """Return one config of the broker."""
+    """Return one config of the broker. A stored value that is not used is shown as the first synonym."""
     synonyms = broker_synonyms(config, key.name, with_default=True)
     source = synonyms[0].source if synonyms else Source.DEFAULT
-    value = None if key.sensitive else key.text(config.values[key.name])
+    value = None if key.sensitive else key.text(config.values[key.name]) if key.name in config.values else None
+    if synonyms and not key.sensitive and source in (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER):
+        value = key.shown(value, synonyms[0].value or "")
     return Setting(key.name, value, source, not changeable(key), key.sensitive, key.type, key.doc, synonyms)
 
 
@@ -124,10 +176,11 @@ def describe_group(
 ) -> list[Setting]:
     """Return the configs of a group, or those of `names` that exist, by name."""
     values = group_values(config, overrides)
-    return [
+    found = [
         synonymous_setting(config, key, key.text(values[key.name]), overrides, Source.GROUP)
         for key in chosen(GROUP_CONFIG_KEYS, names)
     ]
+    return with_others(found, GROUP_CONFIG_KEYS, GROUP_CONFIG_KEYS, overrides, names, Source.GROUP)
 
 
 def known_broker_key(name: str) -> Key:
@@ -143,15 +196,19 @@ def broker_synonyms(config: BrokerConfig, name: str, *, with_default: bool) -> t
     return found
 
 
-def find_synonyms(config: BrokerConfig, key: Key, with_default: bool) -> list[SettingSynonym]:
-    origins = (
-        (config.dynamic, Source.DYNAMIC_BROKER),
-        (config.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+def origins_of(config: BrokerConfig) -> tuple[tuple[Mapping[str, str], Source], ...]:
+    """Return the texts of a broker by origin, the strongest first."""
+    return (
+        (config.stored_texts(all_brokers=False), Source.DYNAMIC_BROKER),
+        (config.stored_texts(all_brokers=True), Source.DYNAMIC_DEFAULT_BROKER),
         (config.static, Source.STATIC_BROKER),
     )
+
+
+def find_synonyms(config: BrokerConfig, key: Key, with_default: bool) -> list[SettingSynonym]:
     found = [
         SettingSynonym(key.name, None if key.sensitive else texts[key.name], source)
-        for texts, source in origins
+        for texts, source in origins_of(config)
         if key.name in texts
     ]
     if with_default and key.default is not None:
@@ -167,67 +224,133 @@ def chosen(keys: Mapping[str, Key], names: Iterable[str] | None) -> list[Key]:
 # Changing a topic.
 
 
-def check_topic_configs(config: BrokerConfig, configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the texts to store for a topic with exactly these configs; raises ConfigError for an invalid one."""
-    config.topic_config(configs)
-    return {name: text for name, text in configs.items() if text is not None}
+def check_topic_configs(
+    config: BrokerConfig, configs: Mapping[str, str | None], current: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the texts to store for a topic with exactly these configs.
+
+    Arguments:
+        config: of the broker.
+        configs: texts by key.
+        current: the stored texts, which are not checked where they stay.
+    Raises ConfigError for an invalid one.
+    """
+    return checked_topic_configs(config, configs, different(configs, current or {}))
+
+
+def different(configs: Mapping[str, str | None], current: Mapping[str, str]) -> set[str]:
+    """Return the names of the texts that are not the stored ones."""
+    return {name for name, text in configs.items() if text is None or current.get(name) != text}
+
+
+def checked_topic_configs(
+    config: BrokerConfig, configs: Mapping[str, str | None], changed: Collection[str]
+) -> dict[str, str]:
+    """Return texts to store; raises ConfigError if one of the changed ones is invalid, or contradicts another one."""
+    for name in changed:
+        if name in configs:
+            parse_topic_value(name, configs[name])
+    texts = {name: text for name, text in configs.items() if text is not None}
+    valid, _errors = valid_texts(texts)
+    if not LAGS.isdisjoint(changed):
+        config.check_topic_config(valid)
+    return texts
 
 
 def alter_topic(config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
-    """Return the texts of a topic after these operations on the current ones; raises ConfigError."""
-    effective = config.topic_config(current)
+    """Return the texts of a topic after these operations on the stored ones. Invalid ones among those stay as they are
+    where no operation names them. Raises ConfigError.
+    """
+    effective, _problems = config.stored_topic_config(current)
 
     def value_of(key: Key) -> Value:
-        value: Value = getattr(effective, key.name.replace(".", "_"))
+        value: Value = getattr(effective, key.name.replace(".", "_"), key.default)
         return value
 
-    changed = apply_alterations(TOPIC_KEYS, current, alterations, value_of, "topic")
-    return check_topic_configs(config, changed)
+    changed = apply_alterations(ACCEPTED_TOPIC_KEYS, current, alterations, value_of, "topic")
+    return checked_topic_configs(config, changed, {each.name for each in alterations})
 
 
 def alter_group(config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
-    """Return the texts of a group after these operations on the current ones; raises ConfigError."""
+    """Return the texts of a group after these operations on the stored ones, as `alter_topic`; raises ConfigError."""
     values = group_values(config, current)
     changed = apply_alterations(GROUP_CONFIG_KEYS, current, alterations, lambda key: values[key.name], "group")
-    return check_group_configs(config, changed)
+    return check_group_configs(config, changed, {each.name for each in alterations})
 
 
 # Changing a broker.
 
 
 def check_broker_configs(
-    config: BrokerConfig, configs: Mapping[str, str | None], *, all_brokers: bool
+    config: BrokerConfig, configs: Mapping[str, str | None], current: Mapping[str, str], *, all_brokers: bool
 ) -> dict[str, str]:
     """Return the texts to store when the dynamic configs become exactly these.
 
     Arguments:
         config: of the broker.
         configs: texts by key.
+        current: the stored texts, which are not checked where they stay.
         all_brokers: the configs are for all brokers, not for this one.
     Raises ConfigError: INVALID_REQUEST for a key that cannot change at run time, INVALID_CONFIG for a wrong value.
     """
+    return checked_broker_configs(config, configs, different(configs, current), all_brokers=all_brokers)
+
+
+def checked_broker_configs(
+    config: BrokerConfig, configs: Mapping[str, str | None], changed: Collection[str], *, all_brokers: bool
+) -> dict[str, str]:
+    """Return texts to store; raises ConfigError if one of the changed ones is invalid, or contradicts another one."""
     texts: dict[str, str] = {}
     for name, text in configs.items():
-        check_changeable(name, all_brokers=all_brokers)
         if text is None:
             raise ConfigError(name, f"Null value not supported for : {name}", KafkaErrorCode.INVALID_REQUEST)
+        if name in changed:
+            check_changeable(name, all_brokers=all_brokers)
+            check_no_password(name)
         texts[name] = text
-    parse_dynamic_values(texts)
-    if all_brokers:
-        BrokerConfig(config.static, texts, config.dynamic)
-    else:
-        BrokerConfig(config.static, config.dynamic_default, texts)
+    new = {name: texts[name] for name in changed if name in texts}
+    parse_dynamic_values(new)
+    used = {name: text for name, text in texts.items() if name in new or wrong(name, text) is None}
+    stays = {name: text for name, text in used.items() if name not in new}
+    error = contradiction(config, used, all_brokers=all_brokers)
+    if error is not None and contradiction(config, stays, all_brokers=all_brokers) is None:
+        raise error
     return texts
 
 
-def alter_broker(config: BrokerConfig, alterations: Sequence[Alteration], *, all_brokers: bool) -> dict[str, str]:
-    """Return the dynamic texts of this broker, or of all, after these operations; raises ConfigError."""
-    current = config.dynamic_default if all_brokers else config.dynamic
+def contradiction(config: BrokerConfig, texts: Mapping[str, str], *, all_brokers: bool) -> ConfigError | None:
+    """Return the error of dynamic texts that contradict each other or the other configs of the broker, else None."""
+    try:
+        if all_brokers:
+            BrokerConfig(config.static, texts, config.dynamic)
+        else:
+            BrokerConfig(config.static, config.dynamic_default, texts)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def alter_broker(
+    config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration], *, all_brokers: bool
+) -> dict[str, str]:
+    """Return the dynamic texts of this broker, or of all, after these operations on the stored ones, as `alter_topic`;
+    raises ConfigError.
+    """
     for alteration in alterations:
-        check_changeable(alteration.name, all_brokers=all_brokers)
+        if alteration.operation != Operation.DELETE or alteration.name not in current:
+            check_changeable(alteration.name, all_brokers=all_brokers)
     keys = {**BROKER_KEYS, **{each.name: key for each in alterations if (key := dynamic_key(each.name))}}
-    changed = apply_alterations(keys, current, alterations, lambda key: config.values.get(key.name), "broker")
-    return check_broker_configs(config, changed, all_brokers=all_brokers)
+    changed = apply_alterations(keys, current, alterations, partial(stored_value, config, current), "broker")
+    names = {each.name for each in alterations}
+    return checked_broker_configs(config, changed, names, all_brokers=all_brokers)
+
+
+def stored_value(config: BrokerConfig, current: Mapping[str, str], key: Key) -> Value:
+    """Return the value of a broker's key for an operation on a list: the stored one, if it is valid."""
+    text = current.get(key.name)
+    if text is not None and wrong(key.name, text) is None:
+        return key.parse(text)
+    return config.values.get(key.name)
 
 
 def changeable(key: Key) -> bool:
@@ -239,20 +362,28 @@ def check_changeable(name: str, *, all_brokers: bool) -> None:
     """Raise ConfigError with INVALID_REQUEST unless the key can be changed by request."""
     key = dynamic_key(name)
     if key is None:
-        raise ConfigError(name, f"Cannot update these configs dynamically: Set({name})", KafkaErrorCode.INVALID_REQUEST)
-    if name in LISTENER_ONLY:
-        raise ConfigError(
-            name,
-            "These security configs can be dynamically updated only per-listener using the listener prefix:"
-            f" Set({name})",
-            KafkaErrorCode.INVALID_REQUEST,
+        hint = "" if name in BROKER_KEYS else did_you_mean(name, BROKER_KEYS)
+        wrong_name = f"Cannot update these configs dynamically: {name}{hint}"
+    elif name in LISTENER_ONLY:
+        wrong_name = (
+            f"These security configs can be dynamically updated only per-listener using the listener prefix: {name}"
         )
-    if all_brokers and key.update is Update.PER_BROKER:
-        raise ConfigError(
-            name,
-            f"Cannot update these configs at default cluster level: Set({name})",
-            KafkaErrorCode.INVALID_REQUEST,
-        )
+    elif all_brokers and key.update is Update.PER_BROKER:
+        wrong_name = f"Cannot update these configs at default cluster level: {name}"
+    else:
+        return
+    raise ConfigError(name, wrong_name, KafkaErrorCode.INVALID_REQUEST)
+
+
+def check_no_password(name: str) -> None:
+    """Raise ConfigError with INVALID_REQUEST for a password: it would be stored in clear text, and have no effect.
+
+    Kafka encrypts passwords, and refuses them without `password.encoder.secret` (DynamicBrokerConfig.scala).
+    """
+    key = dynamic_key(name)
+    if key is not None and key.sensitive:
+        text = f"{name} is a password: it has no effect in this version, and is not stored in clear text"
+        raise ConfigError(name, text, KafkaErrorCode.INVALID_REQUEST)
 
 
 # Honoured keys that a running broker does not take over: stored, and in force with its next start.
@@ -312,7 +443,8 @@ def apply_alterations(
     changed: dict[str, str | None] = dict(current)
     for name, operation, text in alterations:
         if operation == Operation.DELETE:
-            known(keys, name, kind)
+            if name not in current:
+                known(keys, name, kind)
             changed.pop(name, None)
         elif text is None:
             raise ConfigError(name, f"Null value not supported for : {name}", KafkaErrorCode.INVALID_REQUEST)
@@ -341,6 +473,5 @@ def known(keys: Mapping[str, Key], name: str, kind: str) -> Key:
     """Return the row of a name; raises ConfigError with the most similar name."""
     key = keys.get(name)
     if key is None:
-        near = nearest(name, keys)
-        raise ConfigError(name, f"Unknown {kind} config name: {name}" + (f"; did you mean {near}?" if near else ""))
+        raise ConfigError(name, f"Unknown {kind} config name: {name}{did_you_mean(name, keys)}")
     return key

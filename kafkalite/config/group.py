@@ -4,9 +4,10 @@ A group may have configs before it exists, and they remain when it is deleted. S
 GroupConfigManager.java.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from kafkalite.config.definitions import did_you_mean
 from kafkalite.config.keys import ConfigError, Key, Synonym, Type, Value
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ KEYS = (
         low=1, synonyms=(Synonym("group.consumer.session.timeout.ms"),)),
 )  # fmt: skip
 GROUP_CONFIG_KEYS: Mapping[str, Key] = {key.name: key for key in KEYS}
+TIMES = frozenset(("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"))
 
 LIMITS = {
     "consumer.assignment.interval.ms": (
@@ -39,35 +41,65 @@ LIMITS = {
 
 
 def group_values(config: "BrokerConfig", texts: Mapping[str, str]) -> dict[str, int]:
-    """Return the value of every group config for a group with these texts; raises ConfigError.
+    """Return the value of every group config for a group with these stored texts. It raises nothing.
 
-    A value outside the broker's current limits is moved to the nearest limit.
+    An invalid text does not count. A value outside the broker's current limits is moved to the nearest limit.
     """
+    valid, _problems = valid_texts(texts)
     found: dict[str, int] = {}
     for name, key in GROUP_CONFIG_KEYS.items():
-        value = key.parse(texts[name]) if name in texts else config.values[key.synonyms[0].name]
+        value = key.parse(valid[name]) if name in valid else config.values[key.synonyms[0].name]
         assert isinstance(value, int)
         found[name] = value
-        if name in texts and name in LIMITS:
+        if name in valid and name in LIMITS:
             low, high = limits(config, name)
             found[name] = min(max(value, low), high)
     return found
 
 
-def check_group_configs(config: "BrokerConfig", texts: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the texts to store for a group with exactly these configs; raises ConfigError for an invalid one."""
+def valid_texts(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the stored texts of a group that are valid one by one, and the errors of the others."""
+    valid, problems = {}, []
     for name, text in texts.items():
-        key = GROUP_CONFIG_KEYS.get(name)
-        if key is None:
-            raise ConfigError(name, f"Unknown group config name: {name}")
-        value = 0 if text is None else key.parse(text)
-        assert isinstance(value, int)
-        if name in LIMITS and text is not None:
+        try:
+            parse_group_value(name, text)
+        except ConfigError as error:
+            problems.append(str(error))
+        else:
+            valid[name] = text
+    return valid, problems
+
+
+def parse_group_value(name: str, text: str | None) -> int | None:
+    """Read a group config; raises ConfigError for an unknown key or a wrong value. None stays None."""
+    key = GROUP_CONFIG_KEYS.get(name)
+    if key is None:
+        raise ConfigError(name, f"Unknown group config name: {name}{did_you_mean(name, GROUP_CONFIG_KEYS)}")
+    value = None if text is None else key.parse(text)
+    assert value is None or isinstance(value, int)
+    return value
+
+
+def check_group_configs(
+    config: "BrokerConfig", texts: Mapping[str, str | None], changed: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return the texts to store for a group with exactly these configs.
+
+    Arguments:
+        config: of the broker.
+        texts: by key.
+        changed: the keys that are checked; None = all.
+    Raises ConfigError for an invalid one.
+    """
+    for name in texts if changed is None else texts.keys() & changed:
+        value = parse_group_value(name, texts[name])
+        if name in LIMITS and value is not None:
             low, high = limits(config, name)
             if not low <= value <= high:
                 raise ConfigError(name, f"{name} is {value}, the broker allows {low} to {high}")
     left = {name: text for name, text in texts.items() if text is not None}
-    check_times(group_values(config, left), "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    if changed is None or not TIMES.isdisjoint(changed):
+        check_times(group_values(config, left), "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
     return left
 
 

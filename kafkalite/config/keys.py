@@ -19,6 +19,7 @@ LONG_MAX = 2**63 - 1
 class Type(enum.IntEnum):
     """Types of values, with DescribeConfigs' numbers (KIP-569)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -128,6 +129,14 @@ class Key(NamedTuple):
             return "true" if value else "false"
         return ",".join(value) if isinstance(value, tuple) else str(value)
 
+    def shown(self, value: str | None, text: str) -> str | None:
+        """Return what a description shows for a stored text: the value in force, or the text if it is not valid."""
+        try:
+            self.parse(text)
+        except ConfigError:
+            return text
+        return value
+
     @property
     def sensitive(self) -> bool:
         """Whether its value is never shown."""
@@ -188,6 +197,7 @@ LIMITS: Mapping[Type, tuple[int, int]] = {
 }
 NUMBERS = (*LIMITS, Type.DOUBLE)
 WORDS: Mapping[Type, str] = {
+    Type.UNKNOWN: "a text",
     Type.BOOLEAN: "true or false",
     Type.STRING: "a text",
     Type.SHORT: "a whole number",

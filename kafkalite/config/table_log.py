@@ -75,7 +75,7 @@ TOPIC_KEYS = (
         synonyms=synonyms("min.insync.replicas")),
     Key("preallocate", BOOLEAN, False, "Whether disk space is allocated when a segment is created.", support=IDLE,
         synonyms=synonyms("log.preallocate")),
-    Key("remote.copy.disable", BOOLEAN, False, "Whether copying to remote storage is disabled.", support=IDLE),
+    Key("remote.log.copy.disable", BOOLEAN, False, "Whether copying to remote storage is disabled.", support=IDLE),
     Key("remote.log.delete.on.disable", BOOLEAN, False,
         "Whether remote segments are deleted when remote storage is disabled.", support=IDLE),
     Key("remote.storage.enable", BOOLEAN, False, "Whether old segments are kept in remote storage.", support=REFUSED),
@@ -98,6 +98,17 @@ TOPIC_KEYS = (
         "Whether a replica outside the ISR may become leader; each partition has one replica, its leader.",
         support=IDLE,
         synonyms=synonyms("unclean.leader.election.enable")),
+)  # fmt: skip
+
+# Keys of Kafka 3.9 that Kafka 4 has not, and one that earlier versions of kafkalite had by mistake: accepted without
+# effect, and described only where a topic has them.
+FORMER_TOPIC_KEYS = (
+    Key("message.downconversion.enable", BOOLEAN, True,
+        "Whether old consumers get batches converted to their format.", support=IDLE),
+    Key("message.format.version", STRING, None, "Format of stored batches, as a version of Kafka.", support=IDLE),
+    Key("message.timestamp.difference.max.ms", LONG, LONG_MAX,
+        "How far a record's timestamp may differ from the broker's clock, in ms.", low=0, support=IDLE),
+    Key("remote.copy.disable", BOOLEAN, False, "Another name of remote.log.copy.disable.", support=IDLE),
 )  # fmt: skip
 
 # Broker's keys whose default, limits or unit differ from those of the topic's key (or of which there are several).

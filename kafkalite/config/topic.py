@@ -3,18 +3,51 @@
 A log holds its snapshot and gets a new one on change. Attributes have the names of Kafka's keys, with underscores.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kafkalite.config.definitions import TOPIC_KEYS, nearest, refuse_unsafe
+from kafkalite.config.definitions import ACCEPTED_TOPIC_KEYS, TOPIC_KEYS, did_you_mean, nearest, refuse_unsafe
 from kafkalite.config.keys import ConfigError, Key, Value
+
+# The keys that decide about the deletion of records: by retention, by compaction, or as the timestamps that retention
+# compares. While one of them cannot be read, nothing of the topic is deleted.
+DELETION_KEYS = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.compaction.lag.ms",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "remote.storage.enable",
+    "retention.bytes",
+    "retention.ms",
+)
+# Unknown keys that begin so may decide about it in another version.
+DELETION_PREFIXES = (
+    "cleanup.",
+    "delete.",
+    "kafkalite.",
+    "local.retention.",
+    "max.compaction.",
+    "min.compaction.",
+    "retention.",
+)
+LAGS = frozenset(("min.compaction.lag.ms", "max.compaction.lag.ms"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
     """The configs of a topic; the defaults here are Kafka's. Times are milliseconds, sizes bytes, -1 is no limit in
     most keys.
+
+    `unreadable` has the keys that decide about deletion and cannot be read: while there are any, nothing of the topic
+    is deleted or compacted.
     """
+
+    unreadable: tuple[str, ...] = ()
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_gzip_level: int = -1
@@ -39,7 +72,7 @@ class TopicConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
-    remote_copy_disable: bool = False
+    remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = -1
@@ -55,6 +88,11 @@ class TopicConfig:
         """Whether the log is compacted."""
         return "compact" in self.cleanup_policy
 
+    @property
+    def may_be_compacted(self) -> bool:
+        """Whether the log is compacted, or may have been: its cleanup.policy cannot be read."""
+        return self.compacted or any(name.startswith("cleanup.") for name in self.unreadable)
+
 
 def attribute(name: str) -> str:
     """Return the attribute of a key."""
@@ -63,11 +101,9 @@ def attribute(name: str) -> str:
 
 def parse_topic_value(name: str, text: str | None) -> Value:
     """Read a topic config; raises ConfigError for an unknown key, a wrong value or an unsupported one."""
-    key = TOPIC_KEYS.get(name)
+    key = ACCEPTED_TOPIC_KEYS.get(name)
     if key is None:
-        near = nearest(name, TOPIC_KEYS)
-        hint = f"; did you mean {near}?" if near else ""
-        raise ConfigError(name, f"Unknown topic config name: {name}{hint}")
+        raise ConfigError(name, f"Unknown topic config name: {name}{did_you_mean(name, TOPIC_KEYS)}")
     if text is None:
         raise ConfigError(name, f"Null value not supported for topic configs: {name}")
     value = key.parse(text)
@@ -75,18 +111,23 @@ def parse_topic_value(name: str, text: str | None) -> Value:
     return value
 
 
-def build_topic_config(defaults: Mapping[str, Value], overrides: Mapping[str, str | None]) -> TopicConfig:
+def build_topic_config(
+    defaults: Mapping[str, Value], overrides: Mapping[str, str | None], unreadable: Collection[str] = ()
+) -> TopicConfig:
     """Build a snapshot.
 
     Arguments:
         defaults: value of every topic key from the broker's configs.
         overrides: texts set on the topic.
+        unreadable: the keys that decide about deletion and cannot be read.
     Raises ConfigError.
     """
     values = dict(defaults)
     for name, text in overrides.items():
-        values[name] = parse_topic_value(name, text)
-    config = TopicConfig(**{attribute(name): value for name, value in values.items()})  # type: ignore[arg-type]
+        value = parse_topic_value(name, text)
+        if name in TOPIC_KEYS:  # others have no effect
+            values[name] = value
+    config = snapshot(values, unreadable)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             "min.compaction.lag.ms",
@@ -94,6 +135,62 @@ def build_topic_config(defaults: Mapping[str, Value], overrides: Mapping[str, st
             f" max.compaction.lag.ms ({config.max_compaction_lag_ms})",
         )
     return config
+
+
+def snapshot(values: Mapping[str, Value], unreadable: Collection[str]) -> TopicConfig:
+    """Return the snapshot with these values by key."""
+    attributes = {attribute(name): value for name, value in values.items()}
+    return TopicConfig(**attributes, unreadable=tuple(sorted(unreadable)))  # type: ignore[arg-type]
+
+
+class StoredTopicConfig(NamedTuple):
+    """The snapshot of stored configs, and a line for each that is not used."""
+
+    config: TopicConfig
+    problems: tuple[str, ...] = ()
+
+
+def read_topic_config(
+    defaults: Mapping[str, Value], undefined: Collection[str], texts: Mapping[str, str] | None
+) -> StoredTopicConfig:
+    """Read the stored configs of a topic key by key: what is invalid or unknown is left out. It raises nothing.
+
+    Arguments:
+        defaults: value of every topic key from the broker's configs.
+        undefined: the topic keys whose default cannot be read.
+        texts: set on the topic; None: they cannot be read.
+    """
+    valid, problems = valid_texts(texts or {})
+    unreadable = {name for name in DELETION_KEYS if texts is None or (name in undefined and name not in valid)}
+    unreadable.update(name for name in texts or () if name not in valid and decides_about_deletion(name))
+    try:
+        config = build_topic_config(defaults, valid, unreadable)
+    except ConfigError as error:  # the only ones that are compared with each other
+        problems.append(str(error))
+        valid = {name: text for name, text in valid.items() if name not in LAGS}
+        values = {**defaults, **{name: TOPIC_KEYS[name].default for name in LAGS}}
+        config = build_topic_config(values, valid, unreadable | LAGS)
+    return StoredTopicConfig(config, tuple(problems))
+
+
+def valid_texts(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the texts that are valid one by one, and the errors of the others."""
+    valid, errors = {}, []
+    for name, text in texts.items():
+        try:
+            parse_topic_value(name, text)
+        except ConfigError as error:
+            errors.append(str(error))
+        else:
+            valid[name] = text
+    return valid, errors
+
+
+def decides_about_deletion(name: str) -> bool:
+    """Return whether a key decides about the deletion of records; an unknown one may by its name."""
+    if name in ACCEPTED_TOPIC_KEYS:
+        return name in DELETION_KEYS
+    return name.startswith(DELETION_PREFIXES) or nearest(name, DELETION_KEYS) is not None
 
 
 def topic_default(key: Key, broker_values: Mapping[str, Value]) -> Value:

@@ -14,14 +14,17 @@ Call = Callable[[Then], object]
 
 
 class TopicRecord(NamedTuple):
-    """A topic as it is stored. `directories`: partition -> broker -> log directory."""
+    """A topic as it is stored. `directories`: partition -> broker -> log directory. `configs`: None = they are invalid,
+    for the reason `invalid_configs`.
+    """
 
     name: str
     node: znodes.TopicNode
     version: int
-    configs: Mapping[str, str]
+    configs: Mapping[str, str] | None
     states: Mapping[int, tuple[znodes.PartitionState, int]]
     directories: Mapping[int, Mapping[int, str]]
+    invalid_configs: str = ""
 
 
 def ensure_nodes(session: Coordination, paths: Sequence[str], then: Then) -> None:
@@ -83,11 +86,16 @@ class TopicReader:
             return
         try:
             self._node = znodes.decode_topic(znodes.topic_path(self._name), topic.value[0])
-            path = znodes.topic_config_path(self._name)
-            self._configs = znodes.decode_configs(path, configs.value[0]) if configs.error is None else {}
         except znodes.ZnodeError as error:
             self._then(Outcome(error=error))
             return
+        self._configs: Mapping[str, str] | None = {}
+        self._invalid_configs = ""
+        if configs.error is None:
+            try:
+                self._configs = znodes.decode_configs(znodes.topic_config_path(self._name), configs.value[0])
+            except znodes.ZnodeError as error:
+                self._configs, self._invalid_configs = None, str(error)
         self._version = version_of(topic)
         if self._node.topic_id is None:
             self._read_partitions([])
@@ -133,7 +141,9 @@ class TopicReader:
         except znodes.ZnodeError as error:
             self._then(Outcome(error=error))
             return
-        record = TopicRecord(self._name, self._node, self._version, self._configs, states, directories)
+        record = TopicRecord(
+            self._name, self._node, self._version, self._configs, states, directories, self._invalid_configs
+        )
         self._then(Outcome(record))
 
     def _failed(self, outcome: Outcome) -> bool:

@@ -25,13 +25,12 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.config_reads import Texts
 from kafkalite.cluster.image import UNASSIGNED_ID, PartitionImage
 from kafkalite.cluster.metadata_update import check_name, check_partition, shared_ids
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.keys import ConfigError
-from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
@@ -48,7 +47,7 @@ EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1  # of requests without leader epochs
 
 TopicState = LeaderAndIsrRequest.LeaderAndIsrTopicState
-Overrides = Mapping[str, Mapping[str, str]]
+Overrides = Mapping[str, Texts | None]  # None: they cannot be read
 
 
 class PartitionError(NamedTuple):
@@ -93,6 +92,9 @@ class AssignedPartitions(PartitionHosting):
         broker_id: of this broker.
         changes: receives the leaderships that begin and end.
         config, clock, offload, slicer, replicas, logs: see `PartitionHosting`.
+
+    Attributes:
+        initializing: topics that are being hosted, and whether their configs were changed meanwhile.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class AssignedPartitions(PartitionHosting):
         logs: LogManager,
     ) -> None:
         super().__init__(config, clock, offload, slicer, replicas, logs, NoDirectoryRecords())
+        self.initializing: dict[str, bool] = {}
         self._broker_id = broker_id
         self._changes = changes
         self._unclean: set[TopicPartition] = set()
@@ -185,7 +188,7 @@ class AssignedPartitions(PartitionHosting):
         self.flusher.begin()  # of partitions that are led again
         return results
 
-    def _assign(self, topic: TopicState, state: LeaderAndIsrPartitionState, overrides: Mapping[str, str]) -> int:
+    def _assign(self, topic: TopicState, state: LeaderAndIsrPartitionState, overrides: Texts | None) -> int:
         """Apply the state of one partition; returns a Kafka error code."""
         key = TopicPartition(topic.topic_name, state.partition_index)
         partition = self._partition_of(*key)
@@ -243,7 +246,7 @@ class AssignedPartitions(PartitionHosting):
         topic: TopicState,
         key: TopicPartition,
         image: PartitionImage,
-        overrides: Mapping[str, str],
+        overrides: Texts | None,
         *,
         leads: bool,
         is_new: bool,
@@ -375,20 +378,24 @@ class AssignedPartitions(PartitionHosting):
 
     # Look-ups.
 
-    def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Apply the changed configs of a topic, if a partition of it is hosted."""
+    def begin_hosting(self, topics: Iterable[str]) -> None:
+        """Note topics whose configs are read and whose partitions are hosted then, in several loop iterations."""
+        self.initializing.update(dict.fromkeys(topics, False))
+
+    def end_hosting(self, topics: Iterable[str]) -> list[str]:
+        """Return those of the topics whose configs were changed meanwhile: they must be read again."""
+        return [topic for topic in topics if self.initializing.pop(topic, False)]
+
+    def configure_topic(self, name: str, overrides: Texts | None) -> None:
+        """Apply the changed configs of a topic, if a partition of it is hosted. If it is being hosted, its configs may
+        have been read before: they are read again then (as Kafka's `partitionsInitializing`, KAFKA-8813).
+        """
+        if name in self.initializing:
+            self.initializing[name] = True
         hosted = self._hosted(name)
         if hosted is not None:
             hosted.overrides = overrides
             self._slicer.run(grouped(self._configuring(hosted)), Outcome.result)
-
-    def _topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configs of a topic. Those in the tree may be of another version, or written by hand."""
-        try:
-            return super()._topic_config(topic, overrides)
-        except ConfigError as error:
-            LOGGER.error("topic %s has the broker's configs, because its own are invalid: %s", topic, error)
-            return self._config.topic_defaults
 
     def _hosted(self, topic: str) -> HostedTopic | None:
         found = self._replicas.find(topic, UNASSIGNED_ID, by_id=False)

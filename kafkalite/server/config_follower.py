@@ -1,26 +1,27 @@
 """Applies the configs of topics, brokers and groups that any broker of the cluster changes in the tree.
 
-At the beginning of a session everything is read once: it may have changed while no session watched.
+At the beginning of a session everything is read: it may have changed while no session watched. So it is when a
+notification is missing or cannot be read. Reads are repeated until they have a result.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 from urllib.parse import unquote
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Clock, Outcome
+from kafkalite.cluster.config_reads import Texts, read_configs, readable
 from kafkalite.cluster.config_watcher import ConfigWatcher
-from kafkalite.cluster.topic_writes import read_configs
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.group import check_group_configs
-from kafkalite.config.keys import ConfigError
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
 from kafkalite.server.topic_reader import TopicReader
 
 LOGGER = logging.getLogger("kafkalite.server")
+RETRY_S = 0.5
 
 
 class ConfiguredMember(Protocol):
@@ -32,11 +33,11 @@ class ConfiguredMember(Protocol):
 
     @property
     def hosted_topics(self) -> Iterable[str]:
-        """The topics with a partition on this broker."""
+        """The topics with a partition on this broker, and those that are being hosted."""
 
-    def apply_configs(self, default: Mapping[str, str], own: Mapping[str, str]) -> None: ...
-    def apply_group_configs(self, group: str, texts: Mapping[str, str]) -> None: ...
-    def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None: ...
+    def apply_configs(self, default: Texts | None, own: Texts | None) -> None: ...
+    def apply_group_configs(self, group: str, texts: Texts) -> None: ...
+    def configure_topic(self, name: str, overrides: Texts | None) -> None: ...
 
 
 class ConfigFollower:
@@ -46,13 +47,14 @@ class ConfigFollower:
         broker: applies them.
         session: with the coordination service.
         topics: reads those of topics.
-        clock: for the age of notifications.
+        clock: for pauses.
     """
 
     def __init__(self, broker: ConfiguredMember, session: Coordination, topics: TopicReader, clock: Clock) -> None:
         self._broker = broker
         self._session = session
         self._topics = topics
+        self._clock = clock
         self._closed = False
         self._watchers = [
             ConfigWatcher(session, clock, self._changed, self._read_brokers_and_topics),
@@ -87,7 +89,7 @@ class ConfigFollower:
             self._read_topic(topic)
 
     def _read_topic(self, topic: str) -> None:
-        def read(configs: Mapping[str, str]) -> None:
+        def read(configs: Texts | None) -> None:
             if not self._closed:
                 self._broker.configure_topic(topic, configs)
 
@@ -95,17 +97,7 @@ class ConfigFollower:
 
     def _read_broker(self) -> None:
         paths = [znodes.broker_config_path(None), znodes.broker_config_path(self._broker.broker_id)]
-
-        def read(outcomes: list[Outcome]) -> None:
-            if self._closed:
-                return
-            failed = [each.error for each in outcomes if each.error is not None]
-            if failed:  # the session is lost, and the next one reads again; or a node is invalid
-                LOGGER.warning("the dynamic configs of this broker are unchanged: %s", failed[0])
-            else:
-                self._broker.apply_configs(*(outcome.value for outcome in outcomes))
-
-        gather([partial(read_configs, self._session, path) for path in paths], read)
+        gather([partial(self._read_texts, path) for path in paths], lambda found: self._broker.apply_configs(*found))
 
     # Groups.
 
@@ -113,33 +105,35 @@ class ConfigFollower:
         """Read the configs of all groups; those that have none any more are known already."""
 
         def listed(outcome: Outcome) -> None:
-            if self._closed:
+            if isinstance(outcome.error, CoordinationError):
+                LOGGER.error("the configs of groups are unchanged: %s", outcome.error)
                 return
-            if outcome.error is not None:  # the connection broke, and the next session reads again
-                LOGGER.warning("the configs of groups are unchanged: %s", outcome.error)
-                return
-            for group in {*self._broker.group_configs, *map(znodes.group_of, outcome.value[0])}:
+            for group in {*self._broker.group_configs, *map(znodes.group_of, outcome.result()[0])}:
                 self._read_group(group)
 
-        self._session.children(znodes.GROUP_CONFIGS, listed)
+        self._until_read(partial(self._session.children, znodes.GROUP_CONFIGS), listed)
 
     def _read_group(self, group: str) -> None:
-        def read(outcome: Outcome) -> None:
-            if self._closed:
+        def read(texts: Texts | None) -> None:
+            if texts is not None:  # else they are unchanged
+                self._broker.apply_group_configs(group, texts)
+
+        self._read_texts(znodes.group_config_path(group), read)
+
+    def _read_texts(self, path: str, then: Callable[[Texts | None], object]) -> None:
+        """Read a config node; None = its configs cannot be read, which is logged."""
+        self._until_read(partial(read_configs, self._session, path), lambda outcome: then(readable(outcome, path)))
+
+    def _until_read(self, call: Callable[[Then], object], then: Then) -> None:
+        """Repeat a read while the service is out of reach; the next session reads everything again."""
+
+        def ended(outcome: Outcome) -> None:
+            if self._closed or isinstance(outcome.error, SessionExpiredError):
                 return
-            error = outcome.error or refusal(self._broker.config, outcome.value)
-            if error is not None:
-                LOGGER.warning("the configs of group %r are unchanged: %s", group, error)
+            if isinstance(outcome.error, ConnectionLossError):
+                self._clock.call_at(self._clock.monotonic() + RETRY_S, self._until_read, call, then)
             else:
-                self._broker.apply_group_configs(group, outcome.value)
+                then(outcome)
 
-        read_configs(self._session, znodes.group_config_path(group), read)
-
-
-def refusal(config: BrokerConfig, texts: Mapping[str, str]) -> ConfigError | None:
-    """The reason why a group cannot have these configs."""
-    try:
-        check_group_configs(config, texts)
-    except ConfigError as error:
-        return error
-    return None
+        if not self._closed:
+            call(ended)

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.callbacks import SerialExecutor
+from kafkalite.cluster.config_writes import ConfigChange, Texts
 from kafkalite.cluster.image import ClusterImage
-from kafkalite.cluster.topics import Refusal, RefusedError, TopicManager, run_change
+from kafkalite.cluster.topics import Change, Refusal, RefusedError, TopicManager, run_change
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import (
     Alteration,
@@ -30,12 +31,10 @@ from kafkalite.errors import KafkaErrorCode
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 ALL_BROKERS = ""
+UNREADABLE = "in the coordination service cannot be read; the log of the broker has the reason"
 
 Then = Callable[[Refusal | None], None]
-TopicOverrides = Mapping[str, Mapping[str, str]]
-TopicChange = Callable[[Mapping[str, str]], dict[str, str]]
-GroupChange = Callable[[Mapping[str, str]], dict[str, str]]
-BrokerChange = Callable[[bool], dict[str, str]]
+TopicOverrides = Mapping[str, Texts | None]  # None: the configs of the topic cannot be read
 
 
 class ConfiguredBroker(Protocol):
@@ -49,8 +48,10 @@ class ConfiguredBroker(Protocol):
     @property
     def image(self) -> ClusterImage: ...
 
-    def configure_broker(self, texts: Mapping[str, str], *, all_brokers: bool, then: Then) -> None: ...
-    def configure_group(self, group: str, texts: Mapping[str, str], then: Then) -> None: ...
+    def change_broker_configs(
+        self, all_brokers: bool, change: ConfigChange, validate_only: bool, then: Then
+    ) -> None: ...
+    def change_group_configs(self, group: str, change: ConfigChange, validate_only: bool, then: Then) -> None: ...
 
 
 class TopicConfigReader(Protocol):
@@ -90,14 +91,18 @@ class ConfigResources:
         """
         if kind == TOPIC:
             self._check_topic(name)
-            return describe_topic(self._broker.config, dict(topics.get(name, {})), keys)
+            overrides = topics.get(name, {})
+            if overrides is None:
+                raise RefusedError(KafkaErrorCode.INVALID_CONFIG, f"The configs of topic '{name}' {UNREADABLE}.")
+            return describe_topic(self._broker.config, overrides, keys)
         if kind == GROUP:
             check_group(name)
             return describe_group(self._broker.config, self._broker.group_configs.get(name, {}), keys)
         self._check_broker(kind, name)
         settings = describe_broker(self._broker.config, keys)
         if name == ALL_BROKERS:
-            return [setting for setting in settings if setting.name in self._broker.config.dynamic_default]
+            stored = self._broker.config.stored_texts(all_brokers=True)
+            return [setting for setting in settings if setting.name in stored]
         return settings
 
     def alter(self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, then: Then) -> None:
@@ -110,23 +115,25 @@ class ConfigResources:
             validate_only: change nothing.
             then: called with None, or with the reason why nothing was changed.
         """
+        all_brokers = name == ALL_BROKERS
         self._change(
             kind,
             name,
-            lambda current: alter_topic(self._broker.config, current, alterations),
-            lambda all_brokers: alter_broker(self._broker.config, alterations, all_brokers=all_brokers),
-            lambda current: alter_group(self._broker.config, current, alterations),
+            lambda current: alter_topic(self._broker.config, known(current), alterations),
+            lambda current: alter_broker(self._broker.config, known(current), alterations, all_brokers=all_brokers),
+            lambda current: alter_group(self._broker.config, known(current), alterations),
             validate_only,
             then,
         )
 
     def replace(self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: Then) -> None:
         """Set a resource to exactly these configs (the older AlterConfigs); the arguments are those of `alter`."""
+        all_brokers = name == ALL_BROKERS
         self._change(
             kind,
             name,
-            lambda _current: check_topic_configs(self._broker.config, configs),
-            lambda all_brokers: check_broker_configs(self._broker.config, configs, all_brokers=all_brokers),
+            lambda current: check_topic_configs(self._broker.config, configs, current or {}),
+            lambda current: check_broker_configs(self._broker.config, configs, current or {}, all_brokers=all_brokers),
             lambda _current: check_group_configs(self._broker.config, configs),
             validate_only,
             then,
@@ -136,46 +143,29 @@ class ConfigResources:
         self,
         kind: int,
         name: str,
-        of_topic: TopicChange,
-        of_broker: BrokerChange,
-        of_group: GroupChange,
+        of_topic: ConfigChange,
+        of_broker: ConfigChange,
+        of_group: ConfigChange,
         validate_only: bool,
         then: Then,
     ) -> None:
         if kind == TOPIC:
             self._broker.topics.configure(name, of_topic, validate_only=validate_only, then=then)
             return
-        if kind == GROUP:
-            run_change(self._serial, (GROUP, name), partial(self._change_group, name, of_group, validate_only), then)
-            return
         try:
-            self._check_broker(kind, name)
+            if kind == GROUP:
+                check_group(name)
+            else:
+                self._check_broker(kind, name)
         except RefusedError as error:
             then(error.refusal)
             return
-        change = partial(self._change_broker, name == ALL_BROKERS, of_broker, validate_only)
-        run_change(self._serial, BROKER, change, then)
-
-    def _change_group(self, name: str, of_group: GroupChange, validate_only: bool, then: Then) -> None:
-        check_group(name)
-        try:
-            texts = of_group(self._broker.group_configs.get(name, {}))
-        except ConfigError as error:
-            raise RefusedError(error.code, str(error)) from error
-        if validate_only:
-            then(None)
-        else:
-            self._broker.configure_group(name, texts, then=then)
-
-    def _change_broker(self, all_brokers: bool, of_broker: BrokerChange, validate_only: bool, then: Then) -> None:
-        try:
-            texts = of_broker(all_brokers)
-        except ConfigError as error:
-            raise RefusedError(error.code, str(error)) from error
-        if validate_only:
-            then(None)
-        else:
-            self._broker.configure_broker(texts, all_brokers=all_brokers, then=then)
+        change: Change = (
+            partial(self._broker.change_group_configs, name, of_group, validate_only)
+            if kind == GROUP
+            else partial(self._broker.change_broker_configs, name == ALL_BROKERS, of_broker, validate_only)
+        )
+        run_change(self._serial, (kind, name), change, then)
 
     def _check_topic(self, name: str) -> None:
         if name not in self._broker.image.topics:
@@ -199,3 +189,10 @@ def check_group(name: str) -> None:
     """Check the name of a group, which need not exist; raises RefusedError."""
     if not name:
         raise RefusedError(KafkaErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+
+def known(current: Texts | None) -> Texts:
+    """The stored configs for a change of single ones; raises ConfigError if they cannot be read."""
+    if current is None:
+        raise ConfigError("", "single configs cannot be changed; AlterConfigs replaces all of them")
+    return current

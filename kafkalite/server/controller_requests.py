@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from kafkalite.callbacks import SerialExecutor, call_each
 from kafkalite.clock import Outcome
+from kafkalite.cluster.config_reads import Texts
 from kafkalite.cluster.controller_fence import ControllerFence, ControllerRequest
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterTables
 from kafkalite.cluster.metadata_update import FULL, InvalidControllerRequestError, MetadataChange, MetadataUpdate
@@ -56,9 +57,9 @@ def raise_nothing(_latest: Mapping[TopicPartition, int], then: Callable[[], obje
 class TopicConfigReader(Protocol):
     """Reads topic configs from the tree."""
 
-    def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Mapping[str, str]]], object]) -> None:
-        """Call `then` once with the configs of each topic; those without a node have none. While the coordination
-        service is not available, the call waits.
+    def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Texts | None]], object]) -> None:
+        """Call `then` once with the configs of each topic; those without a node have none, None = they cannot be read.
+        While the coordination service is not available, the call waits.
         """
 
 
@@ -238,11 +239,16 @@ class ControllerRequests:
     # LeaderAndIsr.
 
     def _leader_and_isr(self, request: LeaderAndIsrRequest, done: Then) -> None:
+        topics: list[str] = []  # that are hosted newly
+
         def checked(outcome: Outcome) -> None:
             if outcome.error is not None:
                 done(outcome)
-            elif outcome.value:
-                self._configs.read(outcome.value, host)
+                return
+            topics.extend(outcome.value)
+            self._hosting.begin_hosting(topics)
+            if topics:
+                self._configs.read(topics, host)
             else:
                 host({})
 
@@ -250,6 +256,7 @@ class ControllerRequests:
             self._slicer.run(grouped(self._hosting.assigning(request, overrides)), applied)
 
         def applied(outcome: Outcome) -> None:
+            self._read_again(self._hosting.end_hosting(topics))
             if outcome.error is not None:
                 done(outcome)
                 return
@@ -261,6 +268,16 @@ class ControllerRequests:
                 done(response)
 
         self._slicer.run(grouped(self._checking(request)), checked)
+
+    def _read_again(self, topics: Sequence[str]) -> None:
+        """Read and apply the configs of topics that were changed while the topics were being hosted."""
+
+        def read(found: Mapping[str, Texts | None]) -> None:
+            for topic, texts in found.items():
+                self._hosting.configure_topic(topic, texts)
+
+        if topics:
+            self._configs.read(topics, read)
 
     def _checking(self, request: LeaderAndIsrRequest) -> Steps:
         """Check a request, leave what a full one does not name, and return the topics whose configs are needed."""

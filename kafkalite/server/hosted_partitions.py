@@ -103,7 +103,8 @@ class HostedPartitions(PartitionHosting):
 
     def _hosting(self, topic: TopicImage) -> Steps:
         config = self._config
-        hosted = HostedTopic(topic.name, topic.topic_id, config.topic_config(topic.configs), topic.configs)
+        own = self._topic_config(topic.name, topic.configs)
+        hosted = HostedTopic(topic.name, topic.topic_id, own, topic.configs)
         for index, state in enumerate(topic.partitions):
             hosted.partitions[index] = self._partition(hosted, index, state)
             yield
@@ -133,6 +134,7 @@ class HostedPartitions(PartitionHosting):
             done: called with the outcome when all directories are renamed, thousands of them in slices. No topic of
                 this name may be hosted before.
         """
+        self._problems.forget_topic(name)
         self._slicer.run(grouped(self._dropping(self._replicas.remove(name).partitions.values())), done)
 
     def _create_each(self, partitions: Iterable[Partition]) -> None:
@@ -150,7 +152,7 @@ class HostedPartitions(PartitionHosting):
             self._creations.add(partition)
 
     def _hosted(self, topic: TopicImage) -> HostedTopic:
-        config = self._config.topic_config(topic.configs)
+        config = self._topic_config(topic.name, topic.configs)
         hosted = HostedTopic(topic.name, topic.topic_id, config, topic.configs)
         for index, state in enumerate(topic.partitions):
             hosted.partitions[index] = self._partition(hosted, index, state)

@@ -2,16 +2,16 @@
 
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from kafkalite.clock import Outcome, completed
 from kafkalite.cluster.broker_peers import BrokerPeers
+from kafkalite.cluster.config_writes import Texts
 from kafkalite.cluster.controller_epoch import ControllerEpochReader
 from kafkalite.cluster.leader_epoch_raise import LeaderEpochRaise
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.metadata_update import MetadataChange
-from kafkalite.cluster.topics import Refusal, applying
 from kafkalite.cluster.topics_in_cluster import TopicsInCluster
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Endpoint
@@ -50,6 +50,7 @@ class MemberBroker(ClusteredBroker):
         super().__init__(resources, identity, config, group_configs, store, topics, member.topics, epochs, loaded)
         self.member = member
         self.configs.reader = member.topics
+        self.config_writer = member.writer.configs
         member.attach(self)
         self.controller_requests.raise_epochs = LeaderEpochRaise(member.session, member.counters.epochs_behind)
         self.peers: BrokerPeers | None = BrokerPeers(
@@ -114,24 +115,16 @@ class MemberBroker(ClusteredBroker):
     async def _close_session(self) -> None:
         await self.member.close()
 
-    def configure_broker(
-        self, texts: Mapping[str, str], *, all_brokers: bool, then: Callable[[Refusal | None], None]
-    ) -> None:
-        """Replace dynamic configs in the tree; every broker applies them when it is notified."""
-        broker_id = None if all_brokers else self.broker_id
-        self.member.writer.configure_broker(broker_id, texts, applying(lambda: None, then))
-
-    def configure_group(self, group: str, texts: Mapping[str, str], then: Callable[[Refusal | None], None]) -> None:
-        """Replace the configs of a group in the tree; every other broker applies them when it is notified."""
-        configured = partial(self.apply_group_configs, group, texts)
-        self.member.writer.configure_group(group, texts, applying(configured, then))
+    def broker_configs_changed(self, texts: Texts, *, all_brokers: bool) -> None:
+        """Every broker applies them when it is notified."""
 
     @property
     def hosted_topics(self) -> list[str]:
-        """The topics with a partition on this broker."""
-        return [hosted.name for hosted in self.replicas]
+        """The topics with a partition on this broker, and those that are being hosted."""
+        assert isinstance(self.hosting, AssignedPartitions)
+        return [*(hosted.name for hosted in self.replicas), *self.hosting.initializing]
 
-    def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None:
+    def configure_topic(self, name: str, overrides: Texts | None) -> None:
         """Apply the configs of a topic that were read from the tree."""
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.configure_topic(name, overrides)

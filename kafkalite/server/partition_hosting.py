@@ -5,9 +5,10 @@ hosts what the controller assigns.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.config_reads import Texts
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.internal_topics import InternalPartition
 from kafkalite.cluster.partition import Partition
@@ -16,6 +17,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
+from kafkalite.server.config_problems import ConfigProblems
 from kafkalite.server.partition_creation import DirectoryRecords, PartitionCreator
 from kafkalite.slicing import Slicer, Steps, grouped
 from kafkalite.state.topic_names import is_internal
@@ -60,6 +62,7 @@ class PartitionHosting:
         self._replicas = replicas
         self._logs = logs
         self._slicer = slicer
+        self._problems = ConfigProblems()
         self._creations = PartitionCreator(clock, slicer, logs, notes)
         self.left_alone: set[TopicPartition] = set()
         logs.on_created_offline = self._created_offline
@@ -96,9 +99,16 @@ class PartitionHosting:
             partition.configure(hosted.config)  # the newest, also where another change goes on beside this one
             yield
 
-    def _topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configs of a topic: its own and those of the broker."""
-        return self._config.topic_config(overrides)
+    def _topic_config(self, topic: str, overrides: Texts | None) -> TopicConfig:
+        """The configs of a topic: its own, which may be of another version or written by hand, and those of the broker.
+
+        Arguments:
+            topic: its name, for the log.
+            overrides: as stored; None: they cannot be read, so nothing of the topic is deleted.
+        """
+        stored = self._config.stored_topic_config(overrides)
+        self._problems.report_topic(topic, stored)
+        return stored.config
 
     def _partition(self, hosted: HostedTopic, index: int, state: PartitionImage) -> Partition:
         """A partition of a topic, which does not have its files yet."""

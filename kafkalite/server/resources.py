@@ -21,6 +21,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.server.config_problems import ConfigProblems
 from kafkalite.server.ports import Ports
 from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.server.thread_priority import lower_thread_priority
@@ -79,6 +80,7 @@ class BrokerResources:
         self.clock = self.ports.clock(self.loop, self.callback_failed)
         opened.callback(self.clock.close)
         self.log = RateLimitedLog(LOGGER, self.clock)
+        self.config_problems = ConfigProblems()
         self.slicer = Slicer(self.clock, self.callback_failed)
         opened.callback(self.slicer.close)
         self.offload = self._executor(opened)

@@ -7,20 +7,23 @@ coordination service closed, logs closed with a clean-shutdown mark, executors e
 import logging
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.config_writes import ConfigChange, Texts, Written, broker_node, group_node
 from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.producer_ids import ProducerIds
-from kafkalite.cluster.topics import Refusal, TopicManager, applying
+from kafkalite.cluster.topics import Refusal, TopicManager, attempt, refusal_of
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import not_in_force
+from kafkalite.config.stored import read_broker_config
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node
@@ -92,8 +95,12 @@ class RunningBroker(ABC):
         self.cluster_id = identity.cluster_id
         self.broker_id = identity.broker_id
         self.config = config
+        self.config_problems = resources.config_problems
         self.group_configs = group_configs
+        for group, texts in group_configs.items():
+            self.config_problems.report_group(group, texts)
         self.store = store
+        self.config_writer = store.configs
         self.tables = tables
         self.hosting = hosting
         self.loaded = loaded
@@ -250,46 +257,70 @@ class RunningBroker(ABC):
 
     # Dynamic configs.
 
-    def configure_broker(
-        self, texts: Mapping[str, str], *, all_brokers: bool, then: Callable[[Refusal | None], None]
+    def change_broker_configs(
+        self, all_brokers: bool, change: ConfigChange, validate_only: bool, then: Callable[[Refusal | None], None]
     ) -> None:
-        """Replace the dynamic configs of this broker or of all brokers, and apply them once they are durable.
+        """Change the dynamic configs of this broker or of all brokers, and apply them once they are durable.
 
         Arguments:
-            texts: all dynamic configs, those that do not change included.
             all_brokers: they are the defaults of all brokers.
+            change: returns the new texts from the stored ones, or raises ConfigError.
+            validate_only: nothing is changed.
             then: called with None, or with the reason why they were not stored.
         """
 
-        def configured() -> None:
-            default = texts if all_brokers else self.config.dynamic_default
-            self.apply_configs(default, self.config.dynamic if all_brokers else texts)
+        def changed(written: Written) -> None:
+            if not written.error and not validate_only:
+                attempt(partial(self.broker_configs_changed, written.texts, all_brokers=all_brokers), then)
+            then(refusal_of(written.error))
 
-        self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))
+        node = broker_node(None if all_brokers else self.broker_id)
+        self.config_writer.change(node, change, changed, validate_only=validate_only)
 
-    def apply_configs(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Apply durable dynamic configs: those of all brokers, and those of this one."""
-        for before, after in ((self.config.dynamic_default, default), (self.config.dynamic, own)):
-            for line in not_in_force(before, after):
-                LOGGER.warning("%s", line)
-        self.config = BrokerConfig(self.config.static, default, own)
+    def broker_configs_changed(self, texts: Texts, *, all_brokers: bool) -> None:
+        """Apply dynamic configs that this broker has stored."""
+        other = self.config.stored_texts(all_brokers=not all_brokers)
+        self.apply_configs(*((texts, other) if all_brokers else (other, texts)))
+
+    def apply_configs(self, default: Texts | None, own: Texts | None) -> None:
+        """Apply stored dynamic configs: those of all brokers, and those of this one. None: they cannot be read, so
+        those in force stay.
+        """
+        before = self.config
+        stored = read_broker_config(before, default, own)
+        self.config = stored.config
+        self.config_problems.report_broker(stored)
+        after = self.config
+        for line in not_in_force(
+            {**before.dynamic_default, **before.dynamic}, {**after.dynamic_default, **after.dynamic}
+        ):
+            LOGGER.warning("%s", line)
         self.hosting.configure(self.config)
         self.listening.configure(self.config)
         self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
 
-    def configure_group(self, group: str, texts: Mapping[str, str], then: Callable[[Refusal | None], None]) -> None:
-        """Replace the dynamic configs of a group, and apply them once they are durable.
+    def change_group_configs(
+        self, group: str, change: ConfigChange, validate_only: bool, then: Callable[[Refusal | None], None]
+    ) -> None:
+        """Change the dynamic configs of a group, and apply them once they are durable.
 
         Arguments:
             group: its name.
-            texts: all dynamic configs, those that do not change included.
+            change: returns the new texts from the stored ones, or raises ConfigError.
+            validate_only: nothing is changed.
             then: called with None, or with the reason why they were not stored.
         """
 
-        self.store.configure_group(group, texts, applying(lambda: self.apply_group_configs(group, texts), then))
+        def changed(written: Written) -> None:
+            if not written.error and not validate_only:
+                attempt(partial(self.apply_group_configs, group, written.texts), then)
+            then(refusal_of(written.error))
 
-    def apply_group_configs(self, group: str, texts: Mapping[str, str]) -> None:
-        """Apply durable dynamic configs of a group; an empty mapping removes them."""
+        self.config_writer.change(group_node(group), change, changed, validate_only=validate_only)
+
+    def apply_group_configs(self, group: str, texts: Texts) -> None:
+        """Apply stored dynamic configs of a group; an empty mapping removes them."""
+        self.config_problems.report_group(group, texts)
         if texts:
             self.group_configs[group] = dict(texts)
         else:

@@ -11,6 +11,7 @@ from kafkalite.cluster.image import ClusterTables
 from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.stored import read_broker_config
 from kafkalite.coordination.embedded import EmbeddedSession
 from kafkalite.coordination.tree import Tree
 from kafkalite.coordination.znodes import CLUSTER_ID, decode_cluster_id
@@ -64,9 +65,9 @@ async def open_metadata(resources: BrokerResources, config: BrokerConfig) -> Met
     identity = Identity(await store.cluster_id(uuid_text(resources.random.uuid())), broker_id)
     logs.claim(identity)
     store.register(broker_id)
-    dynamic_default, dynamic = await store.broker_configs()
-    merged = BrokerConfig(config.static, dynamic_default, dynamic)
-    return Metadata(session, store, identity, merged, await store.group_configs(), older)
+    stored = read_broker_config(config, *await store.broker_configs())
+    resources.config_problems.report_broker(stored)
+    return Metadata(session, store, identity, stored.config, await store.group_configs(), older)
 
 
 def without_journal(resources: BrokerResources, directory: str, owner: Identity) -> str:
@@ -101,7 +102,7 @@ async def recover(resources: BrokerResources, metadata: Metadata) -> AloneBroker
     """Recover the logs and host the partitions. Raises DirectoryError, CoordinationError."""
     config, store, logs = metadata.config, metadata.store, resources.logs
     topics = await store.topics()
-    configs = {topic.name: config.topic_config(topic.configs) for topic in topics}
+    configs = {topic.name: config.stored_topic_config(topic.configs).config for topic in topics}
     loaded = logs.load(
         lambda topic: configs.get(topic, config.topic_defaults), config.num_recovery_threads_per_data_dir
     )

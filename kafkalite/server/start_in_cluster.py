@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Outcome
+from kafkalite.cluster.config_reads import Texts, read_configs, readable
 from kafkalite.cluster.generated_broker_ids import generate
 from kafkalite.cluster.metadata_store import MetadataStore, await_completion
-from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.stored import read_broker_config
 from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
@@ -72,10 +73,12 @@ async def recover(resources: BrokerResources, config: BrokerConfig, member: Clus
     store = MetadataStore(member.session, resources.clock)
     found = await reading(resources, config, member, store)
     member.identify(found.identity)
-    config = BrokerConfig(config.static, *found.broker_configs)
+    stored = read_broker_config(config, *found.broker_configs)
+    resources.config_problems.report_broker(stored)
+    config = stored.config
 
     def config_of(topic: str) -> TopicConfig:
-        return config.topic_config(found.topics.get(topic, {}))
+        return config.stored_topic_config(found.topics.get(topic, {})).config
 
     return_strays(resources.disk, found.strays, config_of)
     member.counters.read_marks(resources.disk, resources.logs.online())
@@ -91,8 +94,8 @@ class StartState(NamedTuple):
     """
 
     identity: Identity
-    broker_configs: tuple[dict[str, str], dict[str, str]]
-    topics: dict[str, dict[str, str]]
+    broker_configs: tuple[Texts | None, Texts | None]
+    topics: dict[str, Texts | None]
     groups: dict[str, dict[str, str]]
     strays: list[Stray]
 
@@ -109,7 +112,7 @@ async def reading(
             await await_completion(partial(member.session.exists, "/"))  # it waits while the service is out of reach
             identity = await agreed_identity(resources, config, store, member.session)
             store.register(identity.broker_id)
-            topics = await all_topic_configs(member.writer, member.session)
+            topics = await all_topic_configs(member.session)
             strays = await assigned(find(resources.disk, resources.logs.online()), identity.broker_id, member.session)
             return StartState(identity, await store.broker_configs(), topics, await store.group_configs(), strays)
         except ConnectionLossError as error:
@@ -193,15 +196,10 @@ async def generated_id(config: BrokerConfig, session: Coordination) -> int:
     return await generate(session, config.reserved_broker_max_id)
 
 
-async def all_topic_configs(writer: TopicWriter, session: Coordination) -> dict[str, dict[str, str]]:
-    """The configs of all topics in the tree. A topic whose node is invalid has those of the broker."""
+async def all_topic_configs(session: Coordination) -> dict[str, Texts | None]:
+    """The configs of all topics in the tree; None: they cannot be read."""
     names = (await await_completion(lambda then: session.children(znodes.TOPICS, then)))[0]
+    paths = {name: znodes.topic_config_path(name) for name in names}
     read: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-    gather([partial(writer.read_configs, name) for name in names], read.set_result)
-    found: dict[str, dict[str, str]] = {}
-    for name, outcome in zip(names, await read, strict=True):
-        if isinstance(outcome.error, znodes.ZnodeError):
-            LOGGER.error("%s; topic %s has the broker's configs", outcome.error, name)
-        else:
-            found[name] = outcome.result()
-    return found
+    gather([partial(read_configs, session, path) for path in paths.values()], read.set_result)
+    return {name: readable(outcome, paths[name]) for name, outcome in zip(names, await read, strict=True)}

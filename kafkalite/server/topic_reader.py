@@ -6,17 +6,15 @@ from functools import partial
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Clock, Outcome
+from kafkalite.cluster.config_reads import Texts, is_out_of_reach, read_configs, readable
 from kafkalite.cluster.membership.current_session import CurrentSession
-from kafkalite.cluster.topic_writes import read_configs
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Then
-from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
+from kafkalite.coordination.errors import CoordinationError, NoNodeError
 
 LOGGER = logging.getLogger("kafkalite.server")
 RETRY_S = 0.5
 INVALID_RETRY_S = 10.0  # after a node that cannot be used
-
-TopicConfigs = Mapping[str, str]
 
 
 class TopicReader:
@@ -31,24 +29,17 @@ class TopicReader:
         self._session = session
         self._clock = clock
 
-    def read(self, topics: Sequence[str], then: Callable[[Mapping[str, TopicConfigs]], object]) -> None:
+    def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Texts | None]], object]) -> None:
         """Read the configs of topics, as `read_configs`."""
         gather(
             [partial(self.read_configs, topic) for topic in topics],
             lambda found: then(dict(zip(topics, found, strict=True))),
         )
 
-    def read_configs(self, topic: str, then: Callable[[TopicConfigs], object]) -> None:
-        """Read the configs of a topic. Configs that are invalid or cannot be read are logged, it has none then."""
-
-        def read(outcome: Outcome) -> None:
-            if isinstance(outcome.error, (znodes.ZnodeError, CoordinationError)):
-                LOGGER.error("%s; topic %s has the broker's configs", outcome.error, topic)
-                then({})
-            else:
-                then(outcome.result())
-
-        self._until_read(partial(read_configs, self._session, znodes.topic_config_path(topic)), read)
+    def read_configs(self, topic: str, then: Callable[[Texts | None], object]) -> None:
+        """Read the configs of a topic. If they cannot be read, that is logged, and the result is None."""
+        path = znodes.topic_config_path(topic)
+        self._until_read(partial(read_configs, self._session, path), lambda outcome: then(readable(outcome, path)))
 
     def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
         """Count the partitions of a topic; 0 = it does not exist. A node that is invalid or cannot be read is logged,
@@ -83,7 +74,7 @@ class TopicReader:
         """Repeat a read until it has a result, or an error of the node."""
 
         def ended(outcome: Outcome) -> None:
-            if isinstance(outcome.error, (ConnectionLossError, SessionExpiredError)):
+            if is_out_of_reach(outcome.error):
                 self._clock.call_at(self._clock.monotonic() + RETRY_S, self._until_read, call, then)
             else:
                 then(outcome)

@@ -4,6 +4,7 @@
    file.delete.delay.ms.
 2. Only whole segments are deleted, from the log start on, and never beyond the high watermark.
 3. Without "delete" in cleanup.policy, only segments below the log start are deleted.
+4. While a config that decides about deletion cannot be read, nothing is deleted.
 
 Sources: UnifiedLog.deleteOldSegments, LocalLog.deleteSegmentFiles.
 """
@@ -20,6 +21,8 @@ from kafkalite.storage.transient_errors import is_transient
 
 def expired(log: Log, now_ms: int | None, high_watermark: int) -> int:
     """Number of first segments that are expired. `now_ms` is wall time; None: no segment expires by its age."""
+    if log.config.unreadable:
+        return 0
     excess = log.size - log.config.retention_bytes if log.config.retention_bytes >= 0 else -1
     count = 0
     for segment, following in itertools.pairwise([*log.segments, None]):

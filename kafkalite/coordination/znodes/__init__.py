@@ -337,14 +337,6 @@ def record_deletion(topic_id: bytes) -> Operation:
     return Create(deleted_topic_path(topic_id))
 
 
-def configure_topic(topic: str, configs: Mapping[str, str]) -> list[Operation]:
-    """New configs of a topic, and the notification of the other brokers."""
-    return [
-        Set(topic_config_path(topic), encode_configs(configs)),
-        Create(CONFIG_CHANGE_PREFIX, encode_config_change(f"topics/{quote(topic, safe='')}"), sequence=True),
-    ]
-
-
 def note_directory(topic_id: bytes, partition: int, broker_id: int, directory: str) -> Operation:
     """Store the log directory of a partition, once its files exist and before the first append."""
     return Create(directory_path(topic_id, partition), encode_directory(broker_id, directory))

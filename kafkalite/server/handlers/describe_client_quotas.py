@@ -4,7 +4,7 @@ from collections.abc import Generator
 from functools import partial
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.metadata_store import code_of
+from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.quota_entities import filter_of
 from kafkalite.cluster.quota_reads import Found, QuotaReader
 from kafkalite.cluster.topics import RefusedError

@@ -244,7 +244,13 @@ class LogCleaner:
         return found if found is not None and found.due else None
 
     def _may_clean(self, log: Log) -> bool:
-        if not log.config.compacted or log.failed or _key(log) in self.uncleanable or self.is_busy(log):
+        if (
+            not log.config.compacted
+            or log.config.unreadable
+            or log.failed
+            or _key(log) in self.uncleanable
+            or self.is_busy(log)
+        ):
             return False
         if len(log.segments) == 1 or self.clean_until(log) == log.active.base_offset:  # nothing is dirty
             return False

@@ -266,7 +266,7 @@ class Recovery:
         Another broker's cleaner may leave gaps; our own leaves none, as the last batch of what it writes stays.
         """
         partition_dir = self.partition_dir
-        if not following or (synced and partition_dir.config.compacted):
+        if not following or (synced and partition_dir.config.may_be_compacted):
             return False
         # Loading a segment would read its whole indexes, 5 MB for 1 GB of batches.
         end = segment.next_offset_unloaded() if segment.file is None else segment.next_offset()
@@ -278,7 +278,7 @@ class Recovery:
             logger.error("%s, and were not flushed; the rest is renamed to %s and not read", missing, SET_ASIDE)
             self._set_aside(following)
             return True
-        if not partition_dir.config.compacted:
+        if not partition_dir.config.may_be_compacted:
             self.progress.gaps.append((end, begin))
             step = f"`kafkalite log truncate {partition_dir.directory} --to {end}` gives up what follows"
             logger.error("%s: a segment was lost; the files are unchanged. Restore it from a backup; %s", missing, step)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from kafkalite.cluster.config_writes import group_node
+from kafkalite.coordination import znodes
+from kafkalite.coordinators.group.settings import GroupSettings
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -235,16 +238,29 @@ def test_configs_of_groups_reach_every_broker(tmp_path: Path, group: str) -> Non
     simulate(tmp_path, scenario)
 
 
-def test_invalid_configs_of_groups_in_the_tree_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_configs_of_groups_in_the_tree_are_not_used_and_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(cluster: SimulatedCluster, client: Client) -> None:
         await client.controller(1, 2, 3)
         await alter(client, 1, "billing", "51000")
         await agreed(client, (1, 2, 3), "billing", "51000")
         writer = cluster.brokers[1].running.member.writer  # type: ignore[attr-defined]
-        writer.configure_group("billing", {KEY: "soon"}, lambda error: None)
+        texts = {KEY: "soon", "consumer.heartbeat.interval.ms": "6000", "unknown": "x"}
+        writer.configs.change(group_node("billing"), lambda _current: texts, lambda _written: None)
         await alter(client, 1, "other", "52000")
         await agreed(client, (1, 2, 3), "other", "52000")
-        await agreed(client, (1, 2, 3), "billing", "51000")
+        for broker in cluster.brokers.values():
+            settings = GroupSettings(broker.running).of("billing")
+            assert (settings.session_timeout_ms, settings.heartbeat_interval_ms) == (45_000, 6_000)
+        await agreed(client, (1, 2, 3), "billing", "soon")
+        cluster.kill(2)
+        await cluster.start(2)
+        await agreed(client, (1, 2, 3), "billing", "soon")
+        await alter(client, 1, "billing", "53000")
+        await agreed(client, (1, 2, 3), "billing", "53000")
+        data, _ = cluster.zookeeper.tree.get(group_node("billing").path)
+        assert znodes.decode_configs("", data) == {**texts, KEY: "53000"}, "the others are kept"
 
     simulate(tmp_path, scenario)
     assert any("billing" in each and "soon" in each for each in caplog.messages)

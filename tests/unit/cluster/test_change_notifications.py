@@ -7,6 +7,7 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.change_notifications import EXPIRATION_MS, EXPIRED_MAX
+from kafkalite.cluster.config_writes import topic_node
 from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.metadata_store import EXPIRATION_CHECK_S, EXPIRATION_PAUSE_S, MetadataStore
 from kafkalite.coordination import znodes
@@ -35,7 +36,12 @@ class Rig:
 
     def configure(self, count: int) -> None:
         for number in range(count):
-            self.store.configure_topic("t", {"retention.ms": str(number)}, self.outcomes.append)
+            self.replace("t", {"retention.ms": str(number)})
+
+    def replace(self, topic: str, configs: dict[str, str]) -> None:
+        self.store.configs.change(
+            topic_node(topic), lambda _current: configs, lambda written: self.outcomes.append(written.error)
+        )
 
     def nodes(self) -> int:
         """Notifications and records of deletions."""
@@ -150,7 +156,7 @@ def test_change_of_a_deleted_topic_fails_and_expired_nodes_are_deleted_once(tmp_
     rig.create()
     rig.configure(3)
     rig.clock.advance(EXPIRATION_MS + 1)
-    rig.store.configure_topic("unknown", {}, rig.outcomes.append)
+    rig.replace("unknown", {})
     assert rig.outcomes[-1] == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION and rig.nodes() == 0
     rig.configure(1)
     assert rig.outcomes[-1] == 0 and rig.nodes() == 1

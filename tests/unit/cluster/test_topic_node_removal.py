@@ -11,6 +11,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
 from kafkalite.cluster import topic_node_removal
 from kafkalite.cluster.change_notifications import EXPIRATION_MS
+from kafkalite.cluster.config_writes import topic_node
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.coordination import journal, znodes
@@ -216,9 +217,9 @@ def test_deletion_record_does_not_expire_before_the_nodes_are_deleted(tmp_path: 
     rig = Rig(tmp_path / "j")
     rig.clock.advance(EXPIRATION_MS + 60_000)
     rig.create(OTHER, name="u")
-    rig.store.configure_topic("u", {}, rig.outcomes.append)
+    rig.store.configs.change(topic_node("u"), lambda _: {}, lambda written: rig.outcomes.append(written.error))
     assert rig.recorded() and rig.outcomes == [0, 0]
     rig.store.finish_deletions()
     rig.clock.advance(EXPIRATION_MS + 1)
-    rig.store.configure_topic("u", {}, rig.outcomes.append)
+    rig.store.configs.change(topic_node("u"), lambda _: {}, lambda written: rig.outcomes.append(written.error))
     assert not rig.recorded() and rig.outcomes == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""The nodes that any broker writes: topics, partitions, deletions, configs; also with lost responses."""
+"""The nodes that any broker writes: topics, partitions, deletions; also with lost responses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -62,17 +62,13 @@ class Rig:
     def node(self) -> znodes.TopicNode:
         return znodes.decode_topic(PATH, self.service.data(PATH))
 
-    def changes(self) -> list[str]:
-        names: list[str] = self.service.do(lambda then: self.service.admin.children(znodes.CONFIG_CHANGES, then))[0]
-        return names
-
 
 def test_a_topic_has_its_node_and_configs_and_no_states() -> None:
     rig = Rig()
     rig.writer.create_topic(topic(), rig.errors.append)
     assert rig.errors == [0] and rig.node() == znodes.TopicNode(TOPIC_ID, {0: (1,), 1: (1,)})
     assert znodes.decode_configs(CONFIGS, rig.service.data(CONFIGS)) == {"retention.ms": "1"}
-    assert not rig.service.exists(f"{PATH}/partitions") and rig.changes() == []
+    assert not rig.service.exists(f"{PATH}/partitions")
 
 
 def test_an_existing_topic_is_refused_and_unchanged() -> None:
@@ -145,21 +141,3 @@ def test_a_deletion_is_requested(executed: bool | None) -> None:
     assert rig.service.exists(delete_topic_path("orders")) == made
     rig.writer.request_deletion("orders", rig.errors.append)
     assert rig.errors[1] == 0, "also if it was requested before"
-
-
-def test_configs_are_written_with_one_notification_each() -> None:
-    rig = Rig()
-    for _ in range(2):
-        rig.writer.configure_topic("orders", {"a": "b"}, rig.errors.append)
-        rig.writer.configure_broker(None, {"c": "d"}, rig.errors.append)
-        rig.writer.configure_broker(3, {"e": "f"}, rig.errors.append)
-    assert rig.errors == [0] * 6 and len(rig.changes()) == 6
-    entities = [rig.service.data(f"{znodes.CONFIG_CHANGES}/{name}") for name in rig.changes()[:3]]
-    wanted = ("topics/orders", "brokers/<default>", "brokers/3")
-    assert entities == [znodes.encode_config_change(each) for each in wanted]
-    found: list[Outcome] = []
-    rig.writer.read_configs("orders", found.append)
-    rig.writer.read_configs("unknown", found.append)
-    rig.service.write(CONFIGS, b"garbage")
-    rig.writer.read_configs("orders", found.append)
-    assert (found[0].value, found[1].value) == ({"a": "b"}, {}) and isinstance(found[2].error, znodes.ZnodeError)

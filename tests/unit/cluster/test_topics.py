@@ -1,10 +1,12 @@
 """Topic administration: what is refused and why, and that a change counts only once the store has it."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
 from kafkalite.clock import Outcome
+from kafkalite.cluster.config_writes import ConfigChange, Texts, Written
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.topics import NewPartitions, NewTopic, Refusal, TopicManager
@@ -20,6 +22,7 @@ class HeldStore:
 
     def __init__(self) -> None:
         self.held: list[tuple[str, Then]] = []
+        self.configs: dict[str, Texts] = {}
 
     def create_topic(self, topic: TopicImage, then: Then) -> None:
         self.held.append((f"create {topic.name}", then))
@@ -30,8 +33,11 @@ class HeldStore:
     def delete_topic(self, topic: TopicImage, then: Then) -> None:
         self.held.append((f"delete {topic.name}", then))
 
-    def configure_topic(self, name: str, configs: Mapping[str, str], then: Then) -> None:
-        self.held.append((f"configure {name}", then))
+    def change_topic_configs(
+        self, name: str, change: ConfigChange, then: Callable[[Written], object], *, validate_only: bool
+    ) -> None:
+        texts = self.configs[name] = change(self.configs.get(name, {}))
+        self.held.append((f"configure {name}", lambda error: then(Written(error, texts))))
 
     def finish(self, error: int = 0) -> str:
         what, then = self.held.pop(0)
@@ -146,11 +152,16 @@ def test_growth_does_not_bring_back_a_deleted_topic(cluster: Cluster) -> None:
     assert not cluster.image.topics
 
 
+def with_one(key: str, current: Texts | None) -> Texts:
+    """The configs with another one."""
+    return {**(current or {}), key: "1"}
+
+
 def test_two_changes_of_one_topic_keep_both(cluster: Cluster) -> None:
     cluster.create(NewTopic("t", partitions=1))
     received: list[object] = []
     for key in ("retention.ms", "retention.bytes"):
-        cluster.topics.configure("t", lambda now, key=key: {**now, key: "1"}, validate_only=False, then=received.append)
+        cluster.topics.configure("t", partial(with_one, key), validate_only=False, then=received.append)
     cluster.topics.grow([NewPartitions("t", 3)], validate_only=False, then=received.append)
     while cluster.store.held:
         cluster.store.finish()

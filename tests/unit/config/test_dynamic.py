@@ -18,6 +18,7 @@ from kafkalite.config.dynamic import (
     not_in_force,
 )
 from kafkalite.config.keys import Type
+from kafkalite.config.stored import read_broker_config
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
 COMPACT = {"cleanup.policy": "compact"}
@@ -156,14 +157,17 @@ class TestBroker:
         config = BrokerConfig(dynamic={"message.max.bytes": "7"})
         changed = alter_broker(
             config,
+            {"message.max.bytes": "7"},
             [Alteration("max.connections", 0, "5"), Alteration("log.cleanup.policy", 2, "compact")],
             all_brokers=False,
         )
         assert changed == {"message.max.bytes": "7", "max.connections": "5", "log.cleanup.policy": "delete,compact"}
-        assert alter_broker(config, [Alteration("log.retention.ms", 0, "1")], all_brokers=True) == {
+        assert alter_broker(config, {}, [Alteration("log.retention.ms", 0, "1")], all_brokers=True) == {
             "log.retention.ms": "1"
         }
-        assert check_broker_configs(config, {"log.retention.ms": "1"}, all_brokers=False) == {"log.retention.ms": "1"}
+        assert check_broker_configs(config, {"log.retention.ms": "1"}, {}, all_brokers=False) == {
+            "log.retention.ms": "1"
+        }
 
     @pytest.mark.parametrize(
         "name",
@@ -178,51 +182,79 @@ class TestBroker:
     )
     def test_static_broker_keys_cannot_change(self, name: str) -> None:
         for change in (
-            lambda: alter_broker(BrokerConfig(), [Alteration(name, 0, "1")], all_brokers=False),
-            lambda: check_broker_configs(BrokerConfig(), {name: "1"}, all_brokers=True),
+            lambda: alter_broker(BrokerConfig(), {}, [Alteration(name, 0, "1")], all_brokers=False),
+            lambda: check_broker_configs(BrokerConfig(), {name: "1"}, {}, all_brokers=True),
         ):
             with pytest.raises(ConfigError, match="Cannot update these configs dynamically") as caught:
                 change()
-            assert caught.value.code == INVALID_REQUEST
+            assert caught.value.code == INVALID_REQUEST and "Set(" not in str(caught.value)
+
+    def test_an_unknown_broker_key_is_refused_with_the_most_similar_one(self) -> None:
+        with pytest.raises(ConfigError, match=r"dynamically: log\.retention\.m; did you mean log\.retention\.ms\?"):
+            alter_broker(BrokerConfig(), {}, [Alteration("log.retention.m", 0, "1")], all_brokers=False)
 
     @pytest.mark.parametrize("name", ["ssl.keystore.password", "ssl.truststore.location", "ssl.keystore.type"])
     def test_key_stores_are_configured_per_listener(self, name: str) -> None:
         """As in Kafka (DynamicBrokerConfig.securityConfigsWithoutListenerPrefix)."""
         with pytest.raises(ConfigError, match="only per-listener using the listener prefix") as caught:
-            alter_broker(BrokerConfig(), [Alteration(name, 0, "x")], all_brokers=False)
+            alter_broker(BrokerConfig(), {}, [Alteration(name, 0, "x")], all_brokers=False)
         assert caught.value.code == INVALID_REQUEST
-        prefixed = f"listener.name.internal.{name}"
-        assert alter_broker(BrokerConfig(), [Alteration(prefixed, 0, "x")], all_brokers=False) == {prefixed: "x"}
+
+    def test_a_key_store_of_a_listener_is_stored_without_effect(self) -> None:
+        prefixed = "listener.name.internal.ssl.keystore.location"
+        assert alter_broker(BrokerConfig(), {}, [Alteration(prefixed, 0, "x")], all_brokers=False) == {prefixed: "x"}
 
     def test_per_broker_configs_cannot_be_cluster_defaults(self) -> None:
         for name in ("listeners", "sasl.enabled.mechanisms", "listener.name.internal.ssl.keystore.password"):
             with pytest.raises(ConfigError, match="at default cluster level"):
-                alter_broker(BrokerConfig(), [Alteration(name, 0, "PLAINTEXT://:0")], all_brokers=True)
+                alter_broker(BrokerConfig(), {}, [Alteration(name, 0, "PLAINTEXT://:0")], all_brokers=True)
 
     def test_dynamic_security_configs_are_stored_without_effect(self) -> None:
         texts = {
             "sasl.enabled.mechanisms": "PLAIN,GSSAPI",
-            "listener.name.sasl_ssl.plain.sasl.jaas.config": "hunter2 required;",
-            "listener.name.internal.ssl.keystore.password": "hunter2",
+            "listener.name.internal.ssl.keystore.location": "/keys",
             "listener.name.internal.max.connections": "7",
         }
         config = BrokerConfig()
         alterations = [Alteration(name, 0, text) for name, text in texts.items()]
-        assert alter_broker(config, alterations, all_brokers=False) == texts
+        assert alter_broker(config, {}, alterations, all_brokers=False) == texts
         changed = BrokerConfig({}, {}, texts)  # also what the next start reads
         said = not_in_force({}, texts)
         assert said == [f"{name} is stored and has no effect in this version" for name in sorted(texts)]
         assert not_in_force(texts, texts) == []
         described = {setting.name: setting for setting in describe_broker(changed)}
-        for name in ("listener.name.sasl_ssl.plain.sasl.jaas.config", "listener.name.internal.ssl.keystore.password"):
-            setting = described[name]
-            assert (setting.value, setting.sensitive, setting.read_only) == (None, True, False)
-            assert [(each.value, each.source) for each in setting.synonyms] == [(None, Source.DYNAMIC_BROKER)]
         assert described["listener.name.internal.max.connections"].value == "7"
-        assert "hunter2" not in repr(list(described.values()))
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "listener.name.sasl_ssl.plain.sasl.jaas.config",
+            "listener.name.internal.ssl.keystore.password",
+            "listener.name.internal.ssl.keystore.key",
+            "listener.name.internal.ssl.truststore.certificates",
+            "sasl.jaas.config",
+        ],
+    )
+    def test_passwords_are_refused_and_never_shown(self, name: str) -> None:
+        """They have no effect, and would be stored in clear text."""
+        for change in (
+            lambda: alter_broker(BrokerConfig(), {}, [Alteration(name, 0, "hunter2")], all_brokers=False),
+            lambda: check_broker_configs(BrokerConfig(), {name: "hunter2"}, {}, all_brokers=False),
+        ):
+            with pytest.raises(ConfigError, match="is a password") as caught:
+                change()
+            assert caught.value.code == INVALID_REQUEST and "hunter2" not in str(caught.value)
+        stored, problems = read_broker_config(BrokerConfig(), {}, {name: "hunter2"})
+        assert any(name in each and "delete it" in each for each in problems), "an earlier version has stored it"
+        setting = next(each for each in describe_broker(stored) if each.name == name)
+        assert (setting.value, setting.sensitive, setting.source) == (None, True, Source.DYNAMIC_BROKER)
+        assert [each.value for each in setting.synonyms if each.source == Source.DYNAMIC_BROKER] == [None]
+        assert "hunter2" not in repr((list(describe_broker(stored)), problems, stored))
+        alterations = [Alteration(name, Operation.DELETE, None)]
+        assert alter_broker(stored, {name: "hunter2"}, alterations, all_brokers=False) == {}
 
     def test_some_dynamic_configs_take_effect_at_the_next_start(self) -> None:
-        texts = alter_broker(BrokerConfig(), [Alteration("log.cleaner.threads", 0, "3")], all_brokers=True)
+        texts = alter_broker(BrokerConfig(), {}, [Alteration("log.cleaner.threads", 0, "3")], all_brokers=True)
         assert BrokerConfig({}, texts).log_cleaner_threads == 3
         assert not_in_force({}, texts) == [
             "log.cleaner.threads is stored and takes effect with the next start of the broker"
@@ -231,8 +263,8 @@ class TestBroker:
 
     def test_invalid_dynamic_broker_values_are_rejected(self) -> None:
         with pytest.raises(ConfigError, match="allowed is") as caught:
-            alter_broker(BrokerConfig(), [Alteration("max.connections", 0, "-1")], all_brokers=False)
+            alter_broker(BrokerConfig(), {}, [Alteration("max.connections", 0, "-1")], all_brokers=False)
         assert caught.value.code == INVALID_CONFIG
         with pytest.raises(ConfigError, match="Null value") as caught:
-            check_broker_configs(BrokerConfig(), {"max.connections": None}, all_brokers=False)
+            check_broker_configs(BrokerConfig(), {"max.connections": None}, {}, all_brokers=False)
         assert caught.value.code == INVALID_REQUEST

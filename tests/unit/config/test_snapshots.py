@@ -37,14 +37,14 @@ class TestTopicDefaults:
 
     def test_topic_configs_override_broker_defaults(self) -> None:
         config = BrokerConfig({"log.segment.bytes": "2000000", "message.max.bytes": "5"})
-        topic = config.topic_config({"segment.bytes": "3000000", "cleanup.policy": "compact,delete"})
+        topic = config.check_topic_config({"segment.bytes": "3000000", "cleanup.policy": "compact,delete"})
         assert (topic.segment_bytes, topic.max_message_bytes) == (3_000_000, 5)
         assert topic.cleanup_policy == ("compact", "delete") and topic.compacted
-        assert config.topic_config({}) is config.topic_defaults and not config.topic_defaults.compacted
+        assert config.check_topic_config({}) is config.topic_defaults and not config.topic_defaults.compacted
 
     def test_contradicting_configs_are_rejected(self) -> None:
         for build in (
-            lambda: BrokerConfig().topic_config({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}),
+            lambda: BrokerConfig().check_topic_config({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}),
             lambda: BrokerConfig({"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"}),
         ):
             with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(5\) must not be above"):
@@ -155,8 +155,8 @@ class TestRefused:
 
     def test_remote_storage_of_a_topic_is_refused(self) -> None:
         with pytest.raises(ConfigError, match=r"remote\.storage\.enable is not supported"):
-            BrokerConfig().topic_config({"remote.storage.enable": "true"})
-        assert BrokerConfig().topic_config({"remote.storage.enable": "false"}).remote_storage_enable is False
+            BrokerConfig().check_topic_config({"remote.storage.enable": "true"})
+        assert BrokerConfig().check_topic_config({"remote.storage.enable": "false"}).remote_storage_enable is False
 
 
 class TestListeners:

@@ -131,14 +131,15 @@ def test_topics_live_in_the_tree() -> None:
     node, states = TopicNode(TOPIC_ID, {0: (1,)}), {0: PartitionState(1, 0, (1,))}
     session.multi(znodes.create_topic("t", node, {"a": "b"}, states), lambda outcome: outcome.result())
     session.multi((znodes.note_directory(TOPIC_ID, 0, 1, "here"),), lambda outcome: outcome.result())
-    session.multi(znodes.configure_topic("t", {"c": "d"}), lambda outcome: outcome.result())
+    notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change("topics/t"), sequence=True)
+    session.multi((notice,), lambda outcome: outcome.result())
     grown = TopicNode(TOPIC_ID, {0: (1,), 1: (1,)})
     session.multi(znodes.grow_topic("t", grown, {1: PartitionState(1, 0, (1,))}, 0), lambda outcome: outcome.result())
     found: list[bulk_reads.TopicRecord] = []
     bulk_reads.read_topics(session, lambda outcome: found.extend(outcome.result()))
     (record,) = found
     assert record.name == "t" and record.node == grown._replace(adding={}, removing={}) and record.version == 1
-    assert record.configs == {"c": "d"} and record.directories == {0: {1: "here"}}
+    assert record.configs == {"a": "b"} and record.directories == {0: {1: "here"}}
     assert record.states == {partition: (PartitionState(1, 0, (1,)), 0) for partition in (0, 1)}
     nodes = [*znodes.delete_states("t", (0, 1)), *znodes.delete_notes(TOPIC_ID, (0,))]
     recorded = [*nodes, *znodes.delete_empty_topic("t", TOPIC_ID), znodes.record_deletion(TOPIC_ID)]

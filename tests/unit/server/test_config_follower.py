@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
+
+from kafkalite.clock import Outcome
+from kafkalite.cluster.config_writes import ConfigNode, Texts, broker_node, group_node, topic_node
 from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
-from kafkalite.server.config_follower import ConfigFollower
+from kafkalite.coordination.errors import ConnectionLossError
+from kafkalite.server.config_follower import RETRY_S, ConfigFollower
 from kafkalite.server.topic_reader import TopicReader
 from tests.unit.cluster.controller.kit import Service
 
@@ -25,14 +30,14 @@ class Broker:
         self.group_configs: dict[str, dict[str, str]] = {"old": {"consumer.session.timeout.ms": "50000"}}
         self.applied: list[Any] = []
 
-    def apply_configs(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
-        self.applied.append((dict(default), dict(own)))
+    def apply_configs(self, default: Texts | None, own: Texts | None) -> None:
+        self.applied.append(tuple(None if each is None else dict(each) for each in (default, own)))
 
     def apply_group_configs(self, group: str, texts: Mapping[str, str]) -> None:
         self.applied.append((group, dict(texts)))
 
-    def configure_topic(self, name: str, overrides: Mapping[str, str]) -> None:
-        self.applied.append((name, dict(overrides)))
+    def configure_topic(self, name: str, overrides: Texts | None) -> None:
+        self.applied.append((name, None if overrides is None else dict(overrides)))
 
     def take(self) -> list[Any]:
         applied, self.applied = self.applied, []
@@ -48,19 +53,26 @@ class Rig:
             self.service.write(path, b"")
         self.writer = TopicWriter(self.service.connect())
         self.broker = Broker()
-        session = self.service.connect()
-        reader = TopicReader(CurrentSession(session), self.service.clock)
-        self.follower = ConfigFollower(self.broker, session, reader, self.service.clock)
+        self.session = self.service.connect()
+        self.follower = self.again()
+
+    def again(self) -> ConfigFollower:
+        reader = TopicReader(CurrentSession(self.session), self.service.clock)
+        return ConfigFollower(self.broker, self.session, reader, self.service.clock)
 
     def change(self, topic: str, **configs: str) -> None:
-        self.writer.configure_topic(topic, configs, lambda error: None)
+        self.service.write(znodes.topic_path(topic), b"")
+        self.replace(topic_node(topic), configs)
+
+    def replace(self, node: ConfigNode, configs: Mapping[str, str]) -> None:
+        self.writer.configs.change(node, lambda _current: configs, lambda written: None)
 
 
 def test_everything_is_read_at_the_start_of_a_session() -> None:
     rig = Rig()
     rig.change("orders", retention_ms="1")
-    rig.writer.configure_broker(1, {"log.cleaner.threads": "2"}, lambda error: None)
-    rig.writer.configure_group("g", {"consumer.session.timeout.ms": "46000"}, lambda error: None)
+    rig.replace(broker_node(1), {"log.cleaner.threads": "2"})
+    rig.replace(group_node("g"), {"consumer.session.timeout.ms": "46000"})
     assert rig.broker.applied == []
     rig.follower.start()
     applied = rig.broker.take()
@@ -75,9 +87,9 @@ def test_changes_are_applied_to_what_they_name() -> None:
     rig.follower.start()
     rig.broker.take()
     rig.change("a.b", retention_ms="2")
-    rig.writer.configure_broker(2, {"log.cleaner.threads": "3"}, lambda error: None)
-    rig.writer.configure_broker(None, {"log.cleaner.threads": "4"}, lambda error: None)
-    rig.writer.configure_group("g", {"consumer.session.timeout.ms": "47000"}, lambda error: None)
+    rig.replace(broker_node(2), {"log.cleaner.threads": "3"})
+    rig.replace(broker_node(None), {"log.cleaner.threads": "4"})
+    rig.replace(group_node("g"), {"consumer.session.timeout.ms": "47000"})
     assert rig.broker.take() == [
         ("a.b", {"retention_ms": "2"}),
         ({"log.cleaner.threads": "4"}, {}),
@@ -85,12 +97,42 @@ def test_changes_are_applied_to_what_they_name() -> None:
     ], "not the config of another broker"
 
 
-def test_invalid_configs_of_a_group_leave_it_unchanged() -> None:
+def test_configs_that_cannot_be_read_are_not_taken_for_none(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     rig.follower.start()
     rig.broker.take()
-    rig.writer.configure_group("g", {"consumer.session.timeout.ms": "1"}, lambda error: None)
+    for node in (topic_node("orders"), broker_node(1), group_node("g")):
+        rig.replace(node, {"a": "b"})
+        rig.broker.take()
+        rig.service.write(node.path, b"no JSON")
+    rig.follower.close()
+    rig.again().start()
+    applied = rig.broker.take()
+    assert ("orders", None) in applied and ({}, None) in applied
+    assert not any(each[0] == "g" for each in applied), "those of the group are unchanged"
+    for path in ("/topics/orders", "/brokers/1", "/groups/g"):
+        assert f"{path}: the configs cannot be read: " in caplog.text
+
+
+def test_reads_are_repeated_until_the_service_is_within_reach() -> None:
+    rig = Rig()
+    rig.follower.start()
+    rig.broker.take()
+    get = rig.session.get
+
+    def lose(path: str, then: Callable[[Outcome], object], watch: Any = None) -> None:
+        if "changes" in path:
+            get(path, then, watch)
+        else:
+            then(Outcome(error=ConnectionLossError()))
+
+    rig.session.get = lose  # type: ignore[method-assign]
+    rig.replace(broker_node(1), {"log.cleaner.threads": "3"})
+    rig.replace(group_node("g"), {"consumer.session.timeout.ms": "47000"})
     assert rig.broker.take() == []
+    rig.session.get = get  # type: ignore[method-assign]
+    rig.service.clock.advance(round(RETRY_S * 1000))
+    assert rig.broker.take() == [({}, {"log.cleaner.threads": "3"}), ("g", {"consumer.session.timeout.ms": "47000"})]
 
 
 def test_nothing_is_applied_after_the_end_of_the_session() -> None:
