@@ -8,6 +8,7 @@
    if the id is assigned again.
 """
 
+import itertools
 import logging
 from collections.abc import Iterable
 
@@ -58,7 +59,7 @@ def largest_in(disk: Disk, directory: str) -> int:
     from_offset = _load_newest(disk, directory, producers)
     found = (names.parse_file_name(name) for name in disk.list(directory))
     bases = sorted(each[0] for each in found if each is not None and each[1] == names.LOG)
-    for base, end in zip(bases, [*bases[1:], None], strict=True):
+    for base, end in itertools.zip_longest(bases, bases[1:]):
         if end is None or end > from_offset:
             _note(disk, directory, base, from_offset, producers)
     return largest_of(producers)
