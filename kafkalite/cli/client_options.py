@@ -24,6 +24,7 @@ CLIENT_ID = "kafkalite-cli"
 NEXT_STEPS: dict[int, str] = {
     KafkaErrorCode.GROUP_ID_NOT_FOUND: "`kafkalite group list` lists the groups",
     KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`kafkalite topic list` lists the topics",
+    KafkaErrorCode.INVALID_TOPIC_EXCEPTION: "a name has up to 249 ASCII letters, digits, '.', '_' and '-'",
     KafkaErrorCode.NON_EMPTY_GROUP: "stop its members first",
     KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: "stop its members first, or choose another name",
     KafkaErrorCode.OFFSET_OUT_OF_RANGE: "it was deleted or truncated; start at the first record with --from-beginning",
@@ -185,7 +186,8 @@ def described(error: OSError) -> str:
 def refusal(error_code: int, message: str | None, subject: str) -> str:
     """Return the text for an error code, with the message of the broker if it sent one."""
     error = error_for(error_code, message)
-    return f"{subject or repr(subject)}: {error.message or error.code.message} ({error.code.name})"
+    reason = (error.message or error.code.message).removeprefix(f"{subject}: ")
+    return f"{subject or repr(subject)}: {reason} ({error.code.name})"
 
 
 def explained(error: KafkaError, subject: str) -> str:
@@ -196,11 +198,11 @@ def explained(error: KafkaError, subject: str) -> str:
     return f"{subject}: {error}"
 
 
-def fail_for(errors: Mapping[str, KafkaError], then: str = "") -> None:
-    """End the command if resources have failed: their errors, the next steps, and `then`."""
+def fail_for(errors: Mapping[str, KafkaError], then: str = "", steps: Mapping[int, str] = NEXT_STEPS) -> None:
+    """End the command if resources have failed: their errors, the next steps (`NEXT_STEPS`), and `then`."""
     if errors:
         texts = "; ".join(explained(error, subject) for subject, error in errors.items())
-        fail(texts + next_steps(error.code for error in errors.values() if error.code is not None) + then)
+        fail(texts + next_steps((error.code for error in errors.values() if error.code is not None), steps) + then)
 
 
 def check(error_code: int, message: str | None, subject: str) -> None:
@@ -209,10 +211,9 @@ def check(error_code: int, message: str | None, subject: str) -> None:
         fail(refusal(error_code, message, subject) + next_steps([error_code]))
 
 
-def next_steps(error_codes: Iterable[int]) -> str:
+def next_steps(error_codes: Iterable[int], steps: Mapping[int, str] = NEXT_STEPS) -> str:
     """Return the next steps after these errors, each once, as a suffix of the error text; empty if none is known."""
-    steps = (NEXT_STEPS[code] for code in dict.fromkeys(error_codes) if code in NEXT_STEPS)
-    return "".join(f"; {step}" for step in steps)
+    return "".join(f"; {steps[code]}" for code in dict.fromkeys(error_codes) if code in steps)
 
 
 def key_value(text: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus, read_status
 from kafkalite.cli.cluster_up import ClusterProcesses
-from kafkalite.cli.connection import connect, opened
+from kafkalite.cli.connection import connect, opened, require_brokers
 from kafkalite.cli.failure import fail
 from kafkalite.cli.signals import cancel_on_sigterm
 
@@ -253,6 +253,7 @@ Examples:
 async def log_dirs(brokers: tuple[int, ...], partitions: bool, cluster: Cluster, as_json: bool) -> None:
     """Show the log directories of brokers, and their sizes."""
     async with connect(cluster) as admin:
+        await require_brokers(admin, *brokers)
         outcomes = await admin.cluster.log_directories(*brokers)
     directories = sorted(
         (broker, path, each) for broker, found in outcomes.results.items() for path, each in found.items()

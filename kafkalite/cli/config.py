@@ -1,7 +1,7 @@
 """`kafkalite config`: effective settings of brokers, topics and groups, and dynamic changes."""
 
 import click
-from kafkalite_sdk.admin import Config, Resource
+from kafkalite_sdk.admin import Config, Resource, ResourceType
 
 from kafkalite.cli.client_options import (
     Cluster,
@@ -12,7 +12,7 @@ from kafkalite.cli.client_options import (
     key_value,
     print_rows,
 )
-from kafkalite.cli.connection import connect
+from kafkalite.cli.connection import connect, require_brokers
 from kafkalite.cli.failure import Failure, fail
 
 COLUMNS = ("KEY", "VALUE", "SOURCE", "READ-ONLY", "SENSITIVE")
@@ -56,6 +56,7 @@ async def describe(resource: str, keys: tuple[str, ...], every: bool, cluster: C
     """
     named = parse_resource(resource)
     async with connect(cluster) as admin:
+        await require_brokers(admin, *broker_ids(named))
         outcomes = await admin.configs.describe(named, names=keys or None)
     if (error := outcomes.errors.get(named)) is not None:
         fail_for({resource: error})
@@ -100,6 +101,7 @@ async def alter(resource: str, given: tuple[str, ...], unset: tuple[str, ...], d
     named = parse_resource(resource)
     changes: dict[str, str | None] = {**dict(map(key_value, given)), **dict.fromkeys(unset)}
     async with connect(cluster) as admin:
+        await require_brokers(admin, *broker_ids(named))
         outcomes = await admin.configs.alter({named: changes}, validate_only=dry_run)
     if (error := outcomes.errors.get(named)) is not None:
         fail_for({resource: error})
@@ -107,6 +109,11 @@ async def alter(resource: str, given: tuple[str, ...], unset: tuple[str, ...], d
         click.echo("nothing was changed: --dry-run", err=True)
     else:
         click.echo(f"altered {resource}")
+
+
+def broker_ids(resource: Resource) -> list[int]:
+    """Return the broker that a resource names, if it is one."""
+    return [int(resource.name)] if resource.type == ResourceType.BROKER and resource.name else []
 
 
 def parse_resource(text: str) -> Resource:

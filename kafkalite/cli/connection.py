@@ -74,6 +74,14 @@ async def connect(cluster: Cluster) -> AsyncIterator[Admin]:
         yield admin
 
 
+async def require_brokers(admin: Admin, *broker_ids: int) -> None:
+    """End the command if the cluster has no such broker; a request to it would be repeated until its timeout."""
+    known = sorted(each.broker_id for each in (await admin.cluster.describe()).brokers)
+    if missing := sorted({*broker_ids} - {*known}):
+        wrong = f"broker {', '.join(map(str, missing))}: not in the cluster, or not running"
+        fail(f"{wrong}; the cluster has broker{'' if len(known) == 1 else 's'} {', '.join(map(str, known))}")
+
+
 def created(create: Callable[..., C], address: str, settings: dict[str, Any]) -> C:
     """Create a client; ends the command if a setting is not valid. No error of the SDK contains a secret."""
     try:

@@ -57,12 +57,13 @@ Examples:
   kafkalite consume orders --partition 0 --offset 42 -n 1
   kafkalite consume orders --offset -5                the last five records of each partition
   kafkalite consume orders --offset 2013-07-01T12:00:00Z --timestamps --headers
-  kafkalite consume orders payments --from-beginning --format '%t %p %o %k: %s\\\\n'
+  kafkalite consume orders payments --from-beginning --format '%t %p %o %k: %s\\n'
   kafkalite consume --pattern 'orders-.*' --group billing
+  kafkalite consume orders --group billing -e         from the committed offsets to the end of the log
 
 If the broker restarts, the command retries for up to 120 s and continues after the last printed record. With --group
-it reads as a member of the group, and commits what it has printed every 5 s, after -n records, and at Ctrl-C, when it
-leaves the group."""
+it reads as a member of the group from the committed offsets, and commits what it has printed every 5 s, at the end, and
+at Ctrl-C, when it leaves the group. A second Ctrl-C ends the command at once."""
 )
 @click.argument("topics", nargs=-1, metavar="TOPIC...")
 @click.option(
@@ -70,7 +71,13 @@ leaves the group."""
     metavar="REGEX",
     help="Read the topics whose names match (RE2), instead of TOPIC; without --group those that exist at the start.",
 )
-@click.option("-e", "--from-beginning", is_flag=True, help="Start at the earliest record. Default: only new records.")
+@click.option(
+    "-e",
+    "--from-beginning",
+    is_flag=True,
+    help="Start at the earliest record, with --group at the committed offset, and end at the end of the log. Default: "
+    "only new records.",
+)
 @click.option("-o", "--offset", metavar="POSITION", help=f"Start of each partition: {POSITIONS}.")
 @click.option("-p", "--partition", type=int, help="Read only this partition.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after N records.", metavar="N")
@@ -262,4 +269,4 @@ async def consume_in_group(cluster: Cluster, selection: Selection, output: Outpu
     settings = {"group": group, "auto_offset_reset": reset, "isolation_level": selection.isolation, **FETCH_SETTINGS}
     async with opened(cluster, Consumer, **settings) as consumer:
         consumer.subscribe(selection.topics, pattern=selection.pattern)
-        await read_group(consumer, output, selection.limit)
+        await read_group(consumer, output, selection.limit, follow=selection.follow)

@@ -4,12 +4,14 @@ import click
 from kafkalite_sdk import Admin
 
 from kafkalite.cli.client_options import (
+    NEXT_STEPS,
     POSITIONS,
     Cluster,
     Several,
     cluster_options,
     command_runner,
     fail_for,
+    is_default,
     json_option,
     key_value,
     print_rows,
@@ -71,6 +73,8 @@ async def create(
     """Create topics."""
     from kafkalite_sdk.admin import NewTopic
 
+    check_number("--partitions", partitions)
+    check_number("--replication-factor", replication_factor)
     own = dict(map(key_value, configs))
     async with connect(cluster) as admin:
         outcomes = await admin.topics.create(
@@ -82,7 +86,10 @@ async def create(
     for name in [name for name, error in errors.items() if if_not_exists and error.code == EXISTS]:
         click.echo(f"{name} exists")
         del errors[name]
-    fail_for(errors)
+    given: dict[int, str] = (
+        {} if is_default("replication_factor") else {KafkaErrorCode.INVALID_REPLICATION_FACTOR: "give another -r"}
+    )
+    fail_for(errors, steps=NEXT_STEPS | given)
 
 
 @command.command(
@@ -150,6 +157,8 @@ async def alter(
     """Change the number of partitions of TOPIC or its configs."""
     if partitions is None and not configs and not unset:
         fail("nothing to alter: give --partitions, --config or --unset")
+    if partitions is not None:
+        check_number("--partitions", partitions)
     changes: dict[str, str | None] = {**dict(map(key_value, configs)), **dict.fromkeys(unset)}
     async with connect(cluster) as admin:
         if changes:
@@ -211,6 +220,12 @@ async def delete(topics: tuple[str, ...], cluster: Cluster) -> None:
     for name in outcomes.results:
         click.echo(f"deleted {name}")
     fail_for(outcomes.errors)
+
+
+def check_number(option: str, number: int) -> None:
+    """End the command if a number of partitions or replicas is given, and is not above 0."""
+    if number < 1 and not is_default(option.removeprefix("--").replace("-", "_")):
+        fail(f"{option} is {number}, expected a number above 0")
 
 
 async def alter_configs(admin: Admin, topic: str, changes: dict[str, str | None]) -> None:

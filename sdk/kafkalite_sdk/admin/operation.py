@@ -62,6 +62,14 @@ def checked(error_code: int, message: str | None, value: V) -> V | KafkaError:
     return error_for(error_code, message) if error_code else value
 
 
+def checked_topic(error_code: int, message: str | None, topic: str, value: V) -> V | KafkaError:
+    """Return the error of a code, whose text names the topic, or the value if the code is 0."""
+    if not error_code:
+        return value
+    reason = message or error_for(error_code).code.message
+    return error_for(error_code, reason if topic in reason else f"{topic}: {reason}")
+
+
 def operations_of(bits: int) -> frozenset[int] | None:
     """Return the authorized operations of a bit field, None if the broker has not sent them."""
     return None if bits == NOT_SENT else frozenset(number for number in range(32) if bits >> number & 1)

@@ -1,7 +1,10 @@
 """Topics with offsets and sizes, deleted records, settings, the cluster, several groups, completion."""
 
 import json
+import re
 import subprocess
+
+import pytest
 
 from kafkalite.testing.thread import BrokerThread
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
@@ -136,3 +139,42 @@ def test_commands_and_options_are_completed() -> None:
         environ["COMP_CWORD"] = str(len(words.split()) - 1)
         done = subprocess.run(COMMAND, env=environ, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
         assert sorted(line.partition(",")[2] for line in done.stdout.splitlines()) == expected
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("config", "describe", "broker:7"),
+        ("config", "alter", "broker:7", "--set", "num.partitions=3"),
+        ("cluster", "log-dirs", "--broker", "7"),
+    ],
+)
+def test_a_broker_that_does_not_exist_is_an_error_at_once(kafkalite: Run, args: tuple[str, ...]) -> None:
+    said = kafkalite(*args, code=2).stderr
+    assert re.fullmatch(r"kafkalite: broker 7: not in the cluster, or not running; the cluster has broker \d+\n", said)
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("create", "t", "-p", "0"), "--partitions is 0, expected a number above 0"),
+        (("create", "t", "-p", "-1"), "--partitions is -1, expected a number above 0"),
+        (("create", "t", "-r", "0"), "--replication-factor is 0, expected a number above 0"),
+        (("alter", "t", "-p", "-1"), "--partitions is -1, expected a number above 0"),
+    ],
+)
+def test_numbers_of_a_topic_are_checked(kafkalite: Run, args: tuple[str, ...], text: str) -> None:
+    assert kafkalite("topic", *args, code=2).stderr == f"kafkalite: {text}\n"
+
+
+def test_a_replication_factor_that_was_given_is_not_asked_for(kafkalite: Run) -> None:
+    said = kafkalite("topic", "create", "replicated", "-r", "3", code=2).stderr
+    assert said.startswith("kafkalite: replicated: ") and said.endswith(
+        "(INVALID_REPLICATION_FACTOR); give another -r\n"
+    )
+
+
+@pytest.mark.parametrize("args", [("topic", "create"), ("consume", "-e"), ("produce",)])
+def test_an_invalid_topic_name_is_explained(kafkalite: Run, args: tuple[str, ...]) -> None:
+    said = kafkalite(*args, "bad topic!", code=2).stderr
+    assert said.startswith("kafkalite: bad topic!: ") and "a name has up to 249 ASCII letters, digits" in said

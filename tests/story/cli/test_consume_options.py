@@ -120,13 +120,27 @@ def test_a_member_commits_what_it_has_printed(kafkalite: Run, orders: str) -> No
     assert "UNKNOWN_TOPIC_OR_PARTITION" in kafkalite("consume", "nowhere", "-g", "g", code=2).stderr
 
 
+def test_a_member_ends_at_the_end_of_the_log(kafkalite: Run, orders: str) -> None:
+    """The second call continues at the committed offsets."""
+    every = kafkalite("consume", orders, "-e").stdout.split()
+    assert sorted(kafkalite("consume", orders, "-e", "--group", "until-now").stdout.split()) == sorted(every)
+    kafkalite("produce", orders, "-p", "0", stdin="new\n")
+    assert kafkalite("consume", orders, "-e", "--group", "until-now").stdout == "new\n"
+    assert kafkalite("consume", orders, "-e", "--group", "until-now").stdout == ""
+
+
+def test_a_member_of_an_empty_topic_ends(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "empty", "-p", "2")
+    assert kafkalite("consume", "empty", "-e", "--group", "of-an-empty-topic").stdout == ""
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_member_commits_and_leaves(
     kafkalite: Run, broker: BrokerThread, number: signal.Signals, code: int
 ) -> None:
     topic = group = f"interrupted-{number.name.lower()}"
     kafkalite("produce", topic, stdin="one\ntwo\n")
-    command = [*COMMAND, "consume", "--pattern", f"{topic}.*", "-g", group, "-e", "-b", broker.address]
+    command = [*COMMAND, "consume", "--pattern", f"{topic}.*", "-g", group, "-e", "-f", "-b", broker.address]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=ENVIRON, text=True, bufsize=1, **pipes) as member:
         assert member.stdout and member.stderr

@@ -251,7 +251,7 @@ def test_signals_of_a_wrapper_are_one(broker: Kafkalite, start: Start) -> None:
 def test_a_second_signal_ends_a_member_that_cannot_commit(broker: Kafkalite, start: Start) -> None:
     run(broker, "topic", "create", "t")
     start("produce", "t").write("one")
-    reader = start("consume", "t", "-e", "--group", "g")
+    reader = start("consume", "t", "-e", "-f", "--group", "g")
     assert reader.line() == "one"
     broker.freeze()
     reader.process.send_signal(signal.SIGINT)

@@ -1,14 +1,18 @@
 """Settings of clients, from files of several clients and from the command line."""
 
 import asyncio
+import re
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from kafkalite.cli.client_config import read_settings
+from kafkalite.cli.client_config import read_settings, split_settings
+from kafkalite.cli.client_options import Cluster
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.main import main
+from kafkalite.cli.produce import producer_settings
 
 
 def test_names_of_several_clients_are_one_setting(tmp_path: Path) -> None:
@@ -97,3 +101,43 @@ def test_addresses_of_the_file_are_used_unless_others_are_given(tmp_path: Path) 
     assert "'of the file' is not an address" in done.stderr
     done = CliRunner().invoke(main, ["topic", "list", "--client-config", str(tmp_path / "f"), "-b", "given"])
     assert "'given' is not an address" in done.stderr
+
+
+def test_producer_settings_have_dots_and_aliases_of_librdkafka() -> None:
+    given = ["acks=1", "linger.ms=5", "batch.size=1000", "message.timeout.ms=9000", "max.request.size=99"]
+    settings, producer = split_settings(read_settings(None, [*given, "client.id=x"]))
+    assert settings == {"client_id": "x"}
+    assert producer == {
+        "acks": "1",
+        "linger_ms": 5,
+        "batch_size": 1000,
+        "delivery_timeout_ms": 9000,
+        "max_request_size": 99,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("linger.msx=1", "-X: linger.msx is not a setting of a client; did you mean linger.ms?"),
+        ("delivery.timeout=1", "-X: delivery.timeout is not a setting of a client; did you mean delivery.timeout.ms?"),
+        ("acks=2", "-X: acks is '2', expected one of all, -1, 0, 1"),
+        ("batch.size=0", "-X: batch.size is '0', expected 1 to 2147483647"),
+    ],
+)
+def test_a_wrong_producer_setting(given: str, text: str) -> None:
+    with pytest.raises(Failure, match=f"^{re.escape(text)}$"):
+        read_settings(None, [given])
+
+
+def test_a_producer_setting_of_another_command_is_an_error_except_in_a_file(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["topic", "list", "-X", "linger.ms=5"])
+    assert (done.exit_code, done.stderr) == (2, "kafkalite: -X: linger.ms is a setting of `kafkalite produce` only\n")
+    (tmp_path / "shared").write_text("acks=all\nlinger.ms=5\n")
+    assert split_settings(read_settings(str(tmp_path / "shared"), []))[0] == {}
+
+
+def test_requests_fit_into_a_short_delivery_timeout() -> None:
+    with click.Context(click.Command("produce")):
+        settings = producer_settings(Cluster((), {}, {"delivery_timeout_ms": 3000, "linger_ms": 1000}), "none")
+    assert (settings["request_timeout_ms"], settings["delivery_timeout_ms"]) == (2000, 3000)

@@ -76,3 +76,12 @@ def test_command_summaries_are_not_truncated() -> None:
             shown = CliRunner().invoke(main, [*path, "--help"]).output
             assert "..." not in shown.partition("Commands:")[2].partition("Examples:")[0], shown
     assert COMMANDS
+
+
+def test_the_format_of_an_example_ends_the_line() -> None:
+    """Copied from the help, the text reaches the command as it is shown."""
+    calls = [call for path, _ in EVERY for call in examples(path) if "--format" in call]
+    assert calls
+    for call in calls:
+        text = call[call.index("--format") + 1]
+        assert text.endswith("\\n") and not text.endswith("\\\\n"), text
