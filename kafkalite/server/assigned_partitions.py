@@ -7,10 +7,9 @@
    has announced the deletion of its topic id in UpdateMetadata: StopReplica has names alone.
 4. A full LeaderAndIsr request (`type` = 2) names everything that this broker hosts. Logs that it does not name are
    renamed to strays, reported and kept, before it is applied: a log of another topic id gives way to the assigned one.
-5. As in Apache Kafka, a partition without files is created empty, unless a log directory is offline: its files may be
-   there, so it is offline, too. A new partition is created in any case. A partition whose log has become a stray is
-   offline until the next start returns the stray (`returned_strays`).
-
+5. A new partition is created in any case. Another one without files is offline while a log directory is offline, is new
+   or has lost partitions (`missing_logs`): its files may be elsewhere. Else it is created empty, as in Apache Kafka. A
+   partition whose log has become a stray is offline until the next start returns the stray (`returned_strays`).
 6. A log is not led in an epoch below its last one, which an older tree has: FENCED_LEADER_EPOCH lets the controller
    elect in a higher one. A log that may have lost records at its end is not led in its last epoch either: clients find
    the lost records by the new epoch (KIP-320).
@@ -27,7 +26,7 @@ from typing import NamedTuple, Protocol
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.config_reads import Texts
 from kafkalite.cluster.image import UNASSIGNED_ID, PartitionImage
-from kafkalite.cluster.metadata_update import check_name, check_partition, shared_ids
+from kafkalite.cluster.metadata_update import FULL, check_name, check_partition, shared_ids
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig
@@ -35,6 +34,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
+from kafkalite.server.missing_logs import MissingLogs
 from kafkalite.server.partition_hosting import PartitionHosting
 from kafkalite.server.unknown_logs import NOT_ASSIGNED, UnassignedLogs, report_strays
 from kafkalite.slicing import Slicer, grouped
@@ -112,6 +112,7 @@ class AssignedPartitions(PartitionHosting):
         self.initializing: dict[str, bool] = {}
         self._broker_id = broker_id
         self._changes = changes
+        self._missing = MissingLogs(logs, offload)
         self._unclean: set[TopicPartition] = set()
         self._behind: dict[TopicPartition, int] = {}
 
@@ -145,7 +146,7 @@ class AssignedPartitions(PartitionHosting):
                 if self._broker_id in state.replicas:
                     assigned[TopicPartition(topic.topic_name, state.partition_index)] = topic.topic_id
                 yield
-        for partition in [each for hosted in self._replicas for each in hosted.partitions.values()]:
+        for partition in self._all():
             key = TopicPartition(partition.topic, partition.index)
             if assigned.get(key) != partition.topic_id:
                 self.remove(partition)
@@ -186,7 +187,13 @@ class AssignedPartitions(PartitionHosting):
                 results.append(PartitionError(topic.topic_name, topic.topic_id, state.partition_index, error))
                 yield
         self.flusher.begin()  # of partitions that are led again
+        self._missing.report()
+        if request.type == FULL:
+            yield from self._missing.confirming(self._all())
         return results
+
+    def _all(self) -> list[Partition]:
+        return [partition for hosted in self._replicas for partition in hosted.partitions.values()]
 
     def _assign(self, topic: TopicState, state: LeaderAndIsrPartitionState, overrides: Texts | None) -> int:
         """Apply the state of one partition; returns a Kafka error code."""
@@ -234,7 +241,7 @@ class AssignedPartitions(PartitionHosting):
         if state.leader_epoch < log.epochs.latest:
             self._behind[key] = log.epochs.latest
             return True
-        return key in self._unclean
+        return key in self._unclean and state.leader == self._broker_id
 
     def take_behind(self) -> dict[TopicPartition, int]:
         """The last leader epochs of the logs that were assigned with a lower one, since the last call."""
@@ -270,6 +277,8 @@ class AssignedPartitions(PartitionHosting):
         elif key in self.left_alone or self._logs.choose_directory() is None or not (is_new or self._all_online):
             partition.error = STORAGE_ERROR
             LOGGER.error("%s is offline: its files may be in a log directory that is offline", key)
+        elif not self._missing.may_create(key, image.leader_epoch, leads=leads, is_new=is_new):
+            partition.error = STORAGE_ERROR
         else:
             self._creations.add(partition)
         return partition
@@ -344,7 +353,7 @@ class AssignedPartitions(PartitionHosting):
 
     def resigning(self) -> Generator[None, None, None]:
         """Lead no partition until the controller assigns it again, in a later leader epoch."""
-        for partition in [each for hosted in self._replicas for each in hosted.partitions.values()]:
+        for partition in self._all():
             if not partition.error:
                 self._resign(partition)
             yield

@@ -24,6 +24,7 @@ from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
 from kafkalite.model import uuid_text
 from kafkalite.server.cluster_member import ClusterMember
 from kafkalite.server.member_broker import MemberBroker
+from kafkalite.server.missing_logs import mark_incomplete, mark_new
 from kafkalite.server.resources import ADOPTING, JOURNAL, BrokerResources, StartError
 from kafkalite.server.returned_strays import assigned, find, return_strays
 from kafkalite.storage.dirs.log_directory import Identity
@@ -82,6 +83,7 @@ async def recover(resources: BrokerResources, config: BrokerConfig, member: Clus
 
     return_strays(resources.disk, found.strays, config_of)
     member.counters.read_marks(resources.disk, resources.logs.online())
+    mark_incomplete(resources.logs)
     loaded = resources.logs.load(config_of, config.num_recovery_threads_per_data_dir)
     member.counters.loaded(resources.disk, loaded)
     await raise_counters(member)
@@ -155,6 +157,7 @@ async def agreed_identity(
         raise StartError(f"{text}; larger ids are generated ones")
     identity = Identity(cluster_id, broker_id)
     logs.check(identity)
+    mark_new(logs)
     logs.claim(identity)
     return identity
 
