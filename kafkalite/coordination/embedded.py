@@ -16,7 +16,8 @@ from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, SessionExpiredError
-from kafkalite.coordination.transactions import Entry, JournaledTree, JournalFile, Pick, open_journal
+from kafkalite.coordination.journal_file import JournalFile, open_journal
+from kafkalite.coordination.transactions import Entry, JournaledTree, Pick
 from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set, Tree, Watcher
 
 COMPACT_AT_OPEN_BYTES = 1024 * 1024

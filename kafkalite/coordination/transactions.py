@@ -4,8 +4,8 @@
    transactions that they show. With an `Offload`, writing and syncing is one job at a time; later transactions are
    written with the next job.
 2. If the file cannot be written (a full disk), it is truncated, its transactions are undone, and their callers receive
-   ConnectionLossError; the service continues. If it cannot be synced or truncated, its content is unknown: the service
-   ends. It ends, too, if a transaction that cannot be undone cannot be written.
+   ConnectionLossError; reads are executed again, and the service continues. If it cannot be synced or truncated, its
+   content is unknown: the service ends. It ends, too, if a transaction that cannot be undone cannot be written.
 3. The file is rewritten from the tree, in one atomic step, when it is far larger than the tree: while running only
    after `compact_bytes`, because the tree is encoded on the loop.
 """
@@ -13,19 +13,43 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
-from kafkalite.coordination.tree import Operation, SessionRecord, Tree, TreeChange
+from kafkalite.coordination.journal_file import JournalFile, outcome_of_write
+from kafkalite.coordination.tree import Operation, SessionRecord, Tree, TreeChange, Watcher, WatchEvent
 
 Pick = Callable[[list[object]], object]
 Entry = tuple[int, int, bytes]  # kind, zxid, body of a record
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 COMPACT_BYTES = 64 * 1024 * 1024
+DELIVERY_S = 0.004  # of a loop iteration, for responses and events that were waiting for the journal
+
+
+class WaitingCall(NamedTuple):
+    """A call that completes when transaction `zxid` is durable.
+
+    Attributes:
+        zxid: the last transaction that its outcome shows.
+        then: its callback.
+        outcome: its result.
+        read: executes it again, if it is a read.
+    """
+
+    zxid: int
+    then: Callable[[Outcome], object]
+    outcome: Outcome
+    read: Callable[[], object] | None = None
+
+    def repeated(self, zxid: int, undone: Outcome) -> "WaitingCall":
+        """Return this call after the transactions behind `zxid` were undone; `undone` is the outcome of a change."""
+        outcome = undone if self.read is None else outcome_of_read(self.read)
+        return WaitingCall(zxid, self.then, outcome, self.read)
 
 
 class JournaledTree:
@@ -50,7 +74,7 @@ class JournaledTree:
         self,
         clock: Clock,
         tree: Tree | None = None,
-        file: "JournalFile | None" = None,
+        file: JournalFile | None = None,
         offload: Offload | None = None,
         owed: Sequence[Entry] = (),
         *,
@@ -73,8 +97,9 @@ class JournaledTree:
         self._undoable: list[TreeChange] | None = []  # None: one of the changes cannot be undone
         self._writing: list[TreeChange] | None = None
         self._busy = False
-        self._waiting: deque[tuple[int, Callable[[Outcome], object], Outcome]] = deque()
+        self._waiting: deque[WaitingCall] = deque()
         self._delivering = False
+        self._delivers_later = False
 
     @property
     def durable_zxid(self) -> int:
@@ -97,18 +122,14 @@ class JournaledTree:
         """Complete with the result or error of `read` once all state that it can show is durable."""
         if self._has_failed(then):
             return
-        try:
-            outcome = Outcome(read())
-        except CoordinationError as error:
-            outcome = Outcome(error=error)
-        self._complete(then, outcome)
+        self._waiting.append(WaitingCall(self.tree.zxid, then, outcome_of_read(read), read))
+        self._deliver()
 
     def change(self, operations: Sequence[Operation], session: int, pick: Pick, then: Then) -> None:
         """Execute a transaction; `pick` chooses the response from its results."""
         if self._has_failed(then):
             return
         now_ms = self._clock.wall_ms()
-        body = journal.encode_multi(operations, session, now_ms)  # what fails here has changed nothing
         changes: list[TreeChange] = []
         try:
             results = self.tree.multi(operations, session, now_ms, changes)
@@ -116,6 +137,7 @@ class JournaledTree:
             self._complete(then, Outcome(error=error))
             return
         try:
+            body = journal.encode_multi(operations, session, now_ms)
             outcome = Outcome(pick(list(results)))
         except BaseException:
             self.tree.undo(changes)
@@ -160,7 +182,7 @@ class JournaledTree:
     def _changed(self, kind: int, body: bytes, changes: list[TreeChange], then: Then, outcome: Outcome) -> None:
         """Write the last transaction; its events, then `then` with its outcome, follow."""
         self._notify_watchers()
-        self._waiting.append((self.tree.zxid, then, outcome))
+        self._waiting.append(WaitingCall(self.tree.zxid, then, outcome))
         if self._file is not None:
             if self._undoable is not None:
                 self._undoable += changes
@@ -217,155 +239,71 @@ class JournaledTree:
             self._fail(outcome.error)
 
     def _undo_unwritten(self, error: OSError) -> None:
-        """Undo the transactions that could not be written, and the later ones, so that the tree equals the file."""
+        """Undo the transactions that could not be written, and the later ones, so that the tree equals the file.
+
+        Reads that may show them are executed again: a full disk fails changes alone.
+        """
         assert self._writing is not None and self._undoable is not None
         self.tree.undo([*self._writing, *self._undoable])
         self._unwritten.clear()
         self._undoable = []
         failure = ConnectionLossError(detail=f"the change was undone: {error}")
         failure.__cause__ = error  # the error message of the response contains it
-        refused = Outcome(error=failure)
-        self._waiting = deque((self.tree.zxid, then, refused) for _, then, _ in self._waiting)
+        self._waiting = deque(call.repeated(self.tree.zxid, Outcome(error=failure)) for call in self._waiting)
         self._deliver()
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
         lost = Outcome(error=ConnectionLossError(detail=f"the journal failed: {error!r}"))
-        self._waiting = deque((self._durable, then, lost) for _, then, _ in self._waiting)
+        self._waiting = deque(WaitingCall(self._durable, call.then, lost) for call in self._waiting)
         on_failure = self._on_failure
         if on_failure is not None:
-            self._waiting.append((self._durable, lambda outcome: on_failure(), lost))
+            self._waiting.append(WaitingCall(self._durable, lambda outcome: on_failure(), lost))
         self._deliver()
 
     # Delivering results and watches.
 
     def _complete(self, then: Then, outcome: Outcome) -> None:
-        self._waiting.append((self.tree.zxid, then, outcome))
+        self._waiting.append(WaitingCall(self.tree.zxid, then, outcome))
         self._deliver()
 
     def _notify_watchers(self) -> None:
         for watcher, event in self.tree.take_fired():
-            self._waiting.append((self.tree.zxid, lambda outcome, w=watcher, e=event: w(e), Outcome()))  # type: ignore[misc]
+            self._waiting.append(WaitingCall(self.tree.zxid, partial(notify, watcher, event), Outcome()))
 
     def _deliver(self) -> None:
-        if self._delivering:
+        """Complete what is durable, in order; after DELIVERY_S, the rest in a later loop iteration."""
+        if self._delivering or self._delivers_later:
             return
         self._delivering = True
+        until = self._clock.monotonic() + DELIVERY_S
         try:
-            while self._waiting and self._waiting[0][0] <= self._durable + len(self._owed):
-                _, then, outcome = self._waiting.popleft()
-                then(outcome)
+            while self._waiting and self._waiting[0].zxid <= self._durable + len(self._owed):
+                if self._clock.monotonic() > until:
+                    self._delivers_later = True
+                    self._clock.call_at(until, self._deliver_rest)
+                    break
+                call = self._waiting.popleft()
+                call.then(call.outcome)
         except BaseException:  # of a callback: it is raised after the other callbacks
             self._delivering = False
             self._deliver()
             raise
         self._delivering = False
 
-
-# The file.
-
-
-class SyncFailedError(Exception):
-    """The content of the file is unknown; the cause is the OSError."""
+    def _deliver_rest(self) -> None:
+        self._delivers_later = False
+        self._deliver()
 
 
-class JournalFile:
-    """The file of a journal; its methods may run as jobs.
-
-    Arguments:
-        disk, path: where it is.
-        file: open for writing.
-        size: number of valid bytes.
-    """
-
-    def __init__(self, disk: Disk, path: str, file: File, size: int) -> None:
-        self.size = size
-        self._disk = disk
-        self._path = path
-        self._file = file
-
-    def append(self, data: bytes) -> None:
-        """Write and sync. Raises OSError if nothing was changed, SyncFailedError if the content is unknown."""
-        try:
-            self._file.pwrite(data, self.size)
-        except OSError:
-            self._truncate()
-            raise
-        try:
-            self._file.sync()
-        except OSError as error:
-            raise SyncFailedError(self._path) from error
-        self.size += len(data)
-
-    def replace(self, data: bytes) -> None:
-        """Replace the file by a smaller one. Raises OSError if the old file is still in use, else SyncFailedError."""
-        try:
-            self._file = self._disk.replace(self._path, data, sync=True)
-        except OSError as error:
-            if self._disk.size(self._path) != self.size:
-                raise SyncFailedError(self._path) from error
-            raise
-        self.size = len(data)
-
-    def sync(self) -> None:
-        """Flush what an earlier process has written; raises OSError."""
-        self._file.sync()
-
-    def truncate_to(self, size: int) -> None:
-        """Truncate the file to `size`; raises OSError."""
-        self._file.truncate(size)
-        self._file.sync()
-        self.size = size
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _truncate(self) -> None:
-        try:
-            self.truncate_to(self.size)
-        except OSError as error:
-            raise SyncFailedError(self._path) from error
-
-
-def outcome_of_write(job: Callable[[bytes], None], data: bytes) -> Outcome:
-    """Write within the call."""
+def outcome_of_read(read: Callable[[], object]) -> Outcome:
+    """Execute a read."""
     try:
-        job(data)
-    except (OSError, SyncFailedError) as error:
+        return Outcome(read())
+    except CoordinationError as error:
         return Outcome(error=error)
-    return Outcome()
 
 
-def open_journal(
-    disk: Disk, path: str, version: int, check: Callable[[Tree], object] | None = None
-) -> tuple[JournalFile, Tree]:
-    """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line naming the file.
-
-    The journal is read, then checked, then written to: a refused journal is unchanged, byte by byte. What was read is
-    flushed: the process that wrote it may have ended before its flush.
-
-    Arguments:
-        disk, path: where it is.
-        version: the format that it must have.
-        check: called with the tree before anything is written; raises an error if the tree must not be used.
-    """
-    if not disk.exists(path):
-        disk.write_atomic(path, journal.encode_snapshot(Tree(), version), sync=True)
-    data = disk.read_bytes(path)
-    try:
-        tree, size, torn = journal.load(data, version)
-    except journal.JournalError as error:
-        raise journal.JournalError(f"{path}: {error}; {error.next_step}") from error
-    if check is not None:
-        check(tree)
-    file = JournalFile(disk, path, disk.open(path), size)
-    file.sync()
-    if torn:
-        file.truncate_to(size)
-        LOGGER.warning(
-            "%s: the last %s bytes are an incomplete write and were removed. After a crash that is normal: no change "
-            "in them was acknowledged. A copy is partial: stop the broker, and restore the whole log directory",
-            path, f"{torn:,}",
-        )  # fmt: skip
-    return file, tree
+def notify(watcher: Watcher, event: WatchEvent, outcome: Outcome) -> None:
+    """Call a watcher with its event; the outcome is that of a waiting call."""
+    watcher(event)

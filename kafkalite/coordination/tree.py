@@ -145,6 +145,7 @@ class WatchTable:
     """Watches of one type (of data, or of children), each set by a session."""
 
     def __init__(self) -> None:
+        self.total = 0  # watches
         self._by_path: dict[str, dict[Watcher, int]] = {}
         self._by_session: dict[int, set[tuple[str, Watcher]]] = {}
 
@@ -157,12 +158,15 @@ class WatchTable:
         watches = self._by_path.setdefault(path, {})
         if watch in watches:
             self._by_session[watches[watch]].discard((path, watch))
+        else:
+            self.total += 1
         watches[watch] = session
         self._by_session.setdefault(session, set()).add((path, watch))
 
     def take(self, path: str) -> dict[Watcher, int]:
         """Remove the watches of a path, and return them with their sessions."""
         watches = self._by_path.pop(path, {})
+        self.total -= len(watches)
         for watch, session in watches.items():
             self._by_session[session].discard((path, watch))
         return watches
@@ -172,6 +176,7 @@ class WatchTable:
         for path, watch in self._by_session.pop(session, ()):
             watches = self._by_path[path]
             del watches[watch]
+            self.total -= 1
             if not watches:
                 del self._by_path[path]
 

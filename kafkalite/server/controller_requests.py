@@ -35,8 +35,8 @@ from kafkalite.protocol.messages.leader_and_isr import (
 )
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.server.assigned_partitions import AssignedPartitions, Overrides, PartitionError, check_assignment
-from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer, Steps, grouped
 
 ANNOUNCED_MAX = 10_000  # topics in deletion that are remembered

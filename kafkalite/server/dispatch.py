@@ -20,10 +20,10 @@ from kafkalite.clock import Outcome, outcome_of
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.schema import Response
+from kafkalite.rate_limited_log import RateLimitedLog, site_of
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
 from kafkalite.server.context import HandlerContext
-from kafkalite.server.rate_limited_log import RateLimitedLog, site_of
 
 LOGGER = logging.getLogger("kafkalite.server")
 PRODUCE = 0

@@ -30,6 +30,7 @@ from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
+from kafkalite.server.descriptors import descriptors_of_process
 from kafkalite.storage.flush.fsync_threads import syncer_for
 from kafkalite.storage.log.flush_job import ClosableSyncer
 
@@ -116,7 +117,7 @@ def serve_directory(
     """The coordination service of the brokers of one machine; `ServedCoordination` describes the arguments."""
     from kafkalite.coordination.served.coordination import ServedCoordination
 
-    return ServedCoordination(path, disk, clock, random, offload, dial)
+    return ServedCoordination(path, disk, clock, random, offload, dial, descriptors_of_process().refuse_from)
 
 
 class ClusterCoordination(Protocol):

@@ -21,9 +21,9 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.server.config_problems import ConfigProblems
 from kafkalite.server.ports import Ports
-from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.server.thread_priority import lower_thread_priority
 from kafkalite.slicing import Slicer
 from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner

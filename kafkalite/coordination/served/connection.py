@@ -3,8 +3,9 @@
 1. Responses and events leave in the order of the journal: a response that shows a change leaves when it is durable.
    Pings are answered at once, as a slow disk must not end sessions.
 2. Requests are not processed while too many responses are open or unsent; the client cannot make the server buffer more
-   than `UNSENT_BYTES_MAX`.
+   than `UNSENT_BYTES_MAX`. All open responses of the server have a limit, too (`TreeServer.open_bytes`).
 3. Watches belong to the session, and end with its connection.
+4. Connections take turns, one request each, within the time budget of a loop iteration (`TreeServer.slicer`).
 """
 
 import asyncio
@@ -25,11 +26,10 @@ from kafkalite.coordination.served import requests
 from kafkalite.coordination.tree import Result, WatchEvent
 from kafkalite.coordination.zookeeper import protocol, records
 from kafkalite.coordination.zookeeper.codec import ProtocolError
+from kafkalite.slicing import Steps
 
 if TYPE_CHECKING:
     from kafkalite.coordination.served.server import ServedSession, TreeServer
-
-LOGGER = logging.getLogger("kafkalite.coordination")
 
 OPEN_RESPONSES_MAX = 4096
 PAUSE_BYTES = 1024 * 1024
@@ -53,6 +53,7 @@ class ServerConnection(asyncio.Protocol):
         self._greeting = False  # the first frame has arrived
         self._unsent = False  # the transport has too many bytes
         self._paused = False
+        self._processing = False  # a slice processes the frames
         self._timer: Timer | None = None
 
     # Of the transport.
@@ -75,11 +76,13 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process frames."""
+        if self.session is not None:
+            self._server.touch(self.session)
         try:
             self._received.extend(self._frames.feed(data))
-            self._process()
         except ProtocolError as error:
             self._reject(error)
+        self._process()
 
     def pause_writing(self) -> None:
         """The transport has too many bytes."""
@@ -88,32 +91,51 @@ class ServerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The transport has sent them."""
         self._unsent = False
-        self._continue()
+        self.resume()
 
-    def _continue(self) -> None:
+    @property
+    def is_silent(self) -> bool:
+        """Whether the client has not sent its first frame."""
+        return not self._greeting
+
+    def resume(self) -> None:
         """Process the frames that have waited, once there is much to do."""
         if not self._paused or self._is_full() or self._open > OPEN_RESPONSES_MAX // 2 or self.transport.is_closing():
             return
         self._paused = False
         self.transport.resume_reading()
-        try:
-            self._process()
-        except ProtocolError as error:
-            self._reject(error)
+        self._process()
 
     def _process(self) -> None:
+        if not self._processing:
+            self._processing = True
+            self._server.slicer.run(self._steps(), self._processed)
+
+    def _steps(self) -> Steps:
+        """Process one frame in each step."""
         while self._received and not self.transport.is_closing() and not self._is_full():
             self._frame(self._received.popleft())
-        if not self._paused and self._is_full() and not self.transport.is_closing():
+            if self._received:
+                yield
+
+    def _processed(self, outcome: Outcome) -> None:
+        """Wait for the next frames, or until the responses have left."""
+        self._processing = False
+        if isinstance(outcome.error, ProtocolError):
+            self._reject(outcome.error)
+        elif outcome.error is not None:
+            self.transport.abort()
+            raise outcome.error
+        elif not self._paused and self._is_full() and not self.transport.is_closing():
             self._paused = True
             self.transport.pause_reading()
 
     def _is_full(self) -> bool:
         connecting = self._greeting and self.session is None  # its session is being written
-        return self._unsent or connecting or self._open >= OPEN_RESPONSES_MAX
+        return self._unsent or connecting or self._open >= OPEN_RESPONSES_MAX or self._server.has_too_many_responses
 
     def _reject(self, error: ProtocolError) -> None:
-        LOGGER.warning("a client of the coordination service is disconnected: %s", error)
+        self._server.log(logging.WARNING, "rejected", "a client of the coordination service is disconnected: %s", error)
         self.transport.close()
 
     def _cancel_timer(self) -> None:
@@ -125,7 +147,6 @@ class ServerConnection(asyncio.Protocol):
 
     def _frame(self, frame: bytes) -> None:
         if self.session is not None:
-            self._server.touch(self.session)
             self._request(self.session, frame)
             return
         self._greeting = True
@@ -138,7 +159,7 @@ class ServerConnection(asyncio.Protocol):
         record = session.record
         response = records.ConnectResponse(0, record.timeout_ms, session.session_id, record.password, False)
         self._write(protocol.encode_connected(response))
-        self._continue()
+        self.resume()
 
     def refuse(self) -> None:
         """The session does not exist."""
@@ -180,7 +201,22 @@ class ServerConnection(asyncio.Protocol):
     def _read(self, header: records.RequestHeader, read: Callable[[], Any]) -> None:
         zxid = self._tree.tree.zxid
         self._open += 1
-        self._tree.read(read, lambda outcome: self._answer(header, zxid, outcome))
+        size = 0
+
+        def charged_read() -> Any:  # executed again where a full disk undoes what it may have shown
+            nonlocal size
+            self._server.charge(-size)
+            size = 0
+            response = read()
+            size = requests.bytes_of(response)
+            self._server.charge(size)
+            return response
+
+        def answer(outcome: Outcome) -> None:
+            self._server.charge(-size)
+            self._answer(header, zxid, outcome)
+
+        self._tree.read(charged_read, answer)
 
     def _fail(self, header: records.RequestHeader, error: CoordinationError) -> None:
         """Respond with an error, in the order of the responses."""
@@ -254,8 +290,9 @@ class ServerConnection(asyncio.Protocol):
 
     def _answer(self, header: records.RequestHeader, zxid: int, outcome: Outcome) -> None:
         self._open -= 1
-        self._respond(header, zxid, outcome)
-        self._continue()
+        if not self.transport.is_closing():  # else nothing is encoded
+            self._respond(header, zxid, outcome)
+        self.resume()
 
     def _respond(self, header: records.RequestHeader, zxid: int, outcome: Outcome) -> None:
         code = 0
@@ -279,7 +316,8 @@ class ServerConnection(asyncio.Protocol):
             return
         self.transport.write(data)
         if self._unsent and self.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
-            LOGGER.warning("a client of the coordination service reads too slowly and is disconnected")
+            text = "a client of the coordination service reads too slowly and is disconnected"
+            self._server.log(logging.WARNING, "slow", text)
             self.transport.abort()
 
 

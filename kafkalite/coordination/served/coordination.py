@@ -45,14 +45,25 @@ class ServedCoordination:
         random: draws passwords and the port.
         offload: reads and writes the journal; it must outlive `close`.
         dial: connects over TCP.
+        refuse_from: the lowest descriptor that is reserved for logs; None = no limit.
     """
 
-    def __init__(self, path: str, disk: Disk, clock: Clock, random: Random, offload: Offload, dial: Dial) -> None:
+    def __init__(
+        self,
+        path: str,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        offload: Offload,
+        dial: Dial,
+        refuse_from: int | None = None,
+    ) -> None:
         self.directory = CoordinationDirectory(disk, path)
         self._clock = clock
         self._random = random
         self._offload = offload
         self._dial = dial
+        self._refuse_from = refuse_from
         self._tree: JournaledTree | None = None
         self._server: TreeServer | None = None
         self._listening: asyncio.Server | None = None
@@ -129,7 +140,7 @@ class ServedCoordination:
             self._clock, tree, file, self._offload,
             version=SERVED_FORMAT, compact_bytes=COMPACT_BYTES, on_failure=self._failed,
         )  # fmt: skip
-        self._server = TreeServer(self._tree, self._clock, self._random)
+        self._server = TreeServer(self._tree, self._clock, self._random, self._refuse_from)
         self._listening, port = await self._listen(self._server)
         if port != self.directory.noted_port():  # a full disk must not prevent a take-over
             self.directory.write_port(port)
@@ -145,7 +156,8 @@ class ServedCoordination:
         for attempt in range(PORTS_TRIED):
             port = noted if noted and attempt == 0 else chosen_port(self._random)
             try:
-                return await loop.create_server(server.accept, HOST, port), port
+                listening = await loop.create_server(server.accept, HOST, port)
+                return listening, listening.sockets[0].getsockname()[1]
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise

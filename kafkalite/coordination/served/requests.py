@@ -29,8 +29,12 @@ from kafkalite.coordination.tree import (
 from kafkalite.coordination.zookeeper import protocol, records
 from kafkalite.coordination.zookeeper.operations import NOT_TRIED
 
-WATCHES_MAX = 100_000
-"""Watches of one session, of each type."""
+OPERATIONS_MAX = 2000
+"""Operations of a multi, which is one step of the loop: some 10 us each."""
+WATCHES_MAX, ALL_WATCHES_MAX = 100_000, 1_000_000
+"""Watches of one session, and of all sessions together, of each type."""
+NAME_BYTES = 64
+"""Memory of a name in a list of children, about."""
 
 
 def operation_of(request: records.OperationRequest) -> Operation:
@@ -49,6 +53,8 @@ def operation_of(request: records.OperationRequest) -> Operation:
 
 def operations_of(requests: Sequence[records.OperationRequest]) -> list[Operation]:
     """Return the operations of a multi. Raises CoordinationError with `at` its index."""
+    if len(requests) > OPERATIONS_MAX:
+        raise BadArgumentsError(detail=f"the multi has {len(requests):,} operations, the limit is {OPERATIONS_MAX:,}")
     operations = []
     for at, request in enumerate(requests):
         try:
@@ -145,11 +151,23 @@ READS: dict[Any, Callable[[Tree, Any, Watcher | None, int], Any]] = {
 }
 
 
+def bytes_of(response: Any) -> int:
+    """Return the memory of a response while it is open, about, in bytes."""
+    if isinstance(response, records.GetDataResponse):
+        return len(response.data or b"")
+    if isinstance(response, records.GetChildrenResponse | records.GetChildren2Response):
+        return NAME_BYTES * len(response.children)
+    return 0
+
+
 def check_watches(tree: Tree, session: int, more: int = 1) -> None:
     """Raise BadArgumentsError if a session may not set so many more watches."""
     count = max(tree.data_watches.count(session), tree.child_watches.count(session))
     if count + more > WATCHES_MAX:
         raise BadArgumentsError(detail=f"the session has {count:,} watches, the limit is {WATCHES_MAX:,}")
+    everyone = max(tree.data_watches.total, tree.child_watches.total)
+    if everyone + more > ALL_WATCHES_MAX:
+        raise BadArgumentsError(detail=f"all sessions have {everyone:,} watches, the limit is {ALL_WATCHES_MAX:,}")
 
 
 def set_watches(tree: Tree, request: records.SetWatchesRequest, watch: Watcher, session: int) -> list[WatchEvent]:

@@ -7,10 +7,15 @@
    get their full timeout again.
 3. An end of a session that could not be written, because the disk is full, is tried again.
 4. A second connection of a session closes the first.
+5. Connections of clients without a session leave CONTINUING_MIN connections to clients that continue theirs: at the
+   limit, one that has not sent its first frame makes space. Of the sessions at their limit, one without a connection
+   and without ephemeral nodes makes space.
+6. Descriptors are shared with logs: a connection whose descriptor reaches `refuse_from` is closed.
 """
 
 import hmac
 import logging
+import sys
 from collections.abc import Callable
 
 from kafkalite.callbacks import call_each
@@ -20,12 +25,15 @@ from kafkalite.coordination.served.connection import ServerConnection
 from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.tree import SessionRecord
 from kafkalite.coordination.zookeeper import records
+from kafkalite.rate_limited_log import RateLimitedLog
+from kafkalite.slicing import Slicer
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 
 TIMEOUT_MIN_MS, TIMEOUT_MAX_MS = 400, 600_000
-CONNECTIONS_MAX = 1024
+CONNECTIONS_MAX, CONTINUING_MIN = 1024, 64
 SESSIONS_MAX = 10_000
+OPEN_BYTES_MAX = 64 * 1024 * 1024
 LATE_S = 0.2
 RETRY_S = 1.0
 
@@ -49,16 +57,24 @@ class TreeServer:
         tree: the tree with its journal; its sessions continue.
         clock: timers of sessions.
         random: draws passwords.
+        refuse_from: connections with this descriptor or a higher one are closed at once; None = no limit.
 
     Attributes:
         sessions: by id.
+        slicer: processes the requests of all connections in turn.
+        log: lines that clients can cause, at most one per minute and cause.
+        open_bytes: memory of the responses that wait for the journal, about.
     """
 
-    def __init__(self, tree: JournaledTree, clock: Clock, random: Random) -> None:
+    def __init__(self, tree: JournaledTree, clock: Clock, random: Random, refuse_from: int | None = None) -> None:
         self.tree = tree
         self.clock = clock
+        self.log = RateLimitedLog(LOGGER, clock)
+        self.slicer = Slicer(clock, self.log.raised)
+        self.open_bytes = 0
         self._random = random
-        self._connections: set[ServerConnection] = set()
+        self._refuse_from = sys.maxsize if refuse_from is None else refuse_from
+        self._connections: dict[ServerConnection, None] = {}  # in the order of their beginnings
         self._timer: Timer | None = None
         self._timer_at = 0.0
         now = clock.monotonic()
@@ -77,29 +93,58 @@ class TreeServer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.slicer.close()
         for connection in list(self._connections):
             connection.transport.abort()
 
     # Of connections.
 
     def register(self, connection: ServerConnection) -> bool:
-        """Add a connection; returns False above the limit."""
-        if len(self._connections) >= CONNECTIONS_MAX:
-            LOGGER.warning("a client is refused: the coordination service has %d connections", CONNECTIONS_MAX)
+        """Add a connection; returns False above the limits."""
+        if len(self._connections) >= CONNECTIONS_MAX and not self._end_silent_connection():
+            text = "a client is refused: the coordination service has %d connections"
+            self.log(logging.WARNING, "connections", text, CONNECTIONS_MAX)
             return False
-        self._connections.add(connection)
+        socket = connection.transport.get_extra_info("socket")
+        if socket is not None and socket.fileno() >= self._refuse_from:
+            text = "a client is refused: the process has no descriptor left that is not reserved for logs"
+            self.log(logging.WARNING, "descriptors", text)
+            return False
+        self._connections[connection] = None
+        return True
+
+    def _end_silent_connection(self) -> bool:
+        """End the oldest connection that has not sent its first frame; returns whether there is one."""
+        silent = next((each for each in self._connections if each.is_silent), None)
+        if silent is None:
+            return False
+        del self._connections[silent]
+        silent.transport.abort()
         return True
 
     def unregister(self, connection: ServerConnection) -> None:
         """A connection has ended."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if connection.session is not None and connection.session.connection is connection:
             self._detach(connection.session)
+
+    def charge(self, size: int) -> None:
+        """Count the bytes of an open response, or no longer (negative); connections that waited for them continue."""
+        was_full = self.has_too_many_responses
+        self.open_bytes += size
+        if was_full and not self.has_too_many_responses:
+            call_each(ServerConnection.resume, list(self._connections))
+
+    @property
+    def has_too_many_responses(self) -> bool:
+        """Whether no request is processed until open responses have left."""
+        return self.open_bytes >= OPEN_BYTES_MAX
 
     def connect(self, connection: ServerConnection, request: records.ConnectRequest) -> None:
         """Begin or continue a session."""
         if request.last_zxid > self.tree.tree.zxid:
-            LOGGER.warning(
+            self.log(
+                logging.WARNING, "zxid",
                 "a client has seen transaction %d, this server's last one is %d: it belongs to another tree, or the "
                 "journal is an older copy", request.last_zxid, self.tree.tree.zxid,
             )  # fmt: skip
@@ -142,8 +187,14 @@ class TreeServer:
             raise
 
     def _open(self, connection: ServerConnection, asked_ms: int) -> None:
-        if len(self.sessions) >= SESSIONS_MAX:
-            LOGGER.warning("a new session is refused: the coordination service has %d sessions", SESSIONS_MAX)
+        if len(self._connections) > CONNECTIONS_MAX - CONTINUING_MIN:
+            text = "a new session is refused: of %d connections, %d are for sessions that continue"
+            self.log(logging.WARNING, "new sessions", text, CONNECTIONS_MAX, CONTINUING_MIN)
+            connection.transport.close()
+            return
+        if len(self.sessions) >= SESSIONS_MAX and not self._end_unused_session():
+            text = "a new session is refused: the coordination service has %d sessions"
+            self.log(logging.WARNING, "sessions", text, SESSIONS_MAX)
             connection.transport.close()
             return
         timeout_ms = max(TIMEOUT_MIN_MS, min(TIMEOUT_MAX_MS, asked_ms))
@@ -160,6 +211,14 @@ class TreeServer:
             self._arm()
 
         self.tree.open_session(record, opened)
+
+    def _end_unused_session(self) -> bool:
+        """End a session without a connection and without ephemeral nodes; returns whether there is one."""
+        owned = self.tree.tree.sessions
+        unused = [each for each in self.sessions.values() if each.connection is None and not owned[each.session_id]]
+        if unused:
+            self.expire(min(unused, key=lambda session: session.deadline))
+        return bool(unused)
 
     def _attach(self, session: ServedSession, connection: ServerConnection) -> None:
         if session.connection is not None:

@@ -58,8 +58,17 @@ class Link(asyncio.Protocol):
         self._driver = driver
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection exists."""
-        self.transport = cast(asyncio.Transport, transport)
+        """The connection exists.
+
+        TCP connects a socket to itself when its own port is the one that it connects to, and nothing listens there.
+        """
+        connected = cast(asyncio.Transport, transport)
+        peer = connected.get_extra_info("peername")
+        if peer is not None and peer == connected.get_extra_info("sockname"):
+            connected.abort()
+            self._driver.ended(self, "no server listens: the socket was connected to itself")
+            return
+        self.transport = connected
         self._driver.connected(self)
 
     def data_received(self, data: bytes) -> None:

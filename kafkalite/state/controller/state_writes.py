@@ -10,6 +10,7 @@ from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
+MULTI_STATES_MAX = 500  # a transaction of the served tree is one step of the loop of the broker that serves it
 PATH_BYTES = 100  # of an operation, without the chroot and the name of the topic: path and ZooKeeper's fields
 STATE_BYTES = 150  # a state in JSON, without its ISR
 REPLICA_BYTES = 11
@@ -50,7 +51,7 @@ def _batches(context: ControllerContext, chosen: list[Partition]) -> Iterator[Ba
     size, prefix = 0, context.settings.path_prefix_bytes
     for partition in chosen:
         added = _bytes(partition, prefix)
-        if operations and size + added > MULTI_BYTES_MAX:
+        if operations and (size + added > MULTI_BYTES_MAX or len(partitions) >= MULTI_STATES_MAX):
             yield tuple(operations), tuple(partitions)
             operations, partitions, size, topic = [], [], 0, None
         size += added

@@ -16,8 +16,9 @@ from kafkalite.clock import Clock, LoopClock, Offload, Outcome, Random, SystemRa
 from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.journal_file import open_journal
 from kafkalite.coordination.served.server import TreeServer
-from kafkalite.coordination.transactions import JournaledTree, open_journal
+from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.zookeeper.connection import Dial
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial

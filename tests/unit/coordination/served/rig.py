@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.coordination import journal
+from kafkalite.coordination.journal_file import open_journal
 from kafkalite.coordination.served.server import TreeServer
-from kafkalite.coordination.transactions import JournaledTree, open_journal
+from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.tree import WatchEvent
 from kafkalite.coordination.zookeeper import protocol, records
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
@@ -54,8 +56,8 @@ class Bench:
 class RawTransport(asyncio.Transport):
     """Keeps what is written."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, descriptor: int = 3) -> None:
+        super().__init__({"socket": SimpleNamespace(fileno=lambda: descriptor)})
         self.written = bytearray()
         self.buffered = 0
         self.closed = self.reading_paused = False

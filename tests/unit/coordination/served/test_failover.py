@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
+import contextlib
 import functools
+import os
+import socket
+import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,12 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, Outcome, SystemRandom, ThreadOffload
+from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.served import directory
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
-from kafkalite.coordination.tree import WatchEvent
+from kafkalite.coordination.tree import Tree, WatchEvent
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
 from tests.unit.coordination.kit import FaultyDisk
@@ -182,14 +186,78 @@ async def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
         await Member(tmp_path / "file").served.open()
 
 
-def test_port_is_outside_the_range_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that dials a port of its own range, while nothing listens there, may be connected to itself."""
+def test_port_is_outside_the_range_of_clients_where_they_leave_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = tmp_path / "range"
     monkeypatch.setattr(directory, "PORT_RANGE", str(table))
     for text, allowed in (("32768\t60999\n", range(10_000, 32_768)), ("1024 60999", range(61_000, 65_536))):
         table.write_text(text)
         assert all(directory.chosen_port(SystemRandom()) in allowed for _ in range(200))
     table.write_text("1024 65535")
-    with pytest.raises(OSError, match="leaves no port") as caught:
-        directory.chosen_port(SystemRandom())
-    assert caught.value.errno == errno.EADDRINUSE
+    assert directory.chosen_port(SystemRandom()) == directory.ANY_PORT
+
+
+@on_loop
+async def test_any_free_port_is_served_where_clients_may_use_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "range"
+    table.write_text("1024 65535")
+    monkeypatch.setattr(directory, "PORT_RANGE", str(table))
+    member = Member(tmp_path / "shared")
+    await member.served.open()
+    session = await member.connect()
+    assert member.served.directory.port() > 0
+    await completed(session.close)
+    await member.close()
+
+
+@on_loop
+async def test_socket_that_is_connected_to_itself_is_not_taken_for_a_server(tmp_path: Path) -> None:
+    member = Member(tmp_path / "shared")
+    await member.served.open()
+    attempts = []
+
+    async def dial_itself_first(protocol: Any, host: str, port: int, ssl: object) -> None:
+        attempts.append(port)
+        if len(attempts) > 1:
+            await dial(protocol, host, port, None)
+            return
+        itself = socket.socket()
+        itself.setblocking(False)
+        itself.bind((host, 0))
+        with contextlib.suppress(BlockingIOError):
+            itself.connect(itself.getsockname())
+        await asyncio.get_running_loop().create_connection(protocol, sock=itself)
+
+    member.served._dial = dial_itself_first
+    session = await member.connect()
+    assert len(attempts) == 2
+    assert await completed(lambda then: session.exists("/none", then)) is None
+    await completed(session.close)
+    await member.close()
+
+
+@on_loop
+async def test_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "shared"
+    path.mkdir(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: os.stat(path).st_uid + 1)
+    member = Member(path)
+    with pytest.raises(PermissionError, match="belongs to the user with id"):
+        await member.served.open()
+    await member.close()
+
+
+@on_loop
+async def test_files_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    path.mkdir(0o700)
+    (path / "coordination.journal").write_bytes(journal.encode_snapshot(Tree(), journal.SERVED_FORMAT))
+    (path / "coordination.journal").chmod(0o644)  # of an earlier version
+    for _ in range(2):
+        member = Member(path)
+        await member.served.open()
+        await member.close()
+    assert stat.S_IMODE((path / "coordination.journal").stat().st_mode) == 0o600

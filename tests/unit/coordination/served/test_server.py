@@ -9,8 +9,9 @@ import pytest
 from kafkalite.coordination.served import connection, requests, server
 from kafkalite.coordination.tree import WatchEvent
 from kafkalite.coordination.zookeeper import protocol, records
+from tests.kit.costly_clock import CostlyClock
 from tests.unit.coordination.kit import FaultyDisk
-from tests.unit.coordination.served.rig import NEW, Bench, RawClient
+from tests.unit.coordination.served.rig import NEW, Bench, RawClient, RawTransport
 
 EPHEMERAL = records.EPHEMERAL
 
@@ -80,11 +81,47 @@ class TestSessions:
     def test_sessions_and_connections_are_limited(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(server, "SESSIONS_MAX", 2)
         monkeypatch.setattr(server, "CONNECTIONS_MAX", 3)
-        bench.client()
-        bench.client()
+        monkeypatch.setattr(server, "CONTINUING_MIN", 0)
+        clients = [bench.client(), bench.client()]
         refused = bench.client()
         assert refused.key == NEW and refused.transport.closed
-        assert RawClient(bench).transport.closed, "the fourth connection"
+        refused.disconnect()
+        silent = RawClient(bench)
+        assert RawClient(bench).transport.closed is False and silent.transport.closed, "it makes space"
+        assert not any(client.transport.closed for client in clients)
+
+    def test_session_without_connection_and_nodes_makes_space_for_a_new_one(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "SESSIONS_MAX", 2)
+        owner, unused = bench.client(), bench.client()
+        owner.create("/mine", EPHEMERAL)
+        owner.disconnect()
+        unused.disconnect()
+        assert bench.client().key != NEW
+        assert bench.client(key=unused.key).timeout_ms == 0, "it has ended"
+        assert bench.client(key=owner.key).key == owner.key
+
+    def test_connections_are_kept_for_sessions_that_continue(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "CONNECTIONS_MAX", 3)
+        monkeypatch.setattr(server, "CONTINUING_MIN", 1)
+        first = bench.client()
+        first.disconnect()
+        others = [bench.client(), bench.client()]
+        refused = bench.client()
+        assert refused.key == NEW, "the last connection is for a session that exists"
+        refused.disconnect()
+        assert bench.client(key=first.key).key == first.key
+        assert not any(each.transport.closed for each in others)
+
+    def test_descriptors_of_logs_are_not_used(self, bench: Bench) -> None:
+        bench.server._refuse_from = 100
+        for descriptor, refused in ((99, False), (100, True)):
+            transport = RawTransport(descriptor)
+            bench.server.accept().connection_made(transport)
+            assert transport.closed is refused
 
 
 class TestExpiry:
@@ -241,6 +278,72 @@ class TestLimits:
         assert codes == [-101, -101, -8]
         again = records.SetWatchesRequest(0, (), ("/x", "/y", "/z"), ())
         assert bench.client().call(again)[0] == -8
+
+    def test_watches_of_all_sessions_are_limited(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(requests, "ALL_WATCHES_MAX", 2)
+        clients = [bench.client() for _ in range(3)]
+        assert [each.call(records.ExistsRequest("/a", True))[0] for each in clients] == [-101, -101, -8]
+        clients[0].disconnect()
+        assert clients[2].call(records.ExistsRequest("/a", True))[0] == -101
+
+    def test_operations_of_a_multi_are_limited(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(requests, "OPERATIONS_MAX", 2)
+        client = bench.client()
+        check = records.CheckVersionRequest("/", -1)
+        assert client.call(records.MultiRequest((check, check)))[0] == 0
+        error, response = client.call(records.MultiRequest((check, check, check)))
+        assert error == 0 and [each.response.error for each in response.results] == [-8, -2, -2]
+
+    def test_requests_wait_while_open_responses_of_all_clients_are_too_large(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "OPEN_BYTES_MAX", 1000)
+        greedy, other = bench.client(), bench.client()
+        greedy.call(records.Create2Request("/a", bytes(600), records.OPEN_ACL, 0))
+        bench.offload.held = True
+        greedy.request(records.SetDataRequest("/a", bytes(600), -1), *[records.GetDataRequest("/a", False)] * 5)
+        other.request(records.GetDataRequest("/a", False))
+        assert bench.server.open_bytes == 1200 and greedy.transport.reading_paused and other.transport.reading_paused
+        bench.offload.release()
+        bench.offload.drain()
+        assert len(greedy.responses()) == 6 and len(other.responses()) == 1
+        assert bench.server.open_bytes == 0 and not other.transport.reading_paused
+
+    def test_responses_of_a_lost_connection_are_not_encoded(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = bench.client()
+        client.create("/a")
+        bench.offload.held = True
+        client.request(records.SetDataRequest("/a", b"1", -1), *[records.GetDataRequest("/a", False)] * 3)
+        client.disconnect()
+        monkeypatch.setattr(protocol, "encode_response", lambda *_: 1 // 0)
+        bench.offload.release()
+        bench.offload.drain()
+        assert bench.server.open_bytes == 0
+
+    def test_long_queue_of_one_client_does_not_delay_another(self, bench: Bench) -> None:
+        """Each look at the clock costs a millisecond: after the budget of a loop iteration the clients take turns."""
+        greedy, other = bench.client(), bench.client()
+        bench.server.slicer._clock = CostlyClock(bench.clock)
+        greedy.request(*[records.GetDataRequest("/", False)] * 1000)
+        assert 0 < len(greedy.responses()) < 10
+        other.request(records.GetDataRequest("/", False))
+        bench.clock.advance(10)
+        assert len(other.responses()) == 1 and len(greedy.responses()) < 20
+
+    def test_responses_behind_one_flush_leave_in_several_iterations(self, bench: Bench) -> None:
+        client = bench.client()
+        bench.offload.held = True
+        change = records.SetDataRequest("/", b"", -1)
+        client.request(change, *[records.GetDataRequest("/", False)] * 100)
+        bench.tree._clock = CostlyClock(bench.clock)
+        bench.offload.release()
+        bench.offload.drain()
+        first = len(client.responses())
+        assert 0 < first < 10
+        bench.clock.advance(5000)
+        assert first + len(client.responses()) == 101
 
     def test_silent_connection_is_closed(self, bench: Bench) -> None:
         client = RawClient(bench)
