@@ -63,6 +63,16 @@ CONSUMER = (
         "How often regular expressions of subscriptions are evaluated again, in ms.", low=10_000),
 )  # fmt: skip
 SHARE = (
+    idle("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False,
+         "Whether topics for undeliverable records of share groups are created automatically."),
+    idle("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.",
+         "Prefix of the topics for undeliverable records of share groups."),
+    idle("group.consumer.assignor.offload.enable", BOOLEAN, True,
+         "Whether assignments of consumer groups are computed in another thread."),
+    idle("group.share.assignor.offload.enable", BOOLEAN, True,
+         "Whether assignments of share groups are computed in another thread."),
+    idle("group.streams.assignor.offload.enable", BOOLEAN, True,
+         "Whether assignments of streams groups are computed in another thread."),
     idle("group.share.assignors", LIST, ("simple",), "Assignors of share groups."),
     *times("share", idle),
     idle("group.share.initialize.retry.interval.ms", INT, 30_000,

@@ -14,6 +14,7 @@ IDLE, REFUSED = Support.WITHOUT_EFFECT, Support.REFUSED
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 SEGMENT_BYTES_MIN = 1024 * 1024
+JAVA_ARRAY_MAX = 2**31 - 9  # the largest array of bytes in Java
 
 
 def synonyms(name: str) -> tuple[Synonym, ...]:
@@ -42,6 +43,8 @@ TOPIC_KEYS = (
         synonyms=synonyms("log.flush.interval.messages")),
     Key("flush.ms", LONG, LONG_MAX, "Time after which the log is flushed (fsync), in ms.", low=0,
         synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms"))),
+    Key("errors.deadletterqueue.group.enable", BOOLEAN, False,
+        "Whether share groups may write undeliverable records to the topic.", support=IDLE),
     Key("follower.replication.throttled.replicas", LIST, (),
         "Replicas whose replication is throttled on the followers.", support=IDLE),
     Key("index.interval.bytes", INT, 4096, "Number of bytes between two entries of the offset index.", low=0,
@@ -57,6 +60,9 @@ TOPIC_KEYS = (
         synonyms=synonyms("log.cleaner.max.compaction.lag.ms")),
     Key("max.message.bytes", INT, 1_048_588, "Maximum size of a record batch, in bytes (after compression).", low=0,
         synonyms=synonyms("message.max.bytes")),
+    Key("max.decompressed.message.bytes", INT, JAVA_ARRAY_MAX,
+        "Maximum decompressed size of a record, in bytes.", low=1, high=JAVA_ARRAY_MAX, support=IDLE,
+        synonyms=synonyms("max.decompressed.message.bytes")),
     Key("message.timestamp.after.max.ms", LONG, 3_600_000,
         "How far a record's timestamp may be ahead of the broker's clock, in ms.", low=0,
         synonyms=synonyms("log.message.timestamp.after.max.ms")),
@@ -76,6 +82,11 @@ TOPIC_KEYS = (
     Key("preallocate", BOOLEAN, False, "Whether disk space is allocated when a segment is created.", support=IDLE,
         synonyms=synonyms("log.preallocate")),
     Key("remote.log.copy.disable", BOOLEAN, False, "Whether copying to remote storage is disabled.", support=IDLE),
+    Key("remote.copy.lag.bytes", LONG, -1,
+        "Size of the later records from which a segment is copied to remote storage, in bytes.", low=-1, support=IDLE,
+        synonyms=synonyms("log.remote.copy.lag.bytes")),
+    Key("remote.copy.lag.ms", LONG, 0, "Age from which a segment is copied to remote storage, in ms.", low=-1,
+        support=IDLE, synonyms=synonyms("log.remote.copy.lag.ms")),
     Key("remote.log.delete.on.disable", BOOLEAN, False,
         "Whether remote segments are deleted when remote storage is disabled.", support=IDLE),
     Key("remote.storage.enable", BOOLEAN, False, "Whether old segments are kept in remote storage.", support=REFUSED),

@@ -55,6 +55,7 @@ class TopicConfig:
     compression_type: str = "producer"
     compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
+    errors_deadletterqueue_group_enable: bool = False
     file_delete_delay_ms: int = 60_000
     flush_messages: int = 2**63 - 1
     flush_ms: int = 2**63 - 1
@@ -64,6 +65,7 @@ class TopicConfig:
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = 2**63 - 1
+    max_decompressed_message_bytes: int = 2**31 - 9
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = 2**63 - 1
@@ -73,6 +75,8 @@ class TopicConfig:
     min_insync_replicas: int = 1
     preallocate: bool = False
     remote_log_copy_disable: bool = False
+    remote_copy_lag_bytes: int = -1
+    remote_copy_lag_ms: int = 0
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = -1

@@ -124,6 +124,7 @@ ROWS = (
     Row("offset_delete", 47, 0, 0, of_groups=True),
     Row("describe_client_quotas", 48, 0, 1),
     Row("alter_client_quotas", 49, 0, 1),
+    Row("describe_user_scram_credentials", 50, 0, 0),
     Row("update_features", 57, 0, 2),
     Row("describe_cluster", 60, 0, 2),
     Row("describe_producers", 61, 0, 0),

@@ -42,6 +42,9 @@ def produce(address: str, values: range, codec: str = "none") -> None:
     assert not lost
 
 
+METADATA = "__cluster_metadata-0"
+
+
 @killable
 def read(address: str, partition: int, count: int) -> list[tuple[int, int]]:
     """(offset, value) of this many records from the beginning."""
@@ -84,12 +87,13 @@ def test_log_directory_of_kafka_is_adopted_read_and_appended_to(tmp_path: Path, 
         checkpoints.read_epochs(Disk(), str(path / "leader-epoch-checkpoint")) for path in source.glob(f"{TOPIC}-*")
     ]
     if clean:
-        assert verify_directory(Disk(), str(source)) == []
+        # Since 4.4 a stop does not truncate the preallocated indexes of KRaft's own log, which is not adopted.
+        assert [each for each in verify_directory(Disk(), str(source)) if METADATA not in each.path] == []
     ours = Kafkalite(tmp_path / "ours", {})
     command = [sys.executable, "-m", "kafkalite", "log", "adopt", str(source), "--data", str(ours.data)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
-    assert f"{TOPIC}: {PARTITIONS} partitions" in done.stdout and "__cluster_metadata-0: not adopted" in done.stdout
+    assert f"{TOPIC}: {PARTITIONS} partitions" in done.stdout and f"{METADATA}: not adopted" in done.stdout
     assert "retention.ms=-1" in done.stdout and "kafkalite topic alter" in done.stdout
     assert verify_directory(Disk(), str(ours.data)) == []
     ours.start()

@@ -1,4 +1,4 @@
-"""Java consumers of 4.3 and 3.9 in groups, alone and with other clients, and kafka-consumer-groups beside them.
+"""Java consumers of 4.4 and 3.9 in groups, alone and with other clients, and kafka-consumer-groups beside them.
 
 Each version runs in one Java process for all tests of this module.
 """

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools, 4.3 and 3.9: the console pair in every codec, and what an administrator types.
+"""Apache Kafka's own tools, 4.4 and 3.9: the console pair in every codec, and what an administrator types.
 
 Each start of a tool costs a Java process, so a test is one longer story.
 """

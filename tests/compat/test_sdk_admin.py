@@ -1,6 +1,6 @@
 """The SDK's Admin and confluent-kafka's AdminClient: the same calls on the same broker have the same answers.
 
-What kafkalite does not serve yet is tested on Apache Kafka 4.3, and on kafkalite for its error.
+What kafkalite does not serve yet is tested on Apache Kafka 4.4, and on kafkalite for its error.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ async def test_quotas_are_stored(address: str) -> None:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Apache Kafka 4.3 with an authorizer and two log directories."""
+    """Apache Kafka 4.4 with an authorizer and two log directories."""
     directory = tmp_path_factory.mktemp("kafka")
     settings = {**AUTHORIZER, "log.dirs": f"{directory}/data,{directory}/more"}
     with broker_under_test(directory, settings, "kafka") as running:

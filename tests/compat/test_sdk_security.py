@@ -1,4 +1,4 @@
-"""The SDK and the command line use TLS and SASL on Apache Kafka 4.3.
+"""The SDK and the command line use TLS and SASL on Apache Kafka 4.4.
 
 Every mechanism, every wrong setting, sessions that are renewed.
 """

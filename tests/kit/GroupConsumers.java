@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
@@ -22,7 +23,6 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Many consumers and tools in one Java process. A line of input is a command, its words separated by tabs:
@@ -42,9 +42,7 @@ public class GroupConsumers {
 
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((code, message) -> {
-            throw new IllegalStateException("exit " + code + (message == null ? "" : ": " + message));
-        });
+        reportExits();
         tell("ready", "");
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t", -1);
@@ -58,6 +56,21 @@ public class GroupConsumers {
             }
         }
         System.exit(0);
+    }
+
+    /** Exits of tools become exceptions. The class has another package since 4.4. */
+    private static void reportExits() throws Exception {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before44) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object throwing = Proxy.newProxyInstance(exit.getClassLoader(), new Class<?>[] {procedure}, (proxy, method, given) -> {
+            throw new IllegalStateException("exit " + given[0] + (given[1] == null ? "" : ": " + given[1]));
+        });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, throwing);
     }
 
     private static void tell(String... words) {

@@ -1,5 +1,5 @@
 """The broker under test, as a process of its own: `AGAINST=kafkalite` (default), `AGAINST=kafkalite-cluster` (one of
-three brokers), `AGAINST=kafka` (Apache Kafka 4.3) or `AGAINST=kafka-zookeeper` (Apache Kafka 3.9 with ZooKeeper).
+three brokers), `AGAINST=kafka` (Apache Kafka 4.4) or `AGAINST=kafka-zookeeper` (Apache Kafka 3.9 with ZooKeeper).
 
 A compat test never knows which of the two it talks to: it gets an address, a data directory in Kafka's layout, and the
 verbs stop (SIGTERM), kill (SIGKILL) and start, which returns to the same port and the same data.

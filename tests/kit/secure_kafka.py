@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3 with listeners for TLS and SASL, beside the plaintext one of the test kit."""
+"""Apache Kafka 4.4 with listeners for TLS and SASL, beside the plaintext one of the test kit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LISTENERS = {
 
 @contextmanager
 def secure_kafka(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[SecureKafka]:
-    """A running Apache Kafka 4.3 with SCRAM users.
+    """A running Apache Kafka 4.4 with SCRAM users.
 
     Arguments:
         directory: for its data and certificates.

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3 is the broker of source, sink and ingest: without and with SASL_SSL and SCRAM, with transactions."""
+"""Apache Kafka 4.4 is the broker of source, sink and ingest: without and with SASL_SSL and SCRAM, with transactions."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Apache Kafka's console and admin tools, each a Java process; class names and options differ between 4.3 and 3.9."""
+"""Apache Kafka's console and admin tools, each a Java process; class names and options differ between 4.4 and 3.9."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ CLASSES = {
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "topics": "org.apache.kafka.tools.TopicCommand",
-    "configs": "kafka.admin.ConfigCommand",
+    "configs": "org.apache.kafka.tools.ConfigCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }
 CLASSES_3 = {
+    "configs": "kafka.admin.ConfigCommand",
     "console-producer": "kafka.tools.ConsoleProducer",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
 }

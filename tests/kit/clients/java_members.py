@@ -110,7 +110,11 @@ class JavaProcess:
 
     def groups(self, *args: str) -> str:
         """Run kafka-consumer-groups, and answer what it printed on both of its outputs."""
-        self.send_command("tool", CLASSES["consumer-groups"], "--bootstrap-server", self.address, *args)
+        return self.tool("consumer-groups", *args)
+
+    def tool(self, name: str, *args: str) -> str:
+        """Run one of Kafka's tools, and answer what it printed on both of its outputs; an exit is the last line."""
+        self.send_command("tool", CLASSES[name], "--bootstrap-server", self.address, *args)
         return bytes.fromhex(self._tools.get(timeout=2 * DEADLINE_S)).decode()
 
     def kind(self, how: str) -> Kind:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest
@@ -131,3 +132,18 @@ async def test_the_newest_version_rejects_all_features_with_the_first_one(client
     assert (await client.call(updates(("other.version", 0)))).error_code == 0
     response = await client.call(updates(("other.version", 0), upgrade_type=9))
     assert response.error_code == KafkaErrorCode.INVALID_UPDATE_VERSION
+
+
+# DescribeUserScramCredentials.
+
+
+async def test_no_user_has_credentials(client: Client) -> None:
+    response = await client.call(DescribeUserScramCredentialsRequest(users=None))
+    assert (response.error_code, list(response.results)) == (0, [])
+    users = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in ("alice", "bob", "alice")]
+    response = await client.call(DescribeUserScramCredentialsRequest(users=users))
+    assert response.error_code == 0
+    assert {each.user: each.error_code for each in response.results} == {
+        "alice": KafkaErrorCode.DUPLICATE_RESOURCE,
+        "bob": KafkaErrorCode.RESOURCE_NOT_FOUND,
+    }
