@@ -21,6 +21,7 @@ from kafkalite_sdk import Admin, Environment
 from kafkalite.cli.client_options import CLIENT_ID, Cluster, address_text
 from kafkalite.cli.failure import fail
 from kafkalite.cli.retry import Retry
+from kafkalite.cli.retry_report import report_retries
 from kafkalite.errors import KafkaConnectionError, KafkaTimeoutError
 from kafkalite.net.client.connection import dial
 from kafkalite.net.client.failures import reason_of
@@ -29,6 +30,7 @@ STARTING_S = 20.0  # maximum wait for a broker that is starting
 # No broker that is starting: a host name that does not resolve, and a connection that ends in the TLS handshake.
 OTHER_REASONS = (socket.gaierror, ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
 logging.getLogger("kafkalite_sdk").addHandler(logging.NullHandler())  # the commands report outages themselves
+report_retries()
 
 
 class Client(Protocol):

@@ -2,7 +2,8 @@
 
 1. Standard output has one line, `kafkalite ready on HOST:PORT`, once the broker accepts connections; the log goes to
    standard error.
-2. An error that prevents the start, or ends the broker, is one line with exit code 2.
+2. An error that prevents the start is one line with exit code 2; one that ends a broker that was ready, with exit code
+   1: a service manager starts it again. With --log-json the line is a record of the log.
 3. The first SIGTERM, SIGINT or SIGHUP shuts the broker down cleanly, with exit code 0; a later one exits immediately.
    SIGHUP has no effect under `nohup`. Signals within `REPEATED_S` of the first one are ignored: a wrapper forwards a
    signal that the terminal has already sent to the whole process group.
@@ -17,15 +18,17 @@ import platform
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterable
+from typing import NoReturn
 
 import click
 import uvloop
 
 from kafkalite._speedups.allocator import give_back, keep_freed
 from kafkalite._version import VERSION
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.gc_tuning import GcTuning
 from kafkalite.clock import Outcome
 from kafkalite.config.broker import BrokerConfig
@@ -52,7 +55,18 @@ GIVE_BACK_S = 20.0
 Inherited = list[tuple[str, socket.socket]]
 
 
+class Serve(click.Command):
+    """The command, which answers to an option that other servers have."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for each in args:
+            if each == "--port" or each.startswith("--port="):
+                ctx.fail("No such option '--port': the port is part of --listen, as in --listen localhost:9093")
+        return super().parse_args(ctx, args)
+
+
 @click.command(
+    cls=Serve,
     epilog="""\b
 Examples:
   kafkalite serve
@@ -61,7 +75,7 @@ Examples:
   KAFKALITE_NUM_PARTITIONS=6 kafkalite serve --log-json 2> broker.log
 
 The command line overrides the environment (KAFKALITE_ and the key in upper case, with _ for .), which overrides the
-file, which overrides Kafka's defaults."""
+file, which overrides Kafka's defaults.""",
 )
 @click.option(
     "-c",
@@ -100,9 +114,25 @@ def command(
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config, notifier, inherited))
     except (ConfigError, ServiceManagerError, StartError) as error:
-        fail(str(error))
+        fail_logged(Failure(str(error)), as_json=log_json)
+    except Failure as failure:
+        fail_logged(failure, as_json=log_json)
     except OSError as error:
-        fail(why(error))
+        fail_logged(Failure(why(error)), as_json=log_json)
+
+
+class BrokerFailed(Failure):
+    """A broker that was ready has ended by itself. Another start may succeed, unlike after other failures."""
+
+    exit_code = 1
+
+
+def fail_logged(failure: Failure, *, as_json: bool) -> NoReturn:
+    """End the command: with a record of the log, if that is JSON, or with one line as other commands."""
+    if not as_json:
+        raise failure
+    LOGGER.critical("%s", " ".join(failure.message.split()))
+    sys.exit(failure.exit_code)
 
 
 def raise_open_file_limit() -> None:
@@ -174,7 +204,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
     finally:
         await broker.stop()
     if failures:
-        fail(failures[0])
+        raise BrokerFailed(failures[0])
     LOGGER.info("shut down cleanly")
     notifier.close()
 

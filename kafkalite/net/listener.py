@@ -234,6 +234,9 @@ class Listener:
         limit = self.limits.connections_per_ip_overrides.get(host, self._connections_per_ip_max)
         if self.reactor.connections_of(host) >= limit:
             accepted.close()
+            self.reactor.log_limited(
+                "per ip", f"connection of {host} refused: it has {limit} connections (max.connections.per.ip)"
+            )
             return
         accepted.setblocking(False)
         local = accepted.getsockname()

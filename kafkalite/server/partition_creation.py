@@ -21,6 +21,7 @@ from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
+from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log_creation import NewPartition
@@ -82,6 +83,7 @@ class PartitionCreator:
         self._opened: dict[Partition, Opened] = {}  # with a waiting append
         self._in_progress: dict[TopicPartition, Partition] = {}  # files or records
         self._closed = False
+        self._log = RateLimitedLog(LOGGER, clock)
 
     def add(self, partition: Partition) -> None:
         """Create the files of a partition in the background, unless an append has already created them."""
@@ -236,7 +238,15 @@ class PartitionCreator:
             raise outcome.error
 
     def _failed(self, path: str, partition: Partition, error: BaseException) -> None:
-        LOGGER.error("%s-%d: cannot create the files: %s", partition.topic, partition.index, error)
+        text = "%s-%d: cannot create the files: %s"  # on a full disk those of no partition
+        self._log(
+            logging.ERROR,
+            f"create {path} {getattr(error, 'errno', None)}",
+            text,
+            partition.topic,
+            partition.index,
+            error,
+        )
         known = isinstance(error, OSError)
         if isinstance(error, OSError) and not isinstance(error, FileExistsError):  # the disk is sound then
             self._logs.report_disk_error(path, error)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.cli.failure import Failure
+from kafkalite.cli.serve import BrokerFailed
+
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "tools/systemd/kafkalite.service"
 CHECK = ROOT / "tools/check_toolchain.py"
@@ -38,6 +41,12 @@ def test_systemd_unit_has_the_documented_settings() -> None:
     assert int(settings["LimitNOFILE"]) >= 100_000
     assert int(settings["WatchdogSec"]) > 0
     assert settings["NoNewPrivileges"] == "yes"
+
+
+def test_systemd_starts_a_failed_broker_again_but_not_one_with_a_wrong_setting() -> None:
+    settings = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] != "#")
+    assert settings["RestartPreventExitStatus"] == str(Failure.exit_code)
+    assert BrokerFailed.exit_code not in (0, Failure.exit_code)
 
 
 def check(setup: str) -> str:

@@ -305,7 +305,12 @@ cdef class Frames(RespondingConnection):
             hint = ": this is a TLS handshake on a plaintext port"
         elif p[0] >= 0x41 and p[0] <= 0x5a and p[1] >= 0x41 and p[1] <= 0x5a:
             hint = ": this looks like HTTP or text"
-        self.shut(f"a frame of {size} bytes is outside {FRAME_BYTES_MIN} to {self.hub.limits.request_bytes_max}{hint}")
+        reason = f"a frame of {size} bytes is outside {FRAME_BYTES_MIN} to {self.hub.limits.request_bytes_max}{hint}"
+        cdef Connection connection = <Connection> self
+        self.hub.log_limited(
+            f"frame{hint}", f"{connection.peer_host}:{connection.peer_port}: {reason}; connection closed"
+        )
+        self.shut(reason)
         return 0
 
     cdef int skip_empty(self) except -1:

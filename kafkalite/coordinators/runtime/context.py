@@ -33,6 +33,7 @@ LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
 RETRY_MS = 1_000
 DOUBLINGS_MAX = 6
+LOG_MS = 60_000  # between lines about the same error
 TIMERS_AT_ONCE = 100
 STEPS_AT_ONCE = 4  # of a start, outside the slicer: up to as many hundred sessions
 
@@ -147,6 +148,7 @@ class CoordinatorContext(Generic[M]):
         self._incarnation: Incarnation[M] | None = None
         self._error = LOADING
         self._open = 0  # appends of all incarnations that have not completed
+        self._logged_error = self._logged_ms = 0  # of the last line about a failed append
         self._stop: Callable[[], None] | None = None  # stops the current replay
         self._retry: Timer | None = None
         self._failed_loads = 0  # in a row
@@ -273,7 +275,7 @@ class CoordinatorContext(Generic[M]):
         if self._incarnation is not incarnation:
             self._begin_replay()
         elif error:
-            LOGGER.error("shard %d: an append failed with %s; replaying", self.index, KafkaErrorCode(error).name)
+            self._log_failure(error)
             self._drop(incarnation, coordinator_error(error))
         else:
             incarnation.committed = True
@@ -281,6 +283,13 @@ class CoordinatorContext(Generic[M]):
             while incarnation.entries and incarnation.entries[0].ended:
                 ready += incarnation.entries.popleft().answers
             self._complete(incarnation, ready)
+
+    def _log_failure(self, error: int) -> None:
+        """Log a failed append, once a minute for each error: on a full disk each attempt fails."""
+        now_ms = self.now().ms
+        if error != self._logged_error or now_ms - self._logged_ms >= LOG_MS:
+            self._logged_error, self._logged_ms = error, now_ms
+            LOGGER.error("shard %d: an append failed with %s; replaying", self.index, KafkaErrorCode(error).name)
 
     def _complete(self, incarnation: Incarnation[M], answers: Sequence[Answer]) -> None:
         if len(answers) == 1:

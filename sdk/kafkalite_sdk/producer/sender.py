@@ -11,6 +11,7 @@ Invariants:
 Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
 """
 
+import logging
 from collections.abc import Callable
 from itertools import chain
 from math import inf
@@ -25,6 +26,7 @@ from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
 from kafkalite_sdk.producer.settings import ProducerSettings
 
+log = logging.getLogger("kafkalite_sdk.retries")
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 TOO_LARGE = (KafkaErrorCode.MESSAGE_TOO_LARGE, KafkaErrorCode.RECORD_LIST_TOO_LARGE)
@@ -252,6 +254,7 @@ class Sender(SenderBase):
             partition.rejected(batch)
             return
         self.retried += 1
+        log.debug("%s", error)
         settings = self.settings
         pause = min(settings.retry_backoff_s * 2 ** min(partition.failures, 30), settings.retry_backoff_max_s)
         partition.failures += 1

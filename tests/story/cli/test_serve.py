@@ -279,6 +279,22 @@ def test_the_log_in_json(serve: Serve) -> None:
     assert lines[-1]["message"] == "shut down cleanly"
 
 
+@pytest.mark.parametrize(
+    "args", [("--set", "num.partitions=many"), ("--listen", "nowhere"), ("--listen", "192.0.2.1:0")]
+)
+def test_a_failed_start_is_a_record_of_a_log_in_json(tmp_path: Path, args: tuple[str, ...]) -> None:
+    command = [*COMMAND, "serve", "--log-json", *args]
+    done = subprocess.run(command, env=ENVIRON, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
+    records = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (done.returncode, records[-1]["level"]) == (2, "critical")
+    assert args[1].partition("=")[0].partition(":")[0] in records[-1]["message"]
+
+
+def test_the_option_for_the_port_is_named(tmp_path: Path) -> None:
+    for args in (("--port", "9093"), ("--port=9093",)):
+        assert "--listen localhost:9093" in refused(tmp_path, *args)
+
+
 def test_wrong_settings_are_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[log\n")
     (tmp_path / "project.toml").write_text('[project]\nname = "x"\na = 1\nb = 2\nc = 3\n')

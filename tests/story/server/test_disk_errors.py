@@ -209,3 +209,14 @@ async def test_first_group_on_a_full_disk(client: Client, disk: FaultyDisk, capl
     with caplog.at_level("INFO", "kafkalite"):
         found = (await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators[0]
     assert found.error_code == 0 and caplog.text.count("one replica instead of 3") <= 1
+
+
+async def test_files_that_a_full_disk_refuses_are_one_line_a_minute(
+    disk: FaultyDisk, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    for operation in ("create", "open", "mkdir"):
+        disk.fail(operation, errno.ENOSPC, repeat=True)
+    await client.create("many", partitions=20)
+    codes = {(await client.produce("many", batch(b"x"), partition=number)).error_code for number in range(20)}
+    assert codes == {KafkaErrorCode.KAFKA_STORAGE_ERROR}
+    assert len([each for each in caplog.messages if "cannot create the files" in each]) == 1

@@ -104,4 +104,4 @@ async def test_serve_exits_when_all_log_directories_failed(tmp_path: Path, monke
     config = BrokerConfig({**settings(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
     with pytest.raises(Failure, match="every log directory failed") as failure:
         await command.serve(config, Notifier(None), [])
-    assert failure.value.exit_code == 2 and str(tmp_path / "a") in str(failure.value)
+    assert failure.value.exit_code == 1 and str(tmp_path / "a") in str(failure.value)

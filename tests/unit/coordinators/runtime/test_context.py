@@ -177,6 +177,24 @@ def test_unreadable_log_is_reported_and_retried(rig: Rig[GroupShard]) -> None:
     assert rig.now(offsets_of("g")) == {}
 
 
+def test_appends_that_fail_for_the_same_reason_are_logged_once_a_minute(
+    rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert rig.now(commit("g", 5)) == TAKEN
+    rig.disk.fail("write", errno.ENOSPC, path=".log", repeat=True)
+
+    def lines_after(attempts: int) -> int:
+        caplog.clear()
+        for _ in range(attempts):
+            rig.now(commit("g", 6))
+            rig.clock.advance(1_000)
+            rig.work()
+        return sum("an append failed with KAFKA_STORAGE_ERROR" in each for each in caplog.messages)
+
+    assert lines_after(30) == 1
+    assert lines_after(60) == 1, "the next minute"
+
+
 def test_full_disk_is_retried_with_a_delay(rig: Rig[GroupShard]) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
     rig.disk.fail("write", errno.ENOSPC, path=".log", repeat=True)
