@@ -21,7 +21,7 @@ from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
-from kafkalite.server.rate_limited_log import RateLimitedLog
+from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log_creation import NewPartition
