@@ -5,6 +5,8 @@ import binascii
 from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
+RESERVED_UUIDS = frozenset((ZERO_UUID, bytes(15) + b"\x01"))  # of no topic of a client (Uuid.java, RESERVED)
+PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 UUID_TEXT_LENGTH = 22
 ACKS_ALL = -1  # `acks` of Produce: once all in-sync replicas have the records
 READ_COMMITTED = 1  # isolation level of Fetch and ListOffsets: without open and aborted transactions

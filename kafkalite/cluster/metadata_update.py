@@ -26,8 +26,7 @@ from kafkalite.cluster.image import (
     TopicImage,
 )
 from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
-from kafkalite.cluster.topics import PARTITIONS_MAX
-from kafkalite.model import Endpoint
+from kafkalite.model import PARTITIONS_MAX, Endpoint
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 from kafkalite.state.topic_names import complaint
 

@@ -19,6 +19,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode, reason_of, shortened
+from kafkalite.model import PARTITIONS_MAX
 from kafkalite.slicing import Slicer, Steps, finish
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
@@ -26,7 +27,6 @@ LOGGER = logging.getLogger("kafkalite.cluster")
 CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each needs memory, znodes and time of the loop
 REQUEST_MS = 30_000  # timeout of a request that has none
-PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 
 
 class _Refusal(NamedTuple):

@@ -5,7 +5,8 @@
 2. A transaction whose result is unknown is read back: the node has the session as its owner, and the epoch is the one
    that this broker wrote.
 3. Every broker watches `/controller`. Once it is deleted, all try to create it.
-4. A node that is left of an earlier term of this session (`rejoin` after a failure) is deleted first.
+4. After a term that failed, its node is deleted at once, and this broker joins after a pause.
+5. A node that is left of an earlier term of this session (`rejoin` after a failure) is deleted first.
 
 Source: KafkaZkClient.registerControllerAndIncrementControllerEpoch, KafkaController.elect of Apache Kafka 3.9.
 """
@@ -24,7 +25,7 @@ from kafkalite.coordination.errors import (
     NoNodeError,
     SessionExpiredError,
 )
-from kafkalite.coordination.tree import Create, Delete, Set, Stat, WatchEvent
+from kafkalite.coordination.tree import Check, Create, Delete, Set, Stat, WatchEvent
 from kafkalite.coordination.znodes.controller import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -79,7 +80,7 @@ class Election:
         self._moved = moved
         self._tried: Term | None = None  # what the transaction in flight, or one without a response, writes
         self._term: Term | None = None
-        self._looking = self._again = self._closed = False
+        self._looking = self._again = self._closed = self._paused = False
         self._timer: Timer | None = None
 
     @property
@@ -96,6 +97,30 @@ class Election:
         self._term = None
         self._look()
 
+    def pause(self, term: Term | None, pause_s: float) -> None:
+        """End the own term, and join an election after a pause in seconds; until then another broker may be elected.
+
+        If the node cannot be deleted now, it is deleted after the pause.
+        """
+        self._term, self._paused = None, True
+        if self._closed:
+            return
+        self._timer = self._clock.call_at(self._clock.monotonic() + pause_s, self._resume)
+        if term is not None:
+            operations = (Check(CONTROLLER_EPOCH, term.epoch_version), Delete(CONTROLLER))
+            self._session.multi(operations, self._left)
+
+    def _left(self, outcome: Outcome) -> None:
+        error = outcome.error
+        if isinstance(error, SessionExpiredError):
+            self._closed = True
+        elif error is not None and not isinstance(error, CoordinationError):
+            raise error
+
+    def _resume(self) -> None:
+        self._paused = False
+        self._look()
+
     def close(self) -> None:
         """Leave; the node goes with the session."""
         self._closed = True
@@ -107,7 +132,7 @@ class Election:
 
     def _look(self) -> None:
         """Read and watch the node; one read at a time, and another one if something changed meanwhile."""
-        if self._closed:
+        if self._closed or self._paused:
             return
         if self._looking:
             self._again = True
@@ -117,7 +142,7 @@ class Election:
 
     def _looked(self, outcome: Outcome) -> None:
         self._looking = False
-        if self._closed or self._failed(outcome):
+        if self._closed or self._paused or self._failed(outcome):
             return
         if self._again:
             self._again = False

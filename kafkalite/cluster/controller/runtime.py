@@ -5,6 +5,9 @@
 2. The machine lives for one term. Whatever ends the term (another controller, a lost session, a failed read) drops it
    with its timers, reads and connections. Then this broker joins the next election.
 3. Requests to this broker go through its handlers, without a connection.
+4. An unexpected exception in an event, an effect or a callback ends the term: what the event has not executed is never
+   continued, because the machine would go on with half of a state. The next controller reads the tree again. This
+   broker joins the election after a pause, which doubles while its terms fail.
 
 `state/controller` decides; this module only executes.
 """
@@ -18,6 +21,7 @@ from typing import Any, Protocol
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.controller.election import Election, Term
+from kafkalite.cluster.controller.invalid_nodes import InvalidNodes, InvalidPath
 from kafkalite.cluster.controller.requests import Send, answered, message
 from kafkalite.cluster.controller.transactions import (
     fence,
@@ -45,6 +49,8 @@ from kafkalite.state.controller.events import (
 from kafkalite.state.controller.values import Broker, ControllerSettings, TimerName
 
 LOGGER = logging.getLogger("kafkalite.controller")
+FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 1.0, 60.0  # before the next election, after a term that failed
+FAILURES_END_S = 600.0  # a term that lasted so long ends the doubling
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -103,12 +109,19 @@ class ControllerRuntime:
         self._broker_id = broker_id
         self._new_machine = new_machine
         self._running: RunningTerm | None = None
+        self._invalid = InvalidNodes()
+        self._failures = TermFailures(clock, broker_id)
         self._election = Election(session, clock, broker_id, self._elected, self._moved)
 
     @property
     def active(self) -> bool:
         """Whether this broker is the controller."""
         return self._running is not None
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes that this broker leaves out as the controller; none if it is not the controller."""
+        return [] if self._running is None else self._invalid.listed()
 
     @property
     def epoch(self) -> int | None:
@@ -139,8 +152,10 @@ class ControllerRuntime:
     def _elected(self, term: Term) -> None:
         self._running = RunningTerm(
             self._host, self._session, self._clock, self._broker_id, term,
-            self._new_machine(self._host.controller_settings(term)), self._resigned,
+            self._new_machine(self._host.controller_settings(term)), self._resigned, self._failed, self._invalid,
         )  # fmt: skip
+        self._invalid.clear()
+        self._failures.begin()
         self._running.start()
 
     def _moved(self) -> None:
@@ -152,10 +167,49 @@ class ControllerRuntime:
         self._end()
         self._election.rejoin()
 
+    def _failed(self, error: Exception) -> None:
+        """An unexpected exception: leave at once, so that another broker is elected, and come back after a pause."""
+        pause_s = self._failures.count(error)
+        term = None if self._running is None else self._running.term
+        self._end()
+        self._election.pause(term, pause_s)
+
     def _end(self) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.close()
+
+
+class TermFailures:
+    """The terms of this broker that ended with an unexpected exception.
+
+    Arguments:
+        clock: measures how long terms last.
+        broker_id: of this broker.
+    """
+
+    def __init__(self, clock: Clock, broker_id: int) -> None:
+        self._clock = clock
+        self._broker_id = broker_id
+        self._began = 0.0
+        self._count = 0
+        self._logged: str | None = None  # the last exception
+
+    def begin(self) -> None:
+        """A term begins."""
+        self._began = self._clock.monotonic()
+
+    def count(self, error: Exception) -> float:
+        """Log the failure; returns the pause before the next election, in seconds."""
+        if self._clock.monotonic() - self._began >= FAILURES_END_S:
+            self._count = 0
+        pause_s = min(FAILURE_PAUSE_S * (1 << min(self._count, 10)), FAILURE_PAUSE_MAX_S)
+        self._count += 1
+        known, self._logged = self._logged, repr(error)  # the pause limits the lines; one traceback is enough
+        text = "broker %d is not the controller any more: an unexpected exception (%r); it joins an election in %.0f s"
+        traceback = None if known == self._logged else error
+        LOGGER.error(text, self._broker_id, error, pause_s, exc_info=traceback)
+        return pause_s
 
 
 class Waiting:
@@ -175,6 +229,8 @@ class RunningTerm:
         term: of the election.
         machine: decides.
         resigned: called with the reason when the term is over.
+        failed: called with an unexpected exception, which ends the term.
+        invalid: the nodes that are left out.
     """
 
     def __init__(
@@ -186,6 +242,8 @@ class RunningTerm:
         term: Term,
         machine: Machine,
         resigned: Callable[[str], object],
+        failed: Callable[[Exception], object],
+        invalid: InvalidNodes,
     ) -> None:
         self.term = term
         self._host = host
@@ -194,7 +252,8 @@ class RunningTerm:
         self._broker_id = broker_id
         self._machine = machine
         self._resigned = resigned
-        self._reader = TreeReader(session, self.report)
+        self._failed = failed
+        self._reader = TreeReader(session, self.report, self._fail, invalid)
         self._events: deque[Event] = deque()
         self._handling = self._closed = False
         self._peers: dict[int, ControllerPeer] = {}
@@ -250,6 +309,8 @@ class RunningTerm:
         try:
             while self._events:
                 self._handle(self._events.popleft())
+        except Exception as error:
+            self._fail(error)
         finally:
             self._handling = False
 
@@ -266,6 +327,26 @@ class RunningTerm:
             self._closed = True  # `close` follows; nothing more of this event is executed
             self._resigned(reason)
 
+    def _fail(self, error: Exception) -> None:
+        """End the term after an unexpected exception."""
+        if self._closed:  # in a callback that runs at the end of the term
+            raise error
+        self._closed = True
+        self._failed(error)
+
+    def _guarded(self, callback: Callable[[Any], object]) -> Callable[[Any], None]:
+        """A callback of the tree or of a broker; none after the term, and its exception ends the term."""
+
+        def run(value: Any) -> None:
+            if self._closed:
+                return
+            try:
+                callback(value)
+            except Exception as error:
+                self._fail(error)
+
+        return run
+
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
 
@@ -273,11 +354,13 @@ class RunningTerm:
 
     def _write(self, write: effects.Write) -> None:
         operations = transaction(write, self.term.epoch_version, self._host.new_topic_id)
-        self._session.multi(operations, lambda outcome: self.report(outcome_event(write, outcome)))
+        self._session.multi(operations, self._guarded(lambda outcome: self.report(outcome_event(write, outcome))))
 
     def _delete_notifications(self, effect: effects.DeleteNotifications) -> None:
         for path in notification_paths(effect):
-            self._session.multi((fence(self.term.epoch_version), Delete(path)), partial(self._deleted, path))
+            self._session.multi(
+                (fence(self.term.epoch_version), Delete(path)), self._guarded(partial(self._deleted, path))
+            )
 
     def _deleted(self, path: str, outcome: Outcome) -> None:
         error = outcome.error
@@ -313,7 +396,7 @@ class RunningTerm:
             if self._peers.get(send.broker_id) is peer:
                 self.report(RequestFailed(send.request_id, reason))
 
-        peer.call(request, answer, fail)
+        peer.call(request, self._guarded(answer), self._guarded(fail))
 
     # Clients and timers.
 

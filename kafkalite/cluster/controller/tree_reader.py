@@ -4,19 +4,20 @@
 2. What watches find while the snapshot is being read is reported after it.
 3. The read of a topic begins again if the watch on its node fires meanwhile, or if the machine asks for another read:
    the node and the states that are reported belong together, and are not older than the machine's request.
-4. Nodes with invalid contents and foreign names are logged once per read and left out, or passed on as `InvalidNode`.
-5. Any failed read ends the controller (`ControllerMoved`): the session is over, or the service refuses reads.
+4. Nodes with invalid contents or names are left out (`invalid_nodes`), or passed on as `InvalidNode`.
+5. An unexpected exception in a callback of a read is passed on: the event would be lost, and the term must end.
+6. Any failed read ends the controller (`ControllerMoved`): the session is over, or the service refuses reads.
 
 Sources: KafkaController.scala (its handlers of znode changes), KafkaZkClient.scala of Apache Kafka 3.9.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Outcome
+from kafkalite.cluster.controller.invalid_nodes import InvalidNodes
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, NoNodeError
@@ -45,8 +46,6 @@ from kafkalite.state.controller.values import (
     TopicNodes,
 )
 
-LOGGER = logging.getLogger("kafkalite.controller")
-
 T = TypeVar("T")
 Found = tuple[bytes, Stat] | None
 Taken = Callable[[Any], object]
@@ -61,11 +60,21 @@ class TreeReader:
     Arguments:
         session: the one that was elected.
         report: receives the events.
+        failed: receives an unexpected exception of a read.
+        invalid: the nodes that are left out.
     """
 
-    def __init__(self, session: Coordination, report: Callable[[Event], object]) -> None:
+    def __init__(
+        self,
+        session: Coordination,
+        report: Callable[[Event], object],
+        failed: Callable[[Exception], object],
+        invalid: InvalidNodes,
+    ) -> None:
         self._session = session
         self._report = report
+        self._failed = failed
+        self._invalid = invalid
         self._later: list[Event] | None = []  # found while the snapshot is read
         self._reading: dict[str, bool] = {}  # the topics that are being read, and whether the read must begin again
         self._closed = False
@@ -113,7 +122,9 @@ class TreeReader:
         self._brokers(lambda found: self._deliver(BrokersChanged(found)))
 
     def _topics_changed(self, _event: WatchEvent) -> None:
-        self._names(znodes.TOPICS, self._topics_changed, lambda found: self._deliver(TopicsChanged(frozenset(found))))
+        self._topic_names(
+            znodes.TOPICS, self._topics_changed, lambda found: self._deliver(TopicsChanged(frozenset(found)))
+        )
 
     def _topic_changed(self, event: WatchEvent) -> None:
         self.read_topic(event.path.removeprefix(f"{znodes.TOPICS}/"))
@@ -145,8 +156,7 @@ class TreeReader:
 
     def _brokers(self, taken: Taken) -> None:
         def listed(names: list[str]) -> None:
-            ids = [int(name) for name in names if is_number(name)]
-            log_foreign(znodes.BROKER_IDS, names)
+            ids = self._invalid.numbers(znodes.BROKER_IDS, names)
 
             def read(found: list[Broker | None]) -> None:
                 taken(tuple(broker for broker in found if broker is not None))
@@ -168,10 +178,10 @@ class TreeReader:
 
             gather([partial(self._topic, name) for name in names], read)
 
-        self._names(znodes.TOPICS, self._topics_changed, listed)
+        self._topic_names(znodes.TOPICS, self._topics_changed, listed)
 
     def _deletions(self, taken: Taken) -> None:
-        self._names(znodes.DELETE_TOPICS, self._deletions_changed, lambda names: taken(frozenset(names)))
+        self._topic_names(znodes.DELETE_TOPICS, self._deletions_changed, lambda names: taken(frozenset(names)))
 
     def _topic(self, topic: str, taken: Callable[[TopicValue], object]) -> None:
         """Read a topic until nothing asks for another read meanwhile."""
@@ -190,13 +200,15 @@ class TreeReader:
 
         def read(found: Found) -> None:
             if found is None:
+                self._invalid.remove(path)
                 taken(None)
                 return
             try:
                 node = znodes.decode_topic(path, found[0])
             except ZnodeError as error:
-                taken(invalid(error))
+                taken(InvalidNode(self._invalid.add(path, error)))
                 return
+            self._invalid.remove(path)
             self._partitions(topic, node, found[1], taken)
 
         self._get(path, self._topic_changed, read)
@@ -207,8 +219,7 @@ class TreeReader:
         path = f"{znodes.topic_path(topic)}/partitions"
 
         def listed(names: list[str] | None) -> None:
-            made = sorted(int(name) for name in names or () if is_number(name))
-            log_foreign(path, names or ())
+            made = sorted(self._invalid.numbers(path, names or []))
             keys = [TopicPartition(topic, index) for index in made]
 
             def read(found: list[StateValue]) -> None:
@@ -226,13 +237,16 @@ class TreeReader:
 
         def read(found: Found) -> None:
             if found is None:
+                self._invalid.remove(path)
                 taken(None)
                 return
             try:
                 state = LeaderAndIsr(*znodes.decode_state(path, found[0]))
-                taken(StoredState(state, found[1].version, found[1].mzxid))
             except ZnodeError as error:
-                taken(invalid(error))
+                taken(InvalidNode(self._invalid.add(path, error)))
+                return
+            self._invalid.remove(path)
+            taken(StoredState(state, found[1].version, found[1].mzxid))
 
         self._get(path, None, read)
 
@@ -243,12 +257,12 @@ class TreeReader:
         """Read a node; None = it does not exist or is invalid."""
 
         def read(found: Found) -> None:
-            value = None
-            if found is not None:
-                try:
-                    value = decode(*found)
-                except ZnodeError as error:
-                    LOGGER.warning("%s: the node is ignored", error)
+            try:
+                value = None if found is None else decode(*found)
+                self._invalid.remove(path)
+            except ZnodeError as error:
+                value = None
+                self._invalid.add(path, error)
             taken(value)
 
         self._get(path, watch, read)
@@ -256,6 +270,10 @@ class TreeReader:
     def _names(self, path: str, watch: Watcher | None, taken: Callable[[list[str]], object]) -> None:
         """The children of a node; none if it does not exist."""
         self._list(path, watch, lambda names: taken(names or []))
+
+    def _topic_names(self, path: str, watch: Watcher | None, taken: Callable[[list[str]], object]) -> None:
+        """The children of a node that are names of topics."""
+        self._names(path, watch, lambda names: taken(self._invalid.topics(path, names)))
 
     def _list(self, path: str, watch: Watcher | None, taken: Callable[[list[str] | None], object]) -> None:
         self._session.children(path, self._checked(lambda found: taken(found and found[0])), self._open(watch))
@@ -269,15 +287,21 @@ class TreeReader:
         def ended(outcome: Outcome) -> None:
             if self._closed:
                 return
-            if outcome.error is None or isinstance(outcome.error, NoNodeError):
-                taken(outcome.value)
-            elif isinstance(outcome.error, CoordinationError):
-                self._later = None
-                self._deliver(ControllerMoved(f"the tree cannot be read: {outcome.error}"))
-            else:
-                raise outcome.error
+            try:
+                self._read_ended(outcome, taken)
+            except Exception as error:
+                self._failed(error)
 
         return ended
+
+    def _read_ended(self, outcome: Outcome, taken: Callable[[Any], object]) -> None:
+        if outcome.error is None or isinstance(outcome.error, NoNodeError):
+            taken(outcome.value)
+        elif isinstance(outcome.error, CoordinationError):
+            self._later = None
+            self._deliver(ControllerMoved(f"the tree cannot be read: {outcome.error}"))
+        else:
+            raise outcome.error
 
     def _open(self, watch: Watcher | None) -> Watcher | None:
         """A watch that does nothing once the reader is closed. One object for each method: it counts once per path."""
@@ -315,24 +339,6 @@ class OpenWatch:
 
     def __hash__(self) -> int:
         return hash((id(self._reader), self._watch))
-
-
-def is_number(name: str) -> bool:
-    """Whether the name of a node is a broker id or the index of a partition."""
-    return name.isascii() and name.isdecimal() and len(name) <= 10 and str(int(name)) == name
-
-
-def log_foreign(path: str, names: Iterable[str]) -> None:
-    """Log the children of a node that are no numbers."""
-    for name in names:
-        if not is_number(name):
-            LOGGER.warning("%s/%s: the node is ignored: its name is not a number", path, name)
-
-
-def invalid(error: ZnodeError) -> InvalidNode:
-    """Log that a node is invalid, and return what the machine gets."""
-    LOGGER.error("%s", error)
-    return InvalidNode(str(error))
 
 
 def broker_of(broker_id: int) -> Callable[[bytes, Stat], Broker]:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set
+from kafkalite.coordination.znodes.fields import INT32_MAX, ZnodeReader, dump, is_whole, parse
 from kafkalite.coordination.znodes.fields import ZnodeError as ZnodeError
-from kafkalite.coordination.znodes.fields import ZnodeReader, dump, parse
-from kafkalite.model import uuid_from_text, uuid_text
+from kafkalite.model import RESERVED_UUIDS, uuid_from_text, uuid_text
 
 CLUSTER_ID = "/cluster/id"
 BROKER_IDS = "/brokers/ids"
@@ -152,6 +152,8 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
         topic_id = None if text is None else uuid_from_text(text)
     except ValueError as error:
         raise fields.wrong("topic_id") from error
+    if topic_id in RESERVED_UUIDS:
+        raise fields.wrong("topic_id")
     return TopicNode(
         topic_id,
         fields.assignment("partitions"),
@@ -187,13 +189,11 @@ def encode_state(state: PartitionState) -> bytes:
 def decode_state(path: str, data: bytes) -> PartitionState:
     """The state of a partition; raises ZnodeError."""
     fields = ZnodeReader(path, parse(path, data))
-    return PartitionState(
-        fields.whole("leader"),
-        fields.whole("leader_epoch"),
-        fields.brokers("isr"),
-        fields.whole("controller_epoch"),
-        fields.whole("leader_recovery_state", 0) == 1,
-    )
+    leader, isr = fields.whole("leader", minimum=-1), fields.brokers("isr")
+    if leader != -1 and leader not in isr:
+        raise fields.wrong("leader")
+    recovering = fields.whole("leader_recovery_state", 0, minimum=0, maximum=1) == 1
+    return PartitionState(leader, fields.epoch("leader_epoch"), isr, fields.epoch("controller_epoch"), recovering)
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:
@@ -246,7 +246,7 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock | None:
     if not data:
         return None
     fields = ZnodeReader(PRODUCER_ID_BLOCK, parse(PRODUCER_ID_BLOCK, data))
-    return ProducerIdBlock(fields.whole("broker"), fields.whole_text("block_start"), fields.whole_text("block_end"))
+    return ProducerIdBlock(fields.broker("broker"), fields.whole_text("block_start"), fields.whole_text("block_end"))
 
 
 def encode_directory(broker_id: int, directory: str) -> bytes:
@@ -261,7 +261,7 @@ def decode_directory(path: str, data: bytes) -> dict[int, str]:
     """Directory by broker; raises ZnodeError."""
     fields = ZnodeReader(path, parse(path, data))
     directories = fields.texts("directories")
-    if not all(key.isdecimal() and len(key) <= 10 for key in directories):
+    if not all(is_whole(key) and int(key) <= INT32_MAX for key in directories):
         raise fields.wrong("directories")
     return {int(key): value for key, value in directories.items()}
 

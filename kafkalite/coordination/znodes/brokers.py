@@ -80,16 +80,20 @@ def decode_registration(broker_id: int, data: bytes) -> BrokerRegistration:
     if (version := fields.whole("version")) < 1:
         raise fields.wrong("version")
     if version == 1:
+        if not fields.text("host"):
+            raise fields.wrong("host")
         endpoints: tuple[Endpoint, ...] = (Endpoint(PLAINTEXT, fields.text("host"), _port(fields)),)
     else:
         protocols = fields.optional_texts("listener_security_protocol_map")
         endpoints = tuple(_endpoint(fields, text, protocols) for text in fields.text_list("endpoints"))
+    if not endpoints:
+        raise fields.wrong("endpoints")
     return BrokerRegistration(
         endpoints,
         0 if fields.optional_text("timestamp") is None else fields.whole_text("timestamp"),
         fields.optional_text("rack"),
         {name: _range(each) for name, each in fields.object_by_name("features", optional=True).items()},
-        fields.whole("jmx_port", -1),
+        fields.whole("jmx_port", -1, minimum=-1, maximum=PORT_MAX),
     )
 
 
@@ -135,21 +139,17 @@ def _range(fields: ZnodeReader) -> FeatureRange:
 
 
 def _version(fields: ZnodeReader, name: str) -> int:
-    if not 0 <= (version := fields.whole(name)) <= VERSION_MAX:
-        raise fields.wrong(name)
-    return version
+    return fields.whole(name, minimum=0, maximum=VERSION_MAX)
 
 
 def _port(fields: ZnodeReader) -> int:
-    if not 0 <= (port := fields.whole("port")) <= PORT_MAX:
-        raise fields.wrong("port")
-    return port
+    return fields.whole("port", minimum=1, maximum=PORT_MAX)
 
 
 def _endpoint(fields: ZnodeReader, text: str, protocols: Mapping[str, str] | None) -> Endpoint:
     """Without a map, in versions before 4, the name of a listener is its security protocol."""
     parsed = _ENDPOINT.fullmatch(text)
-    if parsed is None or int(parsed["port"]) > PORT_MAX:
+    if parsed is None or not parsed["host"] or not 1 <= int(parsed["port"]) <= PORT_MAX:
         raise fields.wrong("endpoints")
     listener = parsed["listener"]
     protocol = listener if protocols is None else protocols.get(listener)

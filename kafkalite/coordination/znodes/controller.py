@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafkalite.coordination.znodes import DELETE_TOPICS
-from kafkalite.coordination.znodes.fields import ZnodeError, ZnodeReader, dump, parse
-from kafkalite.model import TopicPartition
+from kafkalite.coordination.znodes.fields import EPOCH_MAX, ZnodeError, ZnodeReader, dump, parse
+from kafkalite.model import PARTITIONS_MAX, TopicPartition
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -45,7 +45,7 @@ def decode_controller(data: bytes) -> ControllerNode:
     """Any version; version 1 has no KRaft epoch. Raises ZnodeError."""
     fields = ZnodeReader(CONTROLLER, parse(CONTROLLER, data))
     return ControllerNode(
-        fields.whole("brokerid"),
+        fields.broker("brokerid"),
         fields.whole_text("timestamp"),
         fields.whole("kraftControllerEpoch", NO_KRAFT_EPOCH),
     )
@@ -58,7 +58,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes) -> int:
     """`/controller_epoch`; raises ZnodeError."""
-    if _WHOLE.fullmatch(data) is None or int(data) >= 1 << 31:
+    if _WHOLE.fullmatch(data) is None or not 0 <= int(data) <= EPOCH_MAX:
         raise ZnodeError(f"{CONTROLLER_EPOCH}: not a controller epoch")
     return int(data)
 
@@ -102,10 +102,8 @@ def encode_log_dir_failure(broker_id: int) -> bytes:
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
     """The broker of a node below `LOG_DIR_EVENTS`; Kafka reads nothing else. Raises ZnodeError."""
-    return ZnodeReader(path, parse(path, data)).whole("broker")
+    return ZnodeReader(path, parse(path, data)).broker("broker")
 
 
 def _partition(fields: ZnodeReader) -> TopicPartition:
-    if (index := fields.whole("partition")) < 0:
-        raise fields.wrong("partition")
-    return TopicPartition(fields.text("topic"), index)
+    return TopicPartition(fields.text("topic"), fields.whole("partition", minimum=0, maximum=PARTITIONS_MAX - 1))

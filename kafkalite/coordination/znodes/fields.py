@@ -1,8 +1,19 @@
-"""Reads and writes the JSON of znodes. Invalid contents raise `ZnodeError`, whose message names the node."""
+"""Reads and writes the JSON of znodes. Invalid contents raise `ZnodeError`, whose message names the node.
+
+Values have the ranges of Kafka's protocol, because what is read here is sent to brokers and clients: one value that
+cannot be encoded, or that a receiver rejects, would stop all requests that contain it.
+"""
 
 import json
 from collections.abc import Mapping
 from typing import Any
+
+from kafkalite.model import PARTITIONS_MAX
+
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+EPOCH_MAX = INT32_MAX - 1_000_000  # elections raise epochs: those that follow must fit in 32 bits, too
+TEXT_BYTES_MAX = 32_767  # of a string in Kafka's protocol
 
 
 class ZnodeError(ValueError):
@@ -32,24 +43,36 @@ class ZnodeReader:
         self._path = path
         self._fields = fields
 
-    def whole(self, name: str, default: int | None = None) -> int:
-        """A whole number."""
+    def whole(
+        self, name: str, default: int | None = None, *, minimum: int = -INT32_MAX - 1, maximum: int = INT32_MAX
+    ) -> int:
+        """A whole number from `minimum` to `maximum`; by default one of 32 bits."""
         value = self._fields.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
             raise self.wrong(name)
         return value
 
+    def broker(self, name: str) -> int:
+        """A broker id."""
+        return self.whole(name, minimum=0)
+
+    def epoch(self, name: str) -> int:
+        """An epoch of a leader or of a controller."""
+        return self.whole(name, minimum=0, maximum=EPOCH_MAX)
+
     def whole_text(self, name: str) -> int:
-        """A whole number written as a string."""
+        """A whole number of 64 bits, written as a string."""
         value = self._fields.get(name)
-        if not isinstance(value, str) or not value.removeprefix("-").isdecimal() or len(value) > 20:
+        if not isinstance(value, str) or not is_whole(value.removeprefix("-"), digits=19):
+            raise self.wrong(name)
+        if not -INT64_MAX - 1 <= int(value) <= INT64_MAX:
             raise self.wrong(name)
         return int(value)
 
     def text(self, name: str) -> str:
-        """A text."""
+        """A text that Kafka's protocol can have."""
         value = self._fields.get(name)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not is_encodable(value):
             raise self.wrong(name)
         return value
 
@@ -74,11 +97,14 @@ class ZnodeReader:
         return {key: ZnodeReader(self._path, entry) for key, entry in value.items()}
 
     def assignment(self, name: str, *, optional: bool = False) -> dict[int, tuple[int, ...]]:
-        """Broker ids by partition."""
+        """Broker ids by partition; a list may only be empty if the field is `optional`."""
         value = self._fields.get(name, {} if optional else None)
-        if not isinstance(value, dict) or not all(key.isdecimal() and len(key) <= 10 for key in value):
+        if not isinstance(value, dict) or not all(is_partition(key) for key in value):
             raise self.wrong(name)
-        return {int(key): self._ids(name, ids) for key, ids in value.items()}
+        found = {int(key): self._ids(name, ids) for key, ids in value.items()}
+        if len(found) < len(value) or not (optional or all(found.values())):
+            raise self.wrong(name)
+        return found
 
     def texts(self, name: str) -> dict[str, str]:
         """Texts by text."""
@@ -94,7 +120,7 @@ class ZnodeReader:
     def text_list(self, name: str) -> list[str]:
         """A list of texts."""
         value = self._fields.get(name)
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        if not isinstance(value, list) or not all(isinstance(entry, str) and is_encodable(entry) for entry in value):
             raise self.wrong(name)
         return value
 
@@ -107,6 +133,29 @@ class ZnodeReader:
         return ZnodeError(f"{self._path}: the field {name!r} is missing or wrong")
 
     def _ids(self, name: str, value: object) -> tuple[int, ...]:
-        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+        if not isinstance(value, list) or not all(is_broker(one) for one in value) or len(set(value)) < len(value):
             raise self.wrong(name)
         return tuple(value)
+
+
+def is_whole(text: str, *, digits: int = 10) -> bool:
+    """Whether a text is a whole number without a sign, of at most so many ASCII digits."""
+    return text.isascii() and text.isdecimal() and len(text) <= digits
+
+
+def is_partition(text: str) -> bool:
+    """Whether a text is the index of a partition."""
+    return is_whole(text) and int(text) < PARTITIONS_MAX
+
+
+def is_broker(value: object) -> bool:
+    """Whether a value is a broker id."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= INT32_MAX
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text fits in Kafka's protocol: UTF-8, so without lone surrogates, which JSON may have."""
+    try:
+        return len(text.encode()) <= TEXT_BYTES_MAX
+    except UnicodeEncodeError:
+        return False

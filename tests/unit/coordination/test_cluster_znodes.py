@@ -65,9 +65,12 @@ def test_registrations_of_older_brokers() -> None:
         (b'{"version":5,"endpoints":["SSL://h:99999"]}', "endpoints"),
         (b'{"version":5,"endpoints":["OTHER://h:1"]}', "endpoints"),
         (b'{"version":5,"endpoints":["A://h:1"],"listener_security_protocol_map":{"B":"SSL"}}', "listener_security"),
-        (b'{"version":5,"endpoints":[],"features":{"f":{"min_version":3,"max_version":1}}}', "min_version"),
-        (b'{"version":5,"endpoints":[],"features":{"f":{"min_version":1,"max_version":40000}}}', "max_version"),
-        (b'{"version":5,"endpoints":[],"rack":7}', "rack"),
+        (b'{"version":5,"endpoints":["SSL://h:1"],"features":{"f":{"min_version":3,"max_version":1}}}', "min_version"),
+        (
+            b'{"version":5,"endpoints":["SSL://h:1"],"features":{"f":{"min_version":1,"max_version":1e5}}}',
+            "max_version",
+        ),
+        (b'{"version":5,"endpoints":["SSL://h:1"],"rack":7}', "rack"),
     ],
 )
 def test_registration_with_a_wrong_field(text: bytes, field: str) -> None:
