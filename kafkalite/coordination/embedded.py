@@ -74,6 +74,7 @@ class EmbeddedCoordination(JournaledTree):
         """
         if self.failure is not None:
             raise ConnectionLossError(detail=str(self.failure))
+        self.finish_encoding()
         session = EmbeddedSession(self, self.tree.zxid + 1, on_lost)
         self._sessions[session.session_id] = session
         if self._file is not None and not self._busy and not self._unwritten:
@@ -90,6 +91,7 @@ class EmbeddedCoordination(JournaledTree):
 
     def end_session(self, session_id: int, then: Then) -> None:
         """Remove a session with its ephemeral nodes."""
+        self.finish_encoding()
         if self.failure is None:
             del self._sessions[session_id]
             self._undoable = None

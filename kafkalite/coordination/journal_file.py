@@ -12,6 +12,7 @@ from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Outcome
 from kafkalite.coordination import journal
 from kafkalite.coordination.tree import Tree
+from kafkalite.slicing import Steps, finish
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 PRIVATE_MODE = 0o600
@@ -115,25 +116,39 @@ def open_journal(
         version: the format that it must have.
         check: called with the tree before anything is written; raises an error if the tree must not be used.
     """
+    loaded: journal.LoadedJournal = finish(load_steps(path, read_journal(disk, path, version), version))
+    if check is not None:
+        check(loaded.tree)
+    return open_loaded(disk, path, loaded), loaded.tree
+
+
+def read_journal(disk: Disk, path: str, version: int) -> bytes:
+    """Return the bytes of the journal at `path`, after beginning one where there is none. Raises OSError."""
     if not disk.exists(path):
         make_private(disk, path)
         disk.write_atomic(path, journal.encode_snapshot(Tree(), version), sync=True)
-    data = disk.read_bytes(path)
+    return disk.read_bytes(path)
+
+
+def load_steps(path: str, data: bytes, version: int) -> Steps:
+    """`journal.load_steps`, whose JournalError names the file and the next step."""
     try:
-        tree, size, torn = journal.load(data, version)
+        return (yield from journal.load_steps(data, version))
     except journal.JournalError as error:
-        raise journal.JournalError(f"{path}: {error}; {error.next_step}") from error
-    if check is not None:
-        check(tree)
+        raise type(error)(f"{path}: {error}; {error.next_step}") from error
+
+
+def open_loaded(disk: Disk, path: str, loaded: journal.LoadedJournal) -> JournalFile:
+    """Open a journal that was loaded, flush it, and truncate an incomplete write. Raises OSError."""
     opened = disk.open(path)
     os.fchmod(opened.fd, PRIVATE_MODE)  # an earlier version created it for all users
-    file = JournalFile(disk, path, opened, size)
+    file = JournalFile(disk, path, opened, loaded.size)
     file.sync()
-    if torn:
-        file.truncate_to(size)
+    if loaded.torn:
+        file.truncate_to(loaded.size)
         LOGGER.warning(
             "%s: the last %s bytes are an incomplete write and were removed. After a crash that is normal: no change "
             "in them was acknowledged. A copy is partial: stop the broker, and restore the whole log directory",
-            path, f"{torn:,}",
+            path, f"{loaded.torn:,}",
         )  # fmt: skip
-    return file, tree
+    return file

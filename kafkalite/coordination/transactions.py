@@ -7,21 +7,24 @@
    ConnectionLossError; reads are executed again, and the service continues. If it cannot be synced or truncated, its
    content is unknown: the service ends. It ends, too, if a transaction that cannot be undone cannot be written.
 3. The file is rewritten from the tree, in one atomic step, when it is far larger than the tree: while running only
-   after `compact_bytes`, because the tree is encoded on the loop.
+   after `compact_bytes`. The tree is encoded in slices of the loop; calls wait meanwhile, so that it does not change.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kafkalite.callbacks import once
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
 from kafkalite.coordination.journal_file import JournalFile, outcome_of_write
 from kafkalite.coordination.tree import Operation, SessionRecord, Tree, TreeChange, Watcher, WatchEvent
+from kafkalite.rate_limited_log import RateLimitedLog
+from kafkalite.slicing import Slicer, finish
 
 Pick = Callable[[list[object]], object]
 Entry = tuple[int, int, bytes]  # kind, zxid, body of a record
@@ -50,6 +53,13 @@ class WaitingCall(NamedTuple):
         """Return this call after the transactions behind `zxid` were undone; `undone` is the outcome of a change."""
         outcome = undone if self.read is None else outcome_of_read(self.read)
         return WaitingCall(zxid, self.then, outcome, self.read)
+
+
+class Encoding(NamedTuple):
+    """The encoding of the tree in slices, and the records that are appended if the whole is not far smaller."""
+
+    steps: Generator[None, None, bytes]
+    data: bytes
 
 
 class JournaledTree:
@@ -100,6 +110,10 @@ class JournaledTree:
         self._waiting: deque[WaitingCall] = deque()
         self._delivering = False
         self._delivers_later = False
+        self._slicer = Slicer(clock, RateLimitedLog(LOGGER, clock).raised)
+        self._encoding: Encoding | None = None
+        self._held: deque[tuple[Callable[[], object], Then]] = deque()  # calls while the tree is encoded
+        self._releasing = False  # the next call is one of these
 
     @property
     def durable_zxid(self) -> int:
@@ -120,14 +134,14 @@ class JournaledTree:
 
     def read(self, read: Callable[[], object], then: Then) -> None:
         """Complete with the result or error of `read` once all state that it can show is durable."""
-        if self._has_failed(then):
+        if self._has_failed(then) or self._hold(partial(self.read, read), then):
             return
         self._waiting.append(WaitingCall(self.tree.zxid, then, outcome_of_read(read), read))
         self._deliver()
 
     def change(self, operations: Sequence[Operation], session: int, pick: Pick, then: Then) -> None:
         """Execute a transaction; `pick` chooses the response from its results."""
-        if self._has_failed(then):
+        if self._has_failed(then) or self._hold(partial(self.change, operations, session, pick), then):
             return
         now_ms = self._clock.wall_ms()
         changes: list[TreeChange] = []
@@ -156,7 +170,7 @@ class JournaledTree:
 
     def open_session(self, record: SessionRecord | None, then: Then) -> None:
         """Begin a session; its id."""
-        if self._has_failed(then):
+        if self._has_failed(then) or self._hold(partial(self.open_session, record), then):
             return
         body = journal.encode_record(record)
         changes: list[TreeChange] = []
@@ -165,7 +179,7 @@ class JournaledTree:
 
     def close_session(self, session: int, then: Then) -> None:
         """End a session of the tree, with its ephemeral nodes and its watches; None."""
-        if self._has_failed(then):
+        if self._has_failed(then) or self._hold(partial(self.close_session, session), then):
             return
         body = journal.SESSION.pack(session)
         changes: list[TreeChange] = []
@@ -176,6 +190,15 @@ class JournaledTree:
         if self.failure is not None:
             then(Outcome(error=ConnectionLossError(detail=str(self.failure))))
         return self.failure is not None
+
+    def _hold(self, call: Callable[[Then], object], then: Then) -> bool:
+        """Keep a call while the tree is encoded, and behind such calls; returns whether it is kept."""
+        releasing, self._releasing = self._releasing, False
+        if releasing or (self._encoding is None and not self._held):
+            return False
+        completed_once = once(then)  # the call may raise after its completion
+        self._held.append((partial(call, completed_once), completed_once))
+        return True
 
     # Writing the journal.
 
@@ -200,31 +223,69 @@ class JournaledTree:
         """
         if self._busy or not self._unwritten or self.failure is not None:
             return
-        zxid = self.tree.zxid
+        assert self._file is not None
+        self._busy = True
         try:
-            job, data = self._next_write()
-            self._unwritten.clear()
-            self._writing, self._undoable = self._undoable, []
-            self._busy = True
-            if self._offload is not None:
-                self._offload.run(job, data, done=lambda outcome: self._written(zxid, outcome))
+            entries = (*self._owed, *self._unwritten)
+            data = b"".join(journal.record(kind, zxid, self._durable, body) for kind, zxid, body in entries)
         except BaseException as error:
             self._fail(error)
             raise
+        self._unwritten.clear()
+        self._writing, self._undoable = self._undoable, []
+        if self._file.size + len(data) > self._compact_at:
+            self._encoding = encoding = Encoding(journal.snapshot_steps(self.tree, self._version), data)
+            self._slicer.run(encoding.steps, partial(self._encoded, encoding))
+        else:
+            self._run(self._file.append, data)
+
+    def finish_encoding(self) -> None:
+        """Encode the rest of the tree at once, if it is being encoded; the calls that waited are made."""
+        if self._encoding is not None:
+            self._encoded(self._encoding, Outcome(finish(self._encoding.steps)))
+
+    def _encoded(self, encoding: "Encoding", outcome: Outcome) -> None:
+        """Replace the file by the encoded tree if that is far smaller, else append; then make the held calls."""
+        if encoding is not self._encoding:
+            return  # it was finished at once, or the service has ended
+        self._encoding = None
+        if outcome.error is not None:
+            self._fail(outcome.error)
+            raise outcome.error
+        assert self._file is not None
+        whole: bytes = outcome.value
+        self._compact_at = max(self._compact_bytes, len(whole) * 4)
+        if len(whole) * 2 < self._file.size:
+            self._run(self._file.replace, whole)
+        else:
+            self._run(self._file.append, encoding.data)
+        self._release()
+
+    def _release(self) -> None:
+        """Make the calls that were held, in their order; an exception is the outcome of its call, and raised, too."""
+        while self._held and self._encoding is None:
+            call, then = self._held.popleft()
+            self._releasing = True
+            try:
+                call()
+            except BaseException as error:
+                self._releasing = False
+                self._complete(then, Outcome(error=error))
+                self._release()
+                raise
+        self._releasing = False
+
+    def _run(self, job: Callable[[bytes], None], data: bytes) -> None:
+        """Run a job that makes the file equal to the tree; one that cannot begin ends the service."""
+        zxid = self.tree.zxid
         if self._offload is None:
             self._written(zxid, outcome_of_write(job, data))
-
-    def _next_write(self) -> tuple[Callable[[bytes], None], bytes]:
-        """Return the job that makes the file equal to the tree, and its argument."""
-        assert self._file is not None
-        entries = (*self._owed, *self._unwritten)
-        data = b"".join(journal.record(kind, zxid, self._durable, body) for kind, zxid, body in entries)
-        if self._file.size + len(data) > self._compact_at:
-            whole = journal.encode_snapshot(self.tree, self._version)
-            self._compact_at = max(self._compact_bytes, len(whole) * 4)
-            if len(whole) * 2 < self._file.size:
-                return self._file.replace, whole
-        return self._file.append, data
+            return
+        try:
+            self._offload.run(job, data, done=lambda outcome: self._written(zxid, outcome))
+        except BaseException as error:
+            self._fail(error)
+            raise
 
     def _written(self, zxid: int, outcome: Outcome) -> None:
         self._busy = False
@@ -254,12 +315,14 @@ class JournaledTree:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
+        self._encoding = None
         lost = Outcome(error=ConnectionLossError(detail=f"the journal failed: {error!r}"))
         self._waiting = deque(WaitingCall(self._durable, call.then, lost) for call in self._waiting)
         on_failure = self._on_failure
         if on_failure is not None:
             self._waiting.append(WaitingCall(self._durable, lambda outcome: on_failure(), lost))
         self._deliver()
+        self._release()
 
     # Delivering results and watches.
 

@@ -22,11 +22,19 @@ from kafkalite.coordination.errors import (
     NotEmptyError,
     SessionExpiredError,
 )
+from kafkalite.coordination.watch_table import CHANGED as CHANGED
+from kafkalite.coordination.watch_table import CHILDREN as CHILDREN
+from kafkalite.coordination.watch_table import CREATED as CREATED
+from kafkalite.coordination.watch_table import DELETED as DELETED
+from kafkalite.coordination.watch_table import Watcher as Watcher
+from kafkalite.coordination.watch_table import WatchEvent as WatchEvent
+from kafkalite.coordination.watch_table import WatchTable
 
 ANY_VERSION = -1
 NO_SESSION = 0
 DATA_BYTES_MAX = 16 * 1024 * 1024
 PATH_LENGTH_MAX = 4096
+NODE_BYTES = 400  # memory of a node without its name and data, about
 SEQUENCE_FORMAT = "{:010d}"
 PATH = re.compile(r"(?:/(?!\.\.?(?:/|$))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+)+")
 
@@ -91,17 +99,6 @@ class CreatedNode(NamedTuple):
 Result: TypeAlias = CreatedNode | Stat | None  # of Create, of Set, of Delete and Check
 
 
-class WatchEvent(NamedTuple):
-    """The event of a watch: one of the types below, and the path that it was set on."""
-
-    kind: str
-    path: str
-
-
-CREATED, DELETED, CHANGED, CHILDREN = "created", "deleted", "changed", "children"
-Watcher: TypeAlias = Callable[[WatchEvent], object]
-
-
 class SessionRecord(NamedTuple):
     """What a session that outlives its process consists of: the password of 16 bytes, and the timeout."""
 
@@ -141,50 +138,6 @@ class TreeNode:
         )
 
 
-class WatchTable:
-    """Watches of one type (of data, or of children), each set by a session."""
-
-    def __init__(self) -> None:
-        self.total = 0  # watches
-        self._by_path: dict[str, dict[Watcher, int]] = {}
-        self._by_session: dict[int, set[tuple[str, Watcher]]] = {}
-
-    def __len__(self) -> int:
-        """Return the number of paths with watches."""
-        return len(self._by_path)
-
-    def add(self, path: str, watch: Watcher, session: int) -> None:
-        """Set a watch; the same one on the same path counts once, for the session that has set it last."""
-        watches = self._by_path.setdefault(path, {})
-        if watch in watches:
-            self._by_session[watches[watch]].discard((path, watch))
-        else:
-            self.total += 1
-        watches[watch] = session
-        self._by_session.setdefault(session, set()).add((path, watch))
-
-    def take(self, path: str) -> dict[Watcher, int]:
-        """Remove the watches of a path, and return them with their sessions."""
-        watches = self._by_path.pop(path, {})
-        self.total -= len(watches)
-        for watch, session in watches.items():
-            self._by_session[session].discard((path, watch))
-        return watches
-
-    def drop(self, session: int) -> None:
-        """Remove the watches of a session."""
-        for path, watch in self._by_session.pop(session, ()):
-            watches = self._by_path[path]
-            del watches[watch]
-            self.total -= 1
-            if not watches:
-                del self._by_path[path]
-
-    def count(self, session: int) -> int:
-        """Return the number of a session's watches."""
-        return len(self._by_session.get(session, ()))
-
-
 class Tree:
     """The nodes, the sessions with their ephemeral nodes, and the watches.
 
@@ -192,6 +145,7 @@ class Tree:
         zxid: the number of the last transaction.
         sessions: the paths of the ephemeral nodes of each session.
         session_records: of the sessions that outlive their process; the embedded tree has none.
+        bytes: memory of the nodes, about.
         fired: the watches that fired, with their events; see `take_fired`.
         data_watches, child_watches: the watches of each type.
     """
@@ -199,6 +153,7 @@ class Tree:
     def __init__(self) -> None:
         self.zxid = 0
         self.root = TreeNode(b"", NO_SESSION, 0, 0)
+        self.bytes = 0
         self.sessions: dict[int, set[str]] = {}
         self.session_records: dict[int, SessionRecord] = {}
         self.fired: list[tuple[Watcher, WatchEvent]] = []
@@ -433,12 +388,16 @@ class TreeChange:
         ephemerals = self._tree.sessions[self._session]
         before = parent.pzxid
 
+        size = NODE_BYTES + len(name) + len(data)
+
         def undo() -> None:
             del parent.children[name]
             parent.creates -= 1
             parent.pzxid = before
             ephemerals.discard(path)
+            self._tree.bytes -= size
 
+        self._tree.bytes += size
         parent.children[name] = node
         parent.creates += 1
         parent.pzxid = self.zxid
@@ -451,10 +410,13 @@ class TreeChange:
     def _set(self, operation: Set, node: TreeNode) -> Stat:
         check_data(operation.path, operation.data)
         before = node.data, node.version, node.mzxid, node.mtime
+        growth = len(operation.data) - len(node.data)
 
         def undo() -> None:
             node.data, node.version, node.mzxid, node.mtime = before
+            self._tree.bytes -= growth
 
+        self._tree.bytes += growth
         node.data, node.version, node.mzxid, node.mtime = operation.data, node.version + 1, self.zxid, self._now_ms
         self._undo.append(undo)
         self.events.append(WatchEvent(CHANGED, operation.path))
@@ -471,12 +433,16 @@ class TreeChange:
         ephemerals = self._tree.sessions.get(node.owner)
         before = parent.pzxid
 
+        size = NODE_BYTES + len(name) + len(node.data)
+
         def undo() -> None:
             parent.children[name] = node
             parent.pzxid = before
             if ephemerals is not None:
                 ephemerals.add(path)
+            self._tree.bytes += size
 
+        self._tree.bytes -= size
         del parent.children[name]
         parent.pzxid = self.zxid
         if ephemerals is not None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, completed
 from kafkalite.cluster.config_reads import Texts, read_configs, readable
 from kafkalite.cluster.generated_broker_ids import generate
 from kafkalite.cluster.metadata_store import MetadataStore, await_completion
@@ -69,7 +69,7 @@ def key_of(config: BrokerConfig) -> str:
 async def recover(resources: BrokerResources, config: BrokerConfig, member: ClusterMember) -> MemberBroker:
     """Agree on the identity, and load the logs; the controller assigns partitions later.
 
-    The load may take longer than a session, so everything is read before it.
+    The load may take longer than an outage of the service, so everything is read before it.
     """
     store = MetadataStore(member.session, resources.clock)
     found = await reading(resources, config, member, store)
@@ -84,7 +84,10 @@ async def recover(resources: BrokerResources, config: BrokerConfig, member: Clus
     return_strays(resources.disk, found.strays, config_of)
     member.counters.read_marks(resources.disk, resources.logs.online())
     mark_incomplete(resources.logs)
-    loaded = resources.logs.load(config_of, config.num_recovery_threads_per_data_dir)
+    threads = config.num_recovery_threads_per_data_dir
+    # The recovery may be long. Meanwhile, this process may serve the tree to brokers that recover, too.
+    recovered = await completed(partial(resources.logs.load_in_job, resources.offload, config_of, threads))
+    loaded = resources.logs.add_loaded(recovered.result())
     member.counters.loaded(resources.disk, loaded)
     await raise_counters(member)
     return MemberBroker(resources, found.identity, config, found.groups, store, member, loaded)

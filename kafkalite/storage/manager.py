@@ -127,7 +127,16 @@ class LogManager(DirectorySet):
 
         Returns the result, for the log lines of a start. Raises DirectoryError; an OSError takes its directory offline.
         """
-        results = load_directories(self.disk, self.online(), config_of, threads)
+        return self.add_loaded(load_directories(self.disk, self.online(), config_of, threads))
+
+    def load_in_job(
+        self, offload: Offload, config_of: Callable[[str], TopicConfig], threads: int, done: Callable[[Outcome], object]
+    ) -> None:
+        """`load` in a job, while the loop serves others; `done` receives what `add_loaded` then adds."""
+        offload.run(load_directories, self.disk, self.online(), config_of, threads, done=done)
+
+    def add_loaded(self, results: list[LoadedDirectory]) -> list[LoadedDirectory]:
+        """Add the recovered logs, and return the results. Raises DirectoryError."""
         for loaded in results:
             for log in loaded.logs:
                 if self.find(log.topic, log.partition) is not None or (log.topic, log.partition) in self.created:

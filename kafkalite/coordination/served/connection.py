@@ -229,6 +229,7 @@ class ServerConnection(asyncio.Protocol):
     def _change(self, header: records.RequestHeader, request: records.OperationRequest, session_id: int) -> None:
         try:
             operation = requests.operation_of(request)
+            requests.check_space(self._tree.tree, (operation,))
         except CoordinationError as error:
             self._fail(header, error)
             return
@@ -253,6 +254,7 @@ class ServerConnection(asyncio.Protocol):
         self._open += 1
         try:
             operations = requests.operations_of(request.operations)
+            requests.check_space(self._tree.tree, operations)
         except CoordinationError as error:
             failed = Outcome(error=error)
             self._tree.read(lambda: None, lambda outcome: answer(zxid, failed if outcome.error is None else outcome))
@@ -299,6 +301,7 @@ class ServerConnection(asyncio.Protocol):
         if isinstance(outcome.error, CoordinationError):
             code = outcome.error.code
         elif outcome.error is not None:
+            self.transport.abort()
             raise outcome.error
         if isinstance(outcome.error, ConnectionLossError):
             zxid = self._tree.durable_zxid  # the change was undone

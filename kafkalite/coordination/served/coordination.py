@@ -18,12 +18,15 @@ import ssl as ssl_module
 from collections.abc import Callable
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Clock, Offload, Outcome, Random
+from kafkalite.clock import Clock, Offload, Outcome, Random, completed
 from kafkalite.coordination.journal import SERVED_FORMAT
-from kafkalite.coordination.served.directory import CoordinationDirectory, chosen_port
+from kafkalite.coordination.journal_file import JournalFile
+from kafkalite.coordination.served.directory import CoordinationDirectory, NewJournal, chosen_port
 from kafkalite.coordination.served.server import TreeServer
 from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.zookeeper.connection import Dial
+from kafkalite.rate_limited_log import RateLimitedLog
+from kafkalite.slicing import Slicer
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 
@@ -64,6 +67,7 @@ class ServedCoordination:
         self._offload = offload
         self._dial = dial
         self._refuse_from = refuse_from
+        self._slicer = Slicer(clock, RateLimitedLog(LOGGER, clock).raised)
         self._tree: JournaledTree | None = None
         self._server: TreeServer | None = None
         self._listening: asyncio.Server | None = None
@@ -133,11 +137,12 @@ class ServedCoordination:
             self._taking = None
 
     async def _serve(self) -> None:
-        loaded: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._offload.run(self.directory.load, done=loaded.set_result)
-        file, tree = (await loaded).result()
+        jobs, directory = self._offload, self.directory
+        data: bytes = (await completed(lambda done: jobs.run(directory.read, done=done))).result()
+        new: NewJournal = (await completed(lambda done: self._slicer.run(directory.load_steps(data), done))).result()
+        file: JournalFile = (await completed(lambda done: jobs.run(directory.open, new, done=done))).result()
         self._tree = JournaledTree(
-            self._clock, tree, file, self._offload,
+            self._clock, new.loaded.tree, file, self._offload,
             version=SERVED_FORMAT, compact_bytes=COMPACT_BYTES, on_failure=self._failed,
         )  # fmt: skip
         self._server = TreeServer(self._tree, self._clock, self._random, self._refuse_from)

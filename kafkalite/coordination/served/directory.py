@@ -13,19 +13,27 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Random
 from kafkalite.coordination import journal
 from kafkalite.coordination.errors import ConnectionLossError
-from kafkalite.coordination.journal_file import JournalFile, open_journal
-from kafkalite.coordination.tree import Tree
+from kafkalite.coordination.journal_file import JournalFile, load_steps, open_loaded, read_journal
+from kafkalite.slicing import Steps
 
 LOCK, JOURNAL, PORT = "coordination.lock", "coordination.journal", "coordination.port"
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 PORT_MIN = 10_000
 ANY_PORT = 0  # the kernel chooses
 PORT_TEXT = re.compile(rb"[0-9]{1,5}")
+
+
+class NewJournal(NamedTuple):
+    """A journal that was read, and the bytes of one with the same tree."""
+
+    loaded: journal.LoadedJournal
+    whole: bytes
 
 
 class CoordinationDirectory:
@@ -38,6 +46,7 @@ class CoordinationDirectory:
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
+        self._journal = os.path.join(path, JOURNAL)
         self._disk = disk
         self._lock: File | None = None
 
@@ -89,20 +98,31 @@ class CoordinationDirectory:
             self._lock.close()
             self._lock = None
 
-    def load(self) -> tuple[JournalFile, Tree]:
-        """Read the journal, and write it as a new file; only with the lock. Raises OSError, JournalError.
+    # The journal; only with the lock.
+
+    def read(self) -> bytes:
+        """Job: return the bytes of the journal. Raises OSError."""
+        return read_journal(self._disk, self._journal, journal.SERVED_FORMAT)
+
+    def load_steps(self, data: bytes) -> Steps:
+        """Read the tree from the bytes of the journal, in slices; returns a `NewJournal`. Raises JournalError."""
+        loaded = yield from load_steps(self._journal, data, journal.SERVED_FORMAT)
+        return NewJournal(loaded, (yield from journal.snapshot_steps(loaded.tree, journal.SERVED_FORMAT)))
+
+    def open(self, new: "NewJournal") -> JournalFile:
+        """Job: open the journal, and write it as a new file. Raises OSError.
 
         A flush of the former process may have failed, and the kernel forgets such pages as if they were clean. So the
         old file cannot be relied on, except where the disk has no space for a new one.
         """
-        file, tree = open_journal(self._disk, os.path.join(self.path, JOURNAL), journal.SERVED_FORMAT)
+        file = open_loaded(self._disk, self._journal, new.loaded)
         try:
-            file.replace(journal.encode_snapshot(tree, journal.SERVED_FORMAT))
+            file.replace(new.whole)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 file.close()
                 raise
-        return file, tree
+        return file
 
     # The port.
 

@@ -33,6 +33,8 @@ OPERATIONS_MAX = 2000
 """Operations of a multi, which is one step of the loop: some 10 us each."""
 WATCHES_MAX, ALL_WATCHES_MAX = 100_000, 1_000_000
 """Watches of one session, and of all sessions together, of each type."""
+TREE_BYTES_MAX = 512 * 1024 * 1024
+"""Memory of the nodes, about; only deletions are possible above."""
 NAME_BYTES = 64
 """Memory of a name in a list of children, about."""
 
@@ -63,6 +65,12 @@ def operations_of(requests: Sequence[records.OperationRequest]) -> list[Operatio
             error.at = at
             raise
     return operations
+
+
+def check_space(tree: Tree, operations: Sequence[Operation]) -> None:
+    """Raise BadArgumentsError if a change would let a tree grow that is too large."""
+    if tree.bytes >= TREE_BYTES_MAX and any(isinstance(each, Create | Set) for each in operations):
+        raise BadArgumentsError(detail=f"the tree has {tree.bytes:,} bytes, the limit is {TREE_BYTES_MAX:,}")
 
 
 def check_acl(path: str, acl: Sequence[records.Acl]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from kafkalite.coordination.served.directory import CoordinationDirectory
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
 from kafkalite.server.broker import Broker, StartError
+from kafkalite.storage import manager
+from kafkalite.storage.recovery.load_logs import load_directories
 from tests.kit.coordination_process import SESSION_MS
 from tests.unit.coordination.served.test_failover import completed, on_loop
 
@@ -73,6 +76,30 @@ async def test_brokers_of_one_machine_form_a_cluster_and_one_follows_the_other(t
             assert await ids_of(tmp_path) == ["1"]
         async with broker(tmp_path, 2):
             assert await ids_of(tmp_path) == ["2"]
+
+
+@on_loop
+async def test_broker_that_recovers_its_logs_serves_the_tree_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two brokers that start after a power failure, each recovers while the other one does."""
+    recovering, end = threading.Semaphore(0), threading.Event()
+
+    def recover_slowly(*arguments: Any) -> Any:
+        recovering.release()
+        end.wait()
+        return load_directories(*arguments)
+
+    monkeypatch.setattr(manager, "load_directories", recover_slowly)
+    brokers = [broker(tmp_path, number) for number in (1, 2)]
+    starts = [asyncio.ensure_future(each.start()) for each in brokers]
+    for _ in brokers:
+        await asyncio.to_thread(recovering.acquire)
+    end.set()
+    await asyncio.gather(*starts)
+    assert await ids_of(tmp_path) == ["1", "2"]
+    for each in brokers:
+        await each.stop()
 
 
 @on_loop

@@ -14,14 +14,19 @@ from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.tree import WatchEvent
 from kafkalite.coordination.zookeeper import protocol, records
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
+from tests.kit.costly_clock import CostlyClock
 
 NEW = (0, bytes(16))
 
 
 class Bench:
-    """The server over a journal in a directory; `restart` is what the death of its process means."""
+    """The server over a journal in a directory; `restart` is what the death of its process means.
 
-    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+    With `compact_bytes` the journal is rewritten above this size, and its encoding needs many loop iterations.
+    """
+
+    def __init__(self, directory: Path, disk: Disk | None = None, compact_bytes: int | None = None) -> None:
+        self._compact_bytes = compact_bytes
         self.clock = VirtualClock()
         self.disk = disk or Disk()
         self._path = str(directory / "journal")
@@ -31,8 +36,19 @@ class Bench:
     def _open(self) -> None:
         self.offload = InlineOffload()
         file, tree = open_journal(self.disk, self._path, journal.SERVED_FORMAT)
-        self.tree = JournaledTree(self.clock, tree, file, self.offload, version=journal.SERVED_FORMAT)
+        self.tree = JournaledTree(
+            self.clock, tree, file, self.offload, version=journal.SERVED_FORMAT, compact_bytes=self._compact_bytes
+        )
+        if self._compact_bytes is not None:
+            self.tree._slicer._clock = CostlyClock(self.clock)
         self.server = TreeServer(self.tree, self.clock, self._random)
+
+    def write(self) -> None:
+        """Run until the journal is written, if its jobs are not held."""
+        self.offload.drain()
+        while self.tree._encoding is not None:
+            self.clock.advance(10)
+            self.offload.drain()
 
     def restart(self) -> None:
         """End the server without any farewell, and start the next one from the journal."""

@@ -286,6 +286,15 @@ class TestLimits:
         clients[0].disconnect()
         assert clients[2].call(records.ExistsRequest("/a", True))[0] == -101
 
+    def test_tree_at_its_limit_takes_deletions_alone(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        client = bench.client()
+        assert client.create("/a") == 0
+        monkeypatch.setattr(requests, "TREE_BYTES_MAX", 1)
+        assert client.create("/b") == -8
+        assert client.call(records.SetDataRequest("/a", b"1", -1))[0] == -8
+        assert client.call(records.DeleteRequest("/a", -1))[0] == 0
+        assert client.create("/b") == 0
+
     def test_operations_of_a_multi_are_limited(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(requests, "OPERATIONS_MAX", 2)
         client = bench.client()
