@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ READY = b"kafkalite ready on "
 LOG_TAIL_BYTES = 16_384
 LAST_WORDS = "kafkalite: "  # of an error that ends `serve`
 ERRORS = (" ERROR ", " CRITICAL ")
+LOGGED = re.compile(r"\d{4}-\d{2}-\d{2}T")
 
 
 class BrokerProcess:
@@ -99,4 +101,6 @@ class BrokerProcess:
             lines = file.read().decode(errors="replace").splitlines()
         last = [line for line in lines if line.startswith(LAST_WORDS)]
         errors = last or [line for line in lines if any(level in line for level in ERRORS)]
+        if not errors and lines and not LOGGED.match(lines[-1]):
+            errors = lines[-1:]  # of a traceback
         return errors[-1].removeprefix(LAST_WORDS) if errors else "it has logged no error"
