@@ -12,16 +12,25 @@ import click
 from kafkalite_sdk import Admin, Consumer, TopicPartition
 from kafkalite_sdk.admin.topic_types import TopicDescription
 
-from kafkalite.cli.client_options import BASE64_HELP, POSITIONS, Cluster, cluster_options, command_runner, fail_for
+from kafkalite.cli.client_options import (
+    BASE64_HELP,
+    POSITIONS,
+    Cluster,
+    cluster_options,
+    command_runner,
+    explained,
+    fail_for,
+)
 from kafkalite.cli.connection import connect, opened
 from kafkalite.cli.failure import fail
-from kafkalite.cli.partition_reader import PartitionReader, check_leaders, partitions_of
+from kafkalite.cli.partition_reader import PartitionReader, check_leaders, partitions_of, without_leader
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
 from kafkalite.cli.record_output import FORMAT_HELP, Output, new_output, write, write_in_thread
 
 BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES = 4 * 1024 * 1024
 FETCH_SETTINGS: dict[str, Any] = {"fetch_max_bytes": BYTES_MAX, "max_partition_fetch_bytes": PARTITION_BYTES}
+ANSWER_S = 15.0  # for the answer of each leader, before the records of the others are printed
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 
@@ -181,15 +190,21 @@ async def consume(cluster: Cluster, selection: Selection, output: Output) -> Non
     settings = {"auto_offset_reset": "none", "isolation_level": selection.isolation, **FETCH_SETTINGS}
     async with connect(cluster) as admin:
         topics = await chosen_topics(admin, selection)
-        chosen = chosen_partitions(topics, selection.partition)
-        check_leaders(topics, chosen)
-        ends = await offsets(admin, chosen, LATEST, selection.isolation)
+        chosen, missing = chosen_partitions(topics, selection.partition), dict[TopicPartition, str]()
+        if selection.follow:
+            check_leaders(topics, chosen)
+            ends = await offsets(admin, chosen, LATEST, selection.isolation)
+        else:
+            ends, missing = await available_ends(admin, topics, chosen, selection.isolation)
+            chosen = list(ends)
         starts = await first_offsets(admin, selection, chosen, ends)
         report_end(selection, starts, ends)
         async with opened(cluster, Consumer, **settings) as consumer:
             by_name = {each.name: each for each in topics}
             reader = PartitionReader(admin, consumer, output, by_name, selection.partition, selection.limit)
             await reader.run(starts, ends, follow=selection.follow)
+    if missing:
+        fail(f"not all records are printed; {'; '.join(missing.values())}")
 
 
 async def chosen_topics(admin: Admin, selection: Selection) -> Sequence[TopicDescription]:
@@ -216,6 +231,27 @@ def chosen_partitions(topics: Iterable[TopicDescription], partition: int | None)
         if not 0 <= partition < len(topic.partitions):
             fail(f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
     return [TopicPartition(topic.name, partition) for topic in topics]
+
+
+async def available_ends(
+    admin: Admin, topics: Sequence[TopicDescription], chosen: Sequence[TopicPartition], isolation: str
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    """Return the log ends of partitions, and of the others why their brokers do not answer; ends the command if all are
+    such.
+    """
+    missing = {
+        TopicPartition(topic.name, each.partition): without_leader(topic.name, each)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader is None
+    }
+    missing = {each: missing[each] for each in chosen if each in missing}
+    asked = dict.fromkeys((each for each in chosen if each not in missing), LATEST)
+    outcomes = await admin.partitions.offsets(asked, isolation_level=isolation, timeout=ANSWER_S)
+    missing |= {each: explained(error, str(each)) for each, error in outcomes.errors.items()}
+    if len(missing) == len(chosen):
+        fail("; ".join(missing.values()))
+    return {each: found.offset for each, found in outcomes.results.items()}, missing
 
 
 async def first_offsets(

@@ -16,7 +16,7 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
-from kafkalite.cli.group.descriptions import print_group, print_summary
+from kafkalite.cli.group.descriptions import print_group, print_summary, report_unknown
 from kafkalite.cli.group.moves import (
     EMPTY,
     Moved,
@@ -30,6 +30,7 @@ from kafkalite.cli.group.offsets import offsets
 from kafkalite.cli.positions import TO_HELP
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode
 
+ANSWER_S = 15.0  # for the answers of the coordinator and the leaders
 LIST_COLUMNS = ("GROUP", "TYPE", "STATE", "PROTOCOL-TYPE", "COORDINATOR")
 # Group states and types that ListGroups filters by, without regard to case.
 STATES = (
@@ -132,13 +133,14 @@ async def describe(names: tuple[str, ...], summary: bool, cluster: Cluster, as_j
     LAG counts records. LAG-SECONDS is the age of the first record after the committed offset.
     """
     async with connect(cluster) as admin:
-        found = await admin.groups.lag(*names, ages=True)
+        found = await admin.groups.lag(*names, ages=True, timeout=ANSWER_S)
     groups = [found.results[name] for name in dict.fromkeys(names) if name in found.results]
     if summary:
         print_summary(groups, as_json)
     else:
         for group in groups:
             print_group(group, as_json)
+    report_unknown(groups)
     fail_for(found.errors)
 
 

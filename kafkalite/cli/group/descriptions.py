@@ -48,6 +48,13 @@ def print_summary(groups: Iterable[GroupLag], as_json: bool) -> None:
     print_rows(SUMMARY_COLUMNS, [summary_row(each) for each in groups], as_json)
 
 
+def report_unknown(groups: Iterable[GroupLag]) -> None:
+    """Name the partitions whose leaders have not answered: their log end and lag are unknown."""
+    unknown = {str(each): None for found in groups for each, lag in found.partitions.items() if lag.log_end is None}
+    if unknown:
+        click.echo(f"kafkalite: no answer of the leader of {', '.join(unknown)}: the lag is unknown", err=True)
+
+
 def summary_row(found: GroupLag) -> tuple[object, ...]:
     """A group in the order of SUMMARY_COLUMNS; the lag is that of partitions whose lag is known."""
     group, partitions = found.group, found.partitions.values()

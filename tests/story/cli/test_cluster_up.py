@@ -130,6 +130,28 @@ def test_the_end_of_the_last_broker_ends_the_command(tmp_path: Path) -> None:
     assert errors.startswith("kafkalite: broker 1 was killed by SIGKILL") and "no broker is left" in errors
 
 
+def test_commands_show_what_the_other_brokers_have(tmp_path: Path) -> None:
+    """No listener is blamed for a broker that was killed."""
+    with Up(tmp_path) as up, Admin(up.bootstrap) as admin:
+        admin.topics.create(NewTopic("orders", partitions=4)).check()
+        at = up.bootstrap.split(",")[0]
+
+        def run(*args: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+            command = [*COMMAND, *args, "-b", at]
+            done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
+            assert done.returncode == code and "advertised.listeners" not in done.stderr, done.stderr
+            return done
+
+        for number in range(4):
+            run("produce", "orders", "-p", str(number), stdin=f"{number}\n")
+        led = {each.partition for each in admin.topics.describe("orders")["orders"].partitions if each.leader == 1}
+        os.kill(up.pids[1], signal.SIGKILL)
+        printed = run("consume", "orders", "-e", code=2)
+        assert {int(line) for line in printed.stdout.split()} == led
+        assert printed.stderr.splitlines()[-1].startswith("kafkalite: not all records are printed; orders-")
+        assert up.end(signal.SIGTERM)[0] == 1
+
+
 def test_a_second_signal_kills_the_brokers(tmp_path: Path) -> None:
     with Up(tmp_path) as up:
         os.kill(up.pids[1], signal.SIGSTOP)  # it does not end by itself
