@@ -418,7 +418,7 @@ class SimulatedBroker:
         port: int = PORT,
     ) -> None:
         self.address = f"{host}:{port}"
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._network = network
         self._settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
         self._random = SeededRandom(seed)
@@ -456,7 +456,7 @@ class SimulatedBroker:
                 row.load()  # the first use would load it in steps: a run would depend on the runs before it
             disk = SimulatedDisk(self._process.disk)
             self._process = Process(self._network, self._host, disk, self._wall_offset_ms)
-            broker = Broker(self._data_dir, self._settings, ports=self._process.ports(self._random))
+            broker = Broker(self.data_dir, self._settings, ports=self._process.ports(self._random))
             await broker.start()
             self._broker = broker
 

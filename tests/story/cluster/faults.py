@@ -13,6 +13,7 @@ from kafkalite.coordination.znodes.controller import CONTROLLER, decode_controll
 from kafkalite.testing.simulated_cluster import PORT, ZOOKEEPER, ZOOKEEPER_PORT, host_of
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.late_transaction import LateTransaction
+from tests.story.cluster.registration_faults import RegistrationFaults
 from tests.story.cluster.world import ClusterWorld
 
 FAULTLESS_EVERY = 20
@@ -39,10 +40,11 @@ class Faults:
         kinds = [
             *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
             *(self._depose, self._disconnect, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
-            self._delay_transaction,
+            *(self._delay_transaction, self._reboot, self._kill_while_hosting),
         ]
         self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
         self._starting: dict[int, asyncio.Task[None]] = {}
+        self._registrations = RegistrationFaults(world, self._start, self._runs)
         self._undo: dict[str, Undo] = {}
         self._session_id = world.zookeeper.tree.open_session()
 
@@ -77,9 +79,11 @@ class Faults:
         return broker_id not in self._starting
 
     async def _heal(self) -> None:
+        self._registrations.heal()
         while self._undo:
             self._undo.popitem()[1]()
         await asyncio.gather(*self._starting.values())
+        await self._registrations.ended()
 
     # Processes and machines.
 
@@ -90,6 +94,12 @@ class Faults:
     def _cut_power(self, broker_id: int) -> None:
         self._world.brokers[broker_id].cut_power()
         self._start(broker_id)
+
+    def _reboot(self, broker_id: int) -> None:
+        self._registrations.reboot(broker_id)
+
+    def _kill_while_hosting(self, broker_id: int) -> None:
+        self._registrations.kill_while_hosting(broker_id)
 
     def _start(self, broker_id: int) -> None:
         pause_s = self._random.choice((0.0, 0.3, 1.0, 4.0))

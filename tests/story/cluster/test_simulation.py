@@ -96,6 +96,8 @@ def test_acknowledged_changes_and_records_are_kept_under_random_faults(tmp_path:
             "expire",
             "depose",
             "late transactions",
+            "late requests",
+            "ends while hosting",
             "fenced writes",
             "rejected writes",
             "disconnect",

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.controller import runtime, transactions
+from kafkalite.cluster.controller_fence import ControllerFence
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.metadata_update import LEADER_DURING_DELETE, MetadataUpdate
 from kafkalite.coordination.tree import Check
@@ -86,6 +87,21 @@ def ignore_failures(patch: pytest.MonkeyPatch, ignored: Callable[[int], bool]) -
     patch.setattr(runtime, "outcome_event", event)
 
 
+def requests_before_the_registration(patch: pytest.MonkeyPatch) -> None:
+    """A broker that is not registered accepts requests for any registration."""
+    check = ControllerFence._check_sender
+
+    def accepting(self: ControllerFence, request: Any) -> Any:
+        known = self.broker_epoch
+        self.broker_epoch = request.broker_epoch if known is None else known
+        try:
+            return check(self, request)
+        finally:
+            self.broker_epoch = known
+
+    patch.setattr(ControllerFence, "_check_sender", accepting)
+
+
 def found_in(directory: Path) -> tuple[int, BaseException] | None:
     """The first seed whose run fails."""
     for seed in BUG_SEEDS:
@@ -106,6 +122,7 @@ def found_in(directory: Path) -> tuple[int, BaseException] | None:
         write_without_epoch_check,
         failed_epoch_check_ignored,
         failed_multi_ignored,
+        requests_before_the_registration,
     ],
 )
 def test_planted_bug_is_found(
