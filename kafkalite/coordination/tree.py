@@ -309,7 +309,10 @@ class Tree:
 
 
 class TreeChange:
-    """One running transaction: it can be undone until its end."""
+    """One running transaction: it can be undone until its end.
+
+    The functions of `undo` refer to no change, so that a transaction leaves no cycle to the garbage collector.
+    """
 
     def __init__(self, tree: Tree, zxid: int, session: int, now_ms: int) -> None:
         self.events: list[WatchEvent] = []
@@ -388,16 +391,16 @@ class TreeChange:
         ephemerals = self._tree.sessions[self._session]
         before = parent.pzxid
 
-        size = NODE_BYTES + len(name) + len(data)
+        tree, size = self._tree, NODE_BYTES + len(name) + len(data)
 
         def undo() -> None:
             del parent.children[name]
             parent.creates -= 1
             parent.pzxid = before
             ephemerals.discard(path)
-            self._tree.bytes -= size
+            tree.bytes -= size
 
-        self._tree.bytes += size
+        tree.bytes += size
         parent.children[name] = node
         parent.creates += 1
         parent.pzxid = self.zxid
@@ -410,13 +413,13 @@ class TreeChange:
     def _set(self, operation: Set, node: TreeNode) -> Stat:
         check_data(operation.path, operation.data)
         before = node.data, node.version, node.mzxid, node.mtime
-        growth = len(operation.data) - len(node.data)
+        tree, growth = self._tree, len(operation.data) - len(node.data)
 
         def undo() -> None:
             node.data, node.version, node.mzxid, node.mtime = before
-            self._tree.bytes -= growth
+            tree.bytes -= growth
 
-        self._tree.bytes += growth
+        tree.bytes += growth
         node.data, node.version, node.mzxid, node.mtime = operation.data, node.version + 1, self.zxid, self._now_ms
         self._undo.append(undo)
         self.events.append(WatchEvent(CHANGED, operation.path))
@@ -433,16 +436,16 @@ class TreeChange:
         ephemerals = self._tree.sessions.get(node.owner)
         before = parent.pzxid
 
-        size = NODE_BYTES + len(name) + len(node.data)
+        tree, size = self._tree, NODE_BYTES + len(name) + len(node.data)
 
         def undo() -> None:
             parent.children[name] = node
             parent.pzxid = before
             if ephemerals is not None:
                 ephemerals.add(path)
-            self._tree.bytes += size
+            tree.bytes += size
 
-        self._tree.bytes -= size
+        tree.bytes -= size
         del parent.children[name]
         parent.pzxid = self.zxid
         if ephemerals is not None:
