@@ -7,7 +7,7 @@ from typing import Any
 from kafkalite.cluster.peer import Peer
 from kafkalite.model import Endpoint
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest
+from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
@@ -95,10 +95,10 @@ def test_a_request_that_the_broker_does_not_serve_fails(tmp_path: Path) -> None:
     async def scenario(calls: Calls, _network: MemoryNetwork, _broker: SimulatedBroker) -> None:
         calls.call()
         await calls.until(1)
-        calls.call(UpdateFeaturesRequest(feature_updates=[]))
+        calls.call(StopReplicaRequest(controller_id=1, controller_epoch=1))
         assert len(calls.ended) == 1, "nothing ends inside a call"
         await calls.until(2)
-        assert "UpdateFeatures" in calls.ended[1]
+        assert "StopReplica" in calls.ended[1]
 
     run(tmp_path, scenario)
 
