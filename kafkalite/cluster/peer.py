@@ -8,13 +8,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.errors import KafkaError
+from kafkalite.errors import EncodeError, KafkaError
 from kafkalite.model import Endpoint
 from kafkalite.net.client.connection import ClientConnection, Dial
 from kafkalite.protocol.schema import Request
 
 Answer = Callable[[Any], object]
 Fail = Callable[[str], object]
+
+
+class EncodingFailure(str):
+    """The reason of a call whose request has a value that does not fit in the message: it was not sent."""
+
+    __slots__ = ()
 
 
 class Peer:
@@ -98,7 +104,7 @@ class Peer:
 
         def failed(error: KafkaError) -> None:
             if not self._closed:
-                fail(str(error))
+                fail(EncodingFailure(error) if isinstance(error, EncodeError) else str(error))
 
         try:
             connection.submit(request, answered, failed)

@@ -31,7 +31,7 @@ from kafkalite.cluster.controller.transactions import (
     transaction,
 )
 from kafkalite.cluster.controller.tree_reader import TreeReader
-from kafkalite.cluster.peer import Answer, Fail
+from kafkalite.cluster.peer import Answer, EncodingFailure, Fail
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Delete
@@ -394,7 +394,7 @@ class RunningTerm:
 
         def fail(reason: str) -> None:
             if self._peers.get(send.broker_id) is peer:
-                self.report(RequestFailed(send.request_id, reason))
+                self.report(RequestFailed(send.request_id, reason, isinstance(reason, EncodingFailure)))
 
         peer.call(request, self._guarded(answer), self._guarded(fail))
 

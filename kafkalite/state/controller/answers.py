@@ -1,6 +1,7 @@
 """Responses of brokers to the controller's requests, and requests that failed.
 
-A whole request that failed is repeated after a back-off with the newest states. Partitions that a broker has refused
+A whole request that failed is repeated after a back-off with the newest states; one that was rejected as impossible is
+not (`rejections`). Lines about the same failure are logged once a minute. Partitions that a broker has refused
 are sent again after the back-off, which doubles until the broker has accepted them all. KAFKA_STORAGE_ERROR is no
 refusal: a log directory failed. Nor is STALE_CONTROLLER_EPOCH: the broker knows this leader epoch already
 (ReplicaManager.becomeLeaderOrFollower). After FENCED_LEADER_EPOCH the leader is elected again, in a higher epoch: the
@@ -22,6 +23,7 @@ from kafkalite.state.controller.events import (
     UpdateMetadataAnswered,
 )
 from kafkalite.state.controller.partition_table import step as step_partition
+from kafkalite.state.controller.rejections import accept, reject
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 from kafkalite.state.controller.topic_table import step as step_topic
 from kafkalite.state.controller.topics import Partition, Topic
@@ -100,7 +102,7 @@ def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> No
 def request_failed(context: ControllerContext, event: RequestFailed) -> None:
     """There is no response: repeat the request later."""
     if (channel := _find(context, event.request_id)) is not None:
-        _fail(context, channel, event.reason)
+        _fail(context, channel, event.reason, rejected=event.impossible)
 
 
 def retry(context: ControllerContext, broker_id: int) -> None:
@@ -115,12 +117,13 @@ def _end(context: ControllerContext, request_id: int, error: int) -> tuple[Chann
     if channel is None or channel.in_flight is None:
         return None
     if error != KafkaErrorCode.NONE:
-        _fail(context, channel, f"error {error}")
+        _fail(context, channel, f"error {error}", rejected=error == KafkaErrorCode.INVALID_REQUEST)
         if error == KafkaErrorCode.STALE_CONTROLLER_EPOCH and not context.verifying:
             context.verifying = True
             context.write((), EpochCheck())
         return None
     request, channel.in_flight, channel.failures = channel.in_flight, None, 0
+    accept(channel, request)
     return channel, request
 
 
@@ -131,15 +134,20 @@ def _find(context: ControllerContext, request_id: int) -> Channel | None:
     return None
 
 
-def _fail(context: ControllerContext, channel: Channel, reason: str) -> None:
+def _fail(context: ControllerContext, channel: Channel, reason: str, *, rejected: bool) -> None:
+    """Repeat a request later, unless it was rejected as a whole: then without the topic that causes it."""
     request = channel.in_flight
     assert request is not None
     channel.in_flight = None
     channel.restore(request)
     channel.failures += 1
     channel.blocked = True
-    name = request.type.name
-    context.log("warning", f"broker {channel.broker.broker_id}: {name} failed ({reason}), it is repeated")
+    if rejected and request.sent:
+        channel.failures = 1  # the next request is another one
+        reject(context, channel, request, reason)
+    elif channel.logs(f"{request.type} {reason}", context.now_ms):
+        text = f"broker {channel.broker.broker_id}: {request.type.name} failed ({reason}), it is repeated"
+        context.log("warning", f"{text}; this is logged once a minute")
     _back_off(context, channel)
 
 
@@ -199,5 +207,7 @@ def _log_refused(
         errors, keys: the errors, and the partitions that are sent again.
     """
     first = next(iter(keys))
+    if not channel.logs(f"{request} refused with {errors[first]}", context.now_ms):
+        return
     text = f"broker {channel.broker.broker_id}: {request} failed for {len(keys)} partitions, first {first}"
     context.log("warning", f"{text} with error {errors[first]}; they are sent again")

@@ -14,15 +14,26 @@ StopReplica names topics only. So a log is deleted after the broker has accepted
 that it has renamed a log of an earlier topic of this name.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.values import Broker
 
 RETRY = "retry"  # first part of the names of the timers
+LOG_MS = 60_000  # between two lines about the same failure
+LOGGED_MAX = 16
+Signature = tuple[Topic, int, int] | None  # of a topic and its states; None = it does not exist
+
+
+class Sent(Protocol):
+    """The content of a request for one topic."""
+
+    @property
+    def topic(self) -> str: ...
 
 
 class RequestType(Enum):
@@ -61,6 +72,7 @@ class InFlight:
         stops: the replicas of a StopReplica request.
         topics: the topics of the partitions of a LeaderAndIsr request.
         led: the partitions with a leader in an UpdateMetadata request to this broker itself.
+        sent: what it has of each topic.
     """
 
     request_id: int
@@ -72,6 +84,7 @@ class InFlight:
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     topics: dict[TopicPartition, Topic] = field(default_factory=dict)
     led: tuple[Partition, ...] = ()
+    sent: Sequence[Sent] = ()
 
 
 class Channel:
@@ -93,6 +106,9 @@ class Channel:
         deferred_leadership, deferred_stops: those that the broker has refused; sent again after the back-off.
         accepted: the partitions that the broker has accepted, with the incarnation of their topic.
         offline: the partitions whose log directory failed.
+        suspects: the topics of a request that was rejected as a whole, by its type.
+        rejected: the topics that are left out.
+        logged: when each failure was logged, in ms.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -114,11 +130,23 @@ class Channel:
         self.deferred_stops: dict[TopicPartition, Stop] = {}
         self.accepted: dict[TopicPartition, Topic] = {}
         self.offline: set[TopicPartition] = set()
+        self.suspects: dict[RequestType, list[str]] = {}
+        self.rejected: dict[str, Signature] = {}
+        self.logged: dict[str, int] = {}
 
     @property
     def idle(self) -> bool:
         """Whether a request may be sent now."""
         return self.in_flight is None and not self.blocked
+
+    def logs(self, failure: str, now_ms: int) -> bool:
+        """Whether a failure is logged: once a minute."""
+        if now_ms - self.logged.get(failure, -LOG_MS) < LOG_MS:
+            return False
+        if len(self.logged) >= LOGGED_MAX:
+            self.logged.clear()
+        self.logged[failure] = now_ms
+        return True
 
     def lead(self, key: TopicPartition, *, is_new: bool) -> None:
         """Send the leader and ISR of a partition."""
@@ -130,6 +158,8 @@ class Channel:
 
     def waits_for(self, request_type: RequestType) -> bool:
         """Whether a request of this type has something to send."""
+        if request_type in self.suspects:
+            return True
         if request_type is RequestType.LEADER_AND_ISR:
             return self.all_leadership or bool(self.leadership)
         if request_type is RequestType.UPDATE_METADATA:

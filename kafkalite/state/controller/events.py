@@ -163,10 +163,15 @@ class StopReplicaAnswered(NamedTuple):
 
 
 class RequestFailed(NamedTuple):
-    """There is no response to a request: no connection, a broken one, or a timeout. The broker may have executed it."""
+    """There is no response to a request: no connection, a broken one, or a timeout. The broker may have executed it.
+
+    Arguments:
+        impossible: whether the request cannot be encoded, so that it was not sent.
+    """
 
     request_id: int
     reason: str
+    impossible: bool = False
 
 
 # Timers and requests of clients.

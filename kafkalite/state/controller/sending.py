@@ -1,10 +1,13 @@
 """Sends what waits for the brokers: for each idle channel the next request, with the newest states."""
 
+from collections.abc import Collection
+
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.channel import AFTER, Channel, InFlight, RequestType, Stop
 from kafkalite.state.controller.contents import all_metadata, find, leadership_of, metadata_of, stopped
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, TopicMetadata
+from kafkalite.state.controller.rejections import is_left_out, keys_of, probe
 from kafkalite.state.controller.states import PartitionState, TopicState
 from kafkalite.state.controller.topics import Partition
 
@@ -22,7 +25,7 @@ def send_pending(context: ControllerContext) -> None:
         channel.evaluate_full = channel.full_due and (channel.evaluate_full or context.evaluated)
         if channel.idle:
             if channel.evaluate_full and not channel.all_leadership:
-                channel.all_leadership = hosts_only_known(context, channel.broker.broker_id)
+                channel.all_leadership = may_promise(context, channel)
                 channel.evaluate_full = False
             send_next(context, channel)
     context.changed.clear()
@@ -38,6 +41,11 @@ def send_next(context: ControllerContext, channel: Channel) -> None:
     channel.last = RequestType.STOP_REPLICA  # the next change begins with LeaderAndIsr
 
 
+def may_promise(context: ControllerContext, channel: Channel) -> bool:
+    """Whether a full LeaderAndIsr is due and possible."""
+    return channel.full_due and not channel.rejected and hosts_only_known(context, channel.broker.broker_id)
+
+
 def hosts_only_known(context: ControllerContext, broker_id: int) -> bool:
     """Whether the broker may be promised that it hosts nothing but the partitions with a state."""
     if context.unknown:
@@ -51,15 +59,21 @@ def _known(partition: Partition) -> bool:
 
 
 def _send_metadata(context: ControllerContext, channel: Channel) -> InFlight:
-    everything, metadata = channel.all_metadata, channel.metadata
-    topics = all_metadata(context) if everything else metadata_of(context, metadata)
-    channel.all_metadata, channel.brokers_changed, channel.metadata = False, False, {}
+    names = probe(channel, RequestType.UPDATE_METADATA)
+    everything, metadata = channel.all_metadata and names is None, channel.metadata
+    if names is not None:
+        topics, metadata = metadata_of(context, keys_of(context, channel, names)), {}
+    else:
+        topics = all_metadata(context) if everything else metadata_of(context, metadata)
+        channel.all_metadata, channel.brokers_changed, channel.metadata = False, False, {}
+    if channel.rejected:
+        topics = tuple([each for each in topics if not is_left_out(context, channel, each.topic)])
     broker = channel.broker
     request_id = context.next_id()
     brokers = tuple(context.brokers.values())
     context.effects.append(SendUpdateMetadata(request_id, broker.broker_id, broker.epoch, everything, brokers, topics))
     led = _led(context, topics) if broker.broker_id == context.settings.broker_id else ()
-    return InFlight(request_id, RequestType.UPDATE_METADATA, everything, metadata=metadata, led=led)
+    return InFlight(request_id, RequestType.UPDATE_METADATA, everything, metadata=metadata, led=led, sent=topics)
 
 
 def _led(context: ControllerContext, topics: tuple[TopicMetadata, ...]) -> tuple[Partition, ...]:
@@ -74,16 +88,23 @@ def _led(context: ControllerContext, topics: tuple[TopicMetadata, ...]) -> tuple
 def _send_leadership(context: ControllerContext, channel: Channel) -> InFlight | None:
     broker = channel.broker
     hosted = context.hosted.get(broker.broker_id, {})
+    names = probe(channel, RequestType.LEADER_AND_ISR)
     waiting, everything = channel.leadership, channel.all_leadership
-    keys = hosted if everything else waiting
+    keys: Collection[TopicPartition] = hosted if everything or names is not None else waiting
+    if names is not None:
+        keys = [key for key in keys if key.topic in names]
+    if channel.rejected:
+        keys = [key for key in keys if not is_left_out(context, channel, key.topic)]
     partitions = [
         (partition, waiting.get(key, False))
         for key in keys
         if (partition := hosted.get(key)) is not None and _is_hosted(partition, broker.broker_id)
     ]
-    full = everything and channel.full_due and hosts_only_known(context, broker.broker_id)
-    channel.leadership, channel.all_leadership = {}, False
+    full = everything and names is None and may_promise(context, channel)
+    if names is None:
+        channel.leadership, channel.all_leadership = {}, False
     if not partitions and not full:
+        channel.suspects.pop(RequestType.LEADER_AND_ISR, None)
         return None
     channel.full_due = channel.full_due and not full
     topics = leadership_of(partitions, broker.broker_id)
@@ -94,10 +115,11 @@ def _send_leadership(context: ControllerContext, channel: Channel) -> InFlight |
     return InFlight(
         request_id,
         RequestType.LEADER_AND_ISR,
-        everything,
+        everything and names is None,
         full,
         {partition.key: is_new for partition, is_new in partitions},
         topics={partition.key: partition.topic for partition, _ in partitions},
+        sent=topics,
     )
 
 
@@ -111,14 +133,22 @@ def _is_hosted(partition: Partition, broker_id: int) -> bool:
 
 def _send_stops(context: ControllerContext, channel: Channel) -> InFlight | None:
     broker = channel.broker
+    names = probe(channel, RequestType.STOP_REPLICA)
     wanted = {key: stop for key, stop in channel.stops.items() if _must_stop(context, broker.broker_id, key, stop)}
     stops = {key: stop for key, stop in wanted.items() if not stop.delete or channel.accepted.get(key) is stop.topic}
+    stops = {
+        key: stop
+        for key, stop in stops.items()
+        if (names is None or key.topic in names) and not is_left_out(context, channel, key.topic)
+    }
     channel.stops = {key: stop for key, stop in wanted.items() if key not in stops}
     if not stops:
+        channel.suspects.pop(RequestType.STOP_REPLICA, None)
         return None
     request_id = context.next_id()
-    context.effects.append(SendStopReplica(request_id, broker.broker_id, broker.epoch, stopped(stops)))
-    return InFlight(request_id, RequestType.STOP_REPLICA, stops=stops)
+    topics = stopped(stops)
+    context.effects.append(SendStopReplica(request_id, broker.broker_id, broker.epoch, topics))
+    return InFlight(request_id, RequestType.STOP_REPLICA, stops=stops, sent=topics)
 
 
 def _must_stop(context: ControllerContext, broker_id: int, key: TopicPartition, stop: Stop) -> bool:
