@@ -17,7 +17,7 @@ from kafkalite._speedups.records.batches import Batch, Record, batches
 from kafkalite._speedups.records.validator import BatchError, ValidationResult, use_codecs, validate_batch
 from kafkalite.records import compression
 
-use_codecs(compression.compress, compression.decompress)
+use_codecs(compression.compress, compression.decompress, compression.decompress_appended)
 
 __all__ = [
     "Batch",

@@ -8,6 +8,9 @@
 4. Snappy is written in xerial framing, which every client reads, and read in both framings (franz-go writes raw).
 5. No step holds the GIL for more than about a millisecond: decompression runs in a job, beside the event loop.
 6. A library is imported with the first batch that needs it, not at the start of a broker.
+7. A broker appends what the readers of all clients decompress (`decompress_appended`). Kafka's lz4 is one frame of
+   independent blocks: of linked blocks Java reads nothing, of a second frame nothing, and librdkafka fails.
+8. Zero bytes behind gzip data are padding, as for Java and gzip's own tools.
 """
 
 import struct
@@ -35,6 +38,9 @@ ZSTD_WINDOW_LOG_MAX = 27  # 128 MiB, as for level 22; only the bounded output to
 SNAPPY_RATIO_MAX = 22  # a copy of 64 bytes takes 3
 LZ4_LEVEL_FAST, LZ4_LEVEL_SLOW_MIN, LZ4_LEVEL_MAX = 9, 3, 12
 
+LZ4_MAGIC = struct.pack("<I", 0x184D2204)
+LZ4_INDEPENDENT_BLOCKS, LZ4_RESERVED_FLAGS = 0x20, 0x03
+
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest version that can read it
 XERIAL_BLOCK_BYTES = 32 * 1024
@@ -52,11 +58,14 @@ class Stream(Protocol):
 
 
 class Framed(NamedTuple):
-    """A codec of frames: its name, the factory of its decompressor, and the error that this raises on invalid bytes."""
+    """A codec of frames: its name, the factory of its decompressor, the error that this raises on invalid bytes, and
+    the bytes that may follow the last frame.
+    """
 
     name: str
     new_stream: Callable[[], Stream]
     errors: type[Exception]
+    padding: bytes = b""
 
 
 class Inflate:
@@ -77,13 +86,33 @@ class Inflate:
         return self._stream.decompress(data or self._stream.unconsumed_tail, max_length)
 
 
-def decompress(codec: int, data: Data, size_max: int) -> bytes:
+def decompress_appended(codec: int, data: Data, size_max: int) -> bytes:
+    """`decompress` for a batch of a producer; data that the reader of a client rejects is INVALID_RECORD."""
+    if codec != LZ4:
+        return decompress(codec, data, size_max)
+    check_lz4_header(data)
+    return decompress(codec, data, size_max, frames_max=1)
+
+
+def check_lz4_header(data: Data) -> None:
+    """Raise BatchError unless the data begins with a frame that Kafka's clients read (Lz4BlockInputStream.java)."""
+    if data[: len(LZ4_MAGIC)] != LZ4_MAGIC or len(data) <= len(LZ4_MAGIC):
+        raise malformed("lz4", "it does not begin with a frame")
+    flags = data[len(LZ4_MAGIC)]
+    if not flags & LZ4_INDEPENDENT_BLOCKS:
+        raise malformed("lz4", "its blocks are linked, which Java clients cannot read; use independent blocks")
+    if flags & LZ4_RESERVED_FLAGS:
+        raise malformed("lz4", "it has a dictionary or a reserved flag")
+
+
+def decompress(codec: int, data: Data, size_max: int, *, frames_max: int = FRAMES_MAX) -> bytes:
     """Decompress the records of a batch.
 
     Arguments:
         codec: its id.
         data: the compressed bytes.
         size_max: largest allowed output in bytes.
+        frames_max: largest number of frames, unless snappy.
 
     Raises: BatchError (MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE).
     """
@@ -93,7 +122,7 @@ def decompress(codec: int, data: Data, size_max: int) -> bytes:
     if framed is None:
         raise BatchError(KafkaErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
     try:
-        return _decompress_frames(framed.name, framed.new_stream, data, size_max)
+        return _decompress_frames(framed, data, size_max, frames_max)
     except framed.errors as error:
         raise malformed(framed.name, error) from error
 
@@ -102,7 +131,7 @@ def decompress(codec: int, data: Data, size_max: int) -> bytes:
 def framed_codec(codec: int) -> Framed | None:
     """The codec of frames with an id."""
     if codec == GZIP:
-        return Framed("gzip", Inflate, zlib.error)
+        return Framed("gzip", Inflate, zlib.error, b"\0")
     if codec == LZ4:
         import lz4.frame  # type: ignore[import-untyped]
 
@@ -117,26 +146,26 @@ def framed_codec(codec: int) -> Framed | None:
     return None
 
 
-def _decompress_frames(name: str, new_stream: Callable[[], Stream], data: Data, size_max: int) -> bytes:
+def _decompress_frames(framed: Framed, data: Data, size_max: int, frames_max: int) -> bytes:
     """Decompress all frames in steps, and check the size of the output."""
     pieces: list[bytes] = []
     room = size_max
     step = min(STEP_BYTES, max(STEP_BYTES_MIN, STEP_RATIO * len(data)))
-    for _ in range(FRAMES_MAX):
-        stream = new_stream()
+    for _ in range(frames_max):
+        stream = framed.new_stream()
         while not stream.eof:
             piece = stream.decompress(data, min(step, room + 1))
             if len(piece) > room:
                 raise too_large(size_max)
             if not piece and not stream.eof:
-                raise malformed(name, "it ends too early")
+                raise malformed(framed.name, "it ends too early")
             room -= len(piece)
             pieces.append(piece)
             data = b""
         data = stream.unused_data or b""
-        if not data:
+        if not data.strip(framed.padding):
             return gathered(pieces)
-    raise malformed(name, f"more than {FRAMES_MAX} frames")
+    raise malformed(framed.name, f"there are bytes behind {frames_max} frame(s)")
 
 
 def _decompress_snappy(data: Data, size_max: int) -> bytes:

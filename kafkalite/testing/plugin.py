@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 TOPIC_NAME_MAX = 249  # Topic.java, MAX_NAME_LENGTH
 MARKER = "kafkalite"
+# A test with two consumers, one after the other, must not wait for a heartbeat interval.
+WITHOUT_DELAY = {"group.consumer.assignment.interval.ms": "0"}
 MARKER_ARGUMENTS = ("settings", "brokers", "partitions", "configs", "producer", "consumer")
 CLUSTER_BROKERS = 3
 _numbers = count(1)
@@ -68,8 +70,8 @@ def _marked(node: pytest.Item | pytest.Collector) -> Mapping[str, Any]:
 
 
 def _ini_settings(config: pytest.Config) -> dict[str, str]:
-    """The settings of the ini option."""
-    settings = {}
+    """The settings of the ini option, and those of all tests."""
+    settings = dict(WITHOUT_DELAY)
     for line in config.getini("kafkalite_settings"):
         name, separator, value = line.partition("=")
         if not separator:

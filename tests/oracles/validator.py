@@ -126,7 +126,7 @@ def _validate(found: ValidationResult, data: bytes, rules: Rules) -> None:
     if found.codec:
         limit = rules.decompressed_max or max(DECOMPRESSED_RATIO * rules.size_max, DECOMPRESSED_FLOOR)
         try:
-            records = compression.decompress(found.codec, records, limit)
+            records = compression.decompress_appended(found.codec, records, limit)
         except BatchError as error:
             raise Rejected(error.code, str(error)) from error
     _walk(found, records, header, rules)

@@ -148,6 +148,23 @@ def test_fixtures_follow_marker_ini_option_and_factory(tmp_path: Path) -> None:
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
+ASKS_THE_BROKER = """
+from kafkalite_sdk.admin import Resource
+from kafkalite_sdk.blocking import Admin
+
+def test_interval(kafkalite_broker):
+    broker = Resource.broker(1)
+    with Admin(kafkalite_broker.address) as admin:
+        described = admin.configs.describe(broker)[broker]
+    assert described["group.consumer.assignment.interval.ms"].value == "0"
+"""
+
+
+def test_consumers_do_not_wait_between_two_assignments(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, ASKS_THE_BROKER)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_clusters_belong_to_one_test(tmp_path: Path) -> None:
     done = run_tests(tmp_path, USES_A_CLUSTER)
     assert "2 passed" in done.stdout, done.stdout + done.stderr

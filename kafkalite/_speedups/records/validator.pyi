@@ -73,8 +73,14 @@ class ValidationResult:
 _Compress = Callable[[int, bytes | bytearray | memoryview, int | None], bytes]
 _Decompress = Callable[[int, bytes | bytearray | memoryview, int], bytes]
 
-def use_codecs(compress: _Compress, decompress: _Decompress) -> None:
-    """Register the codecs: `compress(codec, data, level)` and `decompress(codec, data, size_max)`."""
+def use_codecs(compress: _Compress, decompress: _Decompress, decompress_appended: _Decompress) -> None:
+    """Register the codecs.
+
+    Arguments:
+        compress: (codec, data, level) -> bytes.
+        decompress: (codec, data, size_max) -> bytes, for readers.
+        decompress_appended: the same for `validate_batch`; it rejects what the reader of another client rejects.
+    """
 
 def codecs_in_use() -> tuple[_Compress, _Decompress]: ...
 def validate_batch(

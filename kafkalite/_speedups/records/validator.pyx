@@ -67,6 +67,7 @@ cdef enum:
     DECOMPRESSED_FLOOR = 16777216
 
 cdef object _decompress = None
+cdef object _decompress_appended = None
 cdef object _compress = None
 cdef object _crc32c = None        # imported with the first batch
 
@@ -79,11 +80,14 @@ class BatchError(ValueError):
         self.code = code
 
 
-def use_codecs(compress, decompress):
-    """Register `compress(codec, data, level) -> bytes` and `decompress(codec, data, size_max) -> bytes`."""
-    global _compress, _decompress
+def use_codecs(compress, decompress, decompress_appended):
+    """Register `compress(codec, data, level) -> bytes` and `decompress(codec, data, size_max) -> bytes`; the last one is
+    the stricter `decompress` of validation.
+    """
+    global _compress, _decompress, _decompress_appended
     _compress = compress
     _decompress = decompress
+    _decompress_appended = decompress_appended
 
 
 def codecs_in_use():
@@ -131,7 +135,8 @@ cdef int64_t crc_of(const uint8_t *p, Py_ssize_t size) except -1:
 
 cdef bytes decompressed(int codec, const uint8_t *p, Py_ssize_t size, int64_t size_max):
     view = PyMemoryView_FromMemory(<char *> p, size, PyBUF_READ)
-    return codecs_in_use()[1](codec, view, size_max)
+    codecs_in_use()
+    return _decompress_appended(codec, view, size_max)
 
 
 @cython.final

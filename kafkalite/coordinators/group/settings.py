@@ -12,6 +12,7 @@ from kafkalite.errors import DecodeError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored.consumer_protocol import (
     read_assignment,
+    read_subscribed_topics,
     read_subscription,
 )
 from kafkalite.state.groups.classic.settings import ClassicSettings
@@ -99,7 +100,7 @@ def settings_of(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerGroup
 def topics_of(subscription: bytes) -> frozenset[str] | None:
     """The topics of a consumer's subscription in a classic group, None if it is malformed."""
     try:
-        return frozenset(read_subscription(subscription).topics)
+        return frozenset(read_subscribed_topics(subscription))
     except DecodeError:
         return None
 

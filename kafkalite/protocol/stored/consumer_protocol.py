@@ -65,6 +65,16 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     return _read(ConsumerProtocolSubscription, data)
 
 
+def read_subscribed_topics(data: bytes) -> list[str]:
+    """The topics of a subscription, whatever follows them: all versions begin with them, and some clients leave out
+    fields of their version. Raises: DecodeError.
+
+    Source: ClassicGroup.computeSubscribedTopics of Apache Kafka, which reads each subscription as version 0.
+    """
+    version_of(data)
+    return decode(ConsumerProtocolSubscription, 0, data[PREFIX_SIZE:], exact=False).topics
+
+
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     """The assignment in SyncGroup; without bytes it is empty.
 

@@ -298,12 +298,12 @@ async def test_a_batch_that_cannot_be_compressed_fails_and_later_ones_are_sent(w
         def broken(*_: object) -> bytes:
             raise MemoryError
 
-        use_codecs(broken, compression.decompress)
+        use_codecs(broken, compression.decompress, compression.decompress_appended)
         try:
             with pytest.raises(MemoryError):
                 await producer.send("orders", b"rejected")
         finally:
-            use_codecs(compression.compress, compression.decompress)
+            use_codecs(compression.compress, compression.decompress, compression.decompress_appended)
         assert (await producer.send("orders", b"v")).offset == 1
 
 

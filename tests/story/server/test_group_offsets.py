@@ -232,6 +232,21 @@ async def test_offset_delete_of_subscribed_topic_is_rejected(orders: Client) -> 
     assert (answer.error_code, codes(answer)) == (0, [Error.GROUP_SUBSCRIBED_TO_TOPIC, 0])
 
 
+@pytest.mark.parametrize("behind", [b"\xff\xff\xff\xff", b"\xff\xff\xff\xff" + b"later fields"])
+async def test_offset_delete_reads_only_the_topics_of_subscriptions(orders: Client, behind: bytes) -> None:
+    """A client that says version 1 may leave out the fields of version 1, as several clients of JavaScript do."""
+    await orders.create("payments")
+    subscription = (1).to_bytes(2, "big") + (1).to_bytes(4, "big") + (6).to_bytes(2, "big") + b"orders" + behind
+    joining = join("g")
+    joining.protocols[0].metadata = subscription
+    member = (await orders.call(joining, 3)).member_id
+    assert (await orders.call(sync("g", member, 1, {member: b""}))).error_code == 0
+    for topic in ("orders", "payments"):
+        assert codes(await orders.call(commit("g", topic, {0: 1}, member, 1), 9)) == [0]
+    answer = await orders.call(delete("g", ("orders", 0), ("payments", 0)))
+    assert (answer.error_code, codes(answer)) == (0, [Error.GROUP_SUBSCRIBED_TO_TOPIC, 0])
+
+
 async def test_offset_delete_of_unknown_group_fails(orders: Client) -> None:
     answer = await orders.call(delete("none", ("orders", 0)))
     assert (answer.error_code, answer.topics) == (Error.GROUP_ID_NOT_FOUND, [])

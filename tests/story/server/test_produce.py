@@ -1,11 +1,15 @@
 """Tests Produce: what is appended, what is rejected, and the order of responses."""
 
+import gzip
 import logging
+from collections.abc import Callable
 
+import lz4.frame
 import pytest
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.records import Builder, batches
+from tests.kit.record_engines import with_records
 from tests.kit.server import (
     ALL,
     GZIP,
@@ -46,6 +50,35 @@ async def test_batch_is_stored_unchanged(client: Client, codec: int) -> None:
     answer = await client.call(fetch_request("t", (0, 0)), 12)
     stored = bytes(fetched(answer)["t", 0].records)
     assert stored[21:] == sent[21:]  # from the CRC on; base offset and leader epoch stand before it
+
+
+UNREADABLE_LZ4 = {
+    "linked blocks": lambda data: lz4.frame.compress(data, block_linked=True),
+    "two frames": lambda data: (
+        lz4.frame.compress(data[:500], block_linked=False) + lz4.frame.compress(data[500:], block_linked=False)
+    ),
+}
+
+
+@pytest.mark.parametrize("compress", UNREADABLE_LZ4.values(), ids=UNREADABLE_LZ4)
+async def test_lz4_that_java_or_librdkafka_cannot_read_is_rejected(
+    client: Client, compress: Callable[[bytes], bytes]
+) -> None:
+    await client.create("t")
+    plain = batch(*[b"value %d" % number * 100 for number in range(100)])  # more than one block of 64 KiB
+    packed = with_records(compress(plain[61:]), 100, attributes=LZ4)
+    rejected = await client.produce("t", packed)
+    assert rejected.error_code == KafkaErrorCode.INVALID_RECORD
+    assert (await client.offset("t", -1)).offset == 0, "the end of the log"
+    accepted = with_records(lz4.frame.compress(plain[61:], block_linked=False), 100, attributes=LZ4)
+    assert (await client.produce("t", accepted)).error_code == 0
+
+
+async def test_gzip_with_padding_is_appended_and_read(client: Client) -> None:
+    await client.create("t")
+    padded = with_records(gzip.compress(batch(b"a", b"b")[61:]) + bytes(512), 2, attributes=GZIP)
+    assert (await client.produce("t", padded)).error_code == 0
+    assert await client.read("t") == [b"a", b"b"]
 
 
 async def test_acks_0_appends_without_response(client: Client, wire: Wire) -> None:

@@ -20,7 +20,16 @@ else:
 from kafkalite._speedups.wire.concat import gathered
 from kafkalite.records import BatchError
 from kafkalite.records import compression as codecs
-from kafkalite.records.compression import GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, decompress
+from kafkalite.records.compression import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    XERIAL_HEADER,
+    ZSTD,
+    compress,
+    decompress,
+    decompress_appended,
+)
 
 IDS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 EACH = pytest.mark.parametrize("codec", IDS.values(), ids=IDS)
@@ -101,6 +110,50 @@ def test_streamed_frames_are_decompressed() -> None:
             framed = lz4.frame.compress(PLAIN, block_linked=linked, content_checksum=checksum, store_size=True)
             assert decompress(LZ4, framed, len(PLAIN)) == PLAIN
     assert decompress(GZIP, gzip.compress(PLAIN), len(PLAIN)) == PLAIN
+
+
+ONE_FRAME = compress(LZ4, PLAIN)
+ACCEPTED_LZ4 = {
+    "independent blocks": ONE_FRAME,
+    "checksums": lz4.frame.compress(PLAIN, block_linked=False, content_checksum=True, block_checksum=True),
+    "no content size": lz4.frame.compress(PLAIN, block_linked=False, store_size=False),
+    "blocks of 4 MiB": lz4.frame.compress(PLAIN, block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX4MB),
+}
+REJECTED_LZ4 = {
+    "linked blocks": lz4.frame.compress(PLAIN, block_linked=True),
+    "two frames": compress(LZ4, PLAIN[:1000]) + compress(LZ4, PLAIN[1000:]),
+    "a skippable frame first": struct.pack("<II", 0x184D2A50, 4) + b"skip" + ONE_FRAME,
+    "an empty frame first": compress(LZ4, b"") + ONE_FRAME,
+    "bytes behind the frame": ONE_FRAME + bytes(4),
+    "a reserved flag": ONE_FRAME[:4] + bytes([ONE_FRAME[4] | 2]) + ONE_FRAME[5:],
+    "no frame": ONE_FRAME[:4],
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("data", ACCEPTED_LZ4.values(), ids=ACCEPTED_LZ4)
+def test_lz4_that_all_clients_read_is_appended(data: bytes) -> None:
+    assert decompress_appended(LZ4, data, len(PLAIN)) == PLAIN
+
+
+@pytest.mark.parametrize("data", REJECTED_LZ4.values(), ids=REJECTED_LZ4)
+def test_lz4_that_only_some_clients_read_is_not_appended(data: bytes) -> None:
+    with pytest.raises(BatchError) as raised:
+        decompress_appended(LZ4, data, len(PLAIN))
+    assert raised.value.code == INVALID_RECORD
+
+
+@pytest.mark.parametrize("size", [1, 16, 512])
+def test_zero_bytes_behind_gzip_data_are_padding(size: int) -> None:
+    packed = gzip.compress(PLAIN[:1000]) + gzip.compress(PLAIN[1000:])
+    for read in (decompress, decompress_appended):
+        assert read(GZIP, packed + bytes(size), len(PLAIN)) == PLAIN
+    assert code_of(GZIP, packed + bytes(size) + b"x") == INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [SNAPPY, ZSTD], ids=["snappy", "zstd"])
+def test_several_frames_of_other_codecs_are_appended(codec: int) -> None:
+    assert decompress_appended(codec, compress(codec, PLAIN[:1000]) + compress(codec, PLAIN[1000:]), 1 << 20) == PLAIN
 
 
 def test_lz4_frame_descriptor_is_that_of_kafka() -> None:
