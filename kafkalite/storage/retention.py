@@ -92,7 +92,7 @@ def remove_now(disk: Disk, directory: str, deleted: str) -> None:
     The first removals free space, so the rename is tried again. Until then a segment and the topic id stay: a start
     after a kill identifies the topic, and continues.
     """
-    found = disk.list(directory)
+    found = [] if os.path.islink(directory) else disk.list(directory)  # the files behind a link are not the broker's
     first = next((name for name in found if name.endswith(names.LOG)), None)
     for name in found:
         if name not in (first, names.PARTITION_METADATA):

@@ -81,8 +81,8 @@ class BatchError(ValueError):
 
 
 def use_codecs(compress, decompress, decompress_appended):
-    """Register `compress(codec, data, level) -> bytes` and `decompress(codec, data, size_max) -> bytes`; the last one is
-    the stricter `decompress` of validation.
+    """Register `compress(codec, data, level) -> bytes`, `decompress(codec, data, size_max) -> bytes` for readers, and
+    the stricter one of validation.
     """
     global _compress, _decompress, _decompress_appended
     _compress = compress

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.storage.file import Disk, File, FileRegion
+from kafkalite.storage.retention import remove_now
 from kafkalite.testing.faulty_disk import FaultyDisk
 
 MEMORY = Path("/dev/shm")
@@ -193,3 +194,22 @@ def test_files_of_tmpfs_are_resident(tmp_path: Path, disk: Disk) -> None:
         created.write(bytes(300_000))
         created.flush()
         assert disk.open(created.name, read_only=True).resident(0, 300_000) == 1
+
+
+def test_removal_of_a_linked_directory_removes_the_link_alone(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "0.log").write_bytes(b"records")
+    (tmp_path / "t-0").symlink_to("target")
+    disk = Disk()
+    disk.remove_tree(str(tmp_path / "t-0"))
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+    assert (tmp_path / "target" / "0.log").read_bytes() == b"records"
+
+
+def test_removal_on_a_full_disk_keeps_the_files_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "0.index").write_bytes(b"index")
+    (tmp_path / "t-0").symlink_to("target")
+    remove_now(Disk(), str(tmp_path / "t-0"), str(tmp_path / "t-0.x-delete"))
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+    assert (tmp_path / "target" / "0.index").read_bytes() == b"index"
