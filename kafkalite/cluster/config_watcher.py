@@ -61,6 +61,7 @@ class ConfigWatcher:
         self._creations = 0  # nodes that were ever created, as of the last list
         self._listed_names: set[str] = set()
         self._created: dict[str, int] = {}  # time of creation of each notification that was read, in ms
+        self._reads = 0  # of notifications, which are under way
         self._reading = self._again = self._closed = False
         self._retry: Timer | None = None
         self._reloading: Timer | None = None
@@ -112,8 +113,8 @@ class ConfigWatcher:
             if name in created:
                 self._created[name] = created[name]
             else:
+                self._reads += 1
                 self._session.get(f"{self._path}/{name}", partial(self._read, name, last, number))
-        self._delete_old()
         if first:
             self._reload()
         elif missing:
@@ -127,6 +128,7 @@ class ConfigWatcher:
 
     def _read(self, name: str, last: int | None, number: int, outcome: Outcome) -> None:
         """Handle a notification that was created after `last`."""
+        self._reads -= 1
         if self._closed or isinstance(outcome.error, SessionExpiredError):
             return
         is_new = last is not None and number > last
@@ -143,7 +145,8 @@ class ConfigWatcher:
             else:
                 self._changed(*entity)
         self._created[name] = stat.ctime
-        self._delete_old()
+        if not self._reads:
+            self._delete_old()
 
     def _reload_soon(self) -> None:
         """Let the broker read everything, once for all notifications that are missing within a moment."""

@@ -63,6 +63,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
+def check_known(names: Iterable[str]) -> None:
+    """Raise ConfigError for a name of a Python program that is no setting of a broker, so that a typing error does not
+    go unnoticed. Files may have settings of other versions.
+    """
+    for name in names:
+        if name not in BROKER_KEYS and not name.startswith(REFUSED_PREFIXES):
+            raise ConfigError(name, f"{name} is no setting of a broker{did_you_mean(name, BROKER_KEYS)}")
+
+
 _LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 

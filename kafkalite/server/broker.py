@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.definitions import check_known
 from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.model import Endpoint
 from kafkalite.server.ports import Ports
@@ -45,7 +46,7 @@ class Broker:
             offline, or the journal of the cluster metadata failed. Until it is stopped, clients get
             KAFKA_STORAGE_ERROR.
 
-    Raises (from `start`): ConfigError, OSError, StartError.
+    Raises ConfigError for an unknown or wrong setting; from `start`: ConfigError, OSError, StartError.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Broker:
         temporary = data_dir is None and config is None
         self._temporary = temporary_path(self._ports.random.bytes(8)) if temporary else None
         directory = self._temporary or data_dir
+        check_known(settings or {})
         self._config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **setting_texts(settings or {})})
         self.on_failed: Callable[[str], None] | None = None
         self._started = False

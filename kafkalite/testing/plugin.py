@@ -150,7 +150,10 @@ def kafkalite_topic_factory(kafkalite_broker: "BrokerThread", request: pytest.Fi
 
     def create(partitions: int | None = None, configs: "Mapping[str, SettingValue] | None" = None) -> str:
         name = topic_name(request.node.name, next(_numbers))
-        number = partitions or marked.get("partitions") or _ini_partitions(request.config)
+        wanted = marked.get("partitions") if partitions is None else partitions
+        if wanted is not None and wanted < 1:
+            raise ValueError(f"partitions is {wanted}, expected at least 1")
+        number = wanted or _ini_partitions(request.config)
         kafkalite_broker.create_topic(name, number, marked.get("configs") if configs is None else configs)
         return name
 

@@ -18,7 +18,8 @@ from tests.story.cluster.world import ClusterWorld
 
 FAULTLESS_EVERY = 20
 MEAN_PAUSES_S = (0.5, 1.5, 4.0)
-HOUR_MS = 3_600_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+CLOCK_STEPS_MS = (-HOUR_MS, -16 * MINUTE_MS, -1000, 1000, 16 * MINUTE_MS, HOUR_MS)
 CLIENT = "client"
 LATE = "late transaction"
 Undo = Callable[[], object]
@@ -113,7 +114,7 @@ class Faults:
         self._starting[broker_id] = asyncio.ensure_future(start())
 
     def _step_clock(self, broker_id: int) -> None:
-        self._world.brokers[broker_id].jump_wall(self._random.choice((-HOUR_MS, -1000, 1000, HOUR_MS)))
+        self._world.brokers[broker_id].jump_wall(self._random.choice(CLOCK_STEPS_MS))
 
     def _slow_disk(self, broker_id: int) -> None:
         broker = self._world.brokers[broker_id]

@@ -20,6 +20,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkalite.server.api import CLUSTER_ROWS, ROWS
+from kafkalite.server.assigned_partitions import AssignedPartitions
 from kafkalite.storage import checkpoints
 from tests.kit.controlled import Cluster, errors
 from tests.kit.record_engines import seed
@@ -333,6 +334,24 @@ async def test_topic_configs_are_read_before_a_topic_is_hosted(tmp_path: Path) -
         assert bad == dataclasses.replace(defaults, unreadable=("retention.ms",)), "nothing of it is deleted"
         cluster[1].hosting.configure_topic("t", {})  # type: ignore[attr-defined]
         assert hosted(cluster, 1, "t").config == cluster[1].config.topic_defaults
+
+
+async def test_configs_that_change_while_a_topic_is_hosted_are_read_again(tmp_path: Path) -> None:
+    """The notification comes after the read of the configs and before the first partition is hosted."""
+    async with Cluster(tmp_path, 1) as cluster:
+        configs = cluster.brokers[1].configs
+        configs.held = True
+        cluster.assign("t", {0: 1})
+        waiting = asyncio.ensure_future(apply(cluster, 1, cluster.leader_and_isr(1)))
+        await asyncio.sleep(0)
+        hosting = cluster[1].hosting
+        assert isinstance(hosting, AssignedPartitions) and list(hosting.initializing) == ["t"]
+        hosting.configure_topic("t", {"retention.ms": "-1"})
+        configs.release()
+        assert errors(await waiting) == {0} and hosted(cluster, 1, "t").config.retention_ms > 0
+        configs.configs = {"t": {"retention.ms": "-1"}}
+        configs.release()
+        assert hosted(cluster, 1, "t").config.retention_ms == -1 and not hosting.initializing
 
 
 async def test_versions_of_requests_of_apache_kafka(tmp_path: Path) -> None:

@@ -128,8 +128,6 @@ def test_setting_of_a_wrong_type_is_rejected_by_name() -> None:
         Broker(settings={"num.partitions": None})  # type: ignore[dict-item]
 
 
-def test_misspelt_setting_is_logged_with_the_nearest_key(caplog: pytest.LogCaptureFixture) -> None:
-    with BrokerThread(settings={"num.partition": "3"}):
-        assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-            "unknown key num.partition is ignored: did you mean num.partitions?"
-        ]
+def test_misspelt_setting_of_a_program_is_refused_with_the_nearest_key() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitons is no setting of a broker; did you mean num\.partitions\?"):
+        Broker(settings={"num.partitons": "3"})
