@@ -5,6 +5,8 @@ would rewrite the history of its epochs, and running clients ignore metadata wit
 broker rejects the assignment with FENCED_LEADER_EPOCH and raises the epoch in the state node; the controller elects
 again, in an epoch above both. As when brokers of Apache Kafka 3.9 change the ISR (ZkIsrManager), only leader epoch and
 version of the node change, so that the controller's next write of it fails and it reads the node.
+
+A raise skips `RAISED_BY` further epochs: clients may have seen epochs without a leader, which are in no log.
 """
 
 import logging
@@ -19,6 +21,7 @@ from kafkalite.coordination.errors import CoordinationError
 from kafkalite.model import TopicPartition
 
 LOGGER = logging.getLogger("kafkalite.cluster")
+RAISED_BY = 1_000  # of 2**31
 
 
 class LeaderEpochRaise:
@@ -54,7 +57,7 @@ class LeaderEpochRaise:
         gather([partial(self._raise, key, latest[key]) for key in keys], raised)
 
     def _raise(self, key: TopicPartition, latest: int, then: Then) -> None:
-        """Raise one epoch; the value of the outcome is whether it was lower."""
+        """Raise one epoch, unless it is above that of the log; the value of the outcome is whether it was lower."""
         path = znodes.state_path(*key)
 
         def read(outcome: Outcome) -> None:
@@ -67,13 +70,15 @@ class LeaderEpochRaise:
             except znodes.ZnodeError as error:
                 then(Outcome(error=error))
                 return
-            if state.leader_epoch >= latest:
+            if state.leader_epoch > latest:
                 then(Outcome(False))
                 return
-            raised = znodes.encode_state(state._replace(leader_epoch=latest))
-            self._session.set(path, raised, written, stat.version)
+            lower = state.leader_epoch < latest
 
-        def written(outcome: Outcome) -> None:
-            then(Outcome(True) if outcome.error is None else outcome)
+            def written(outcome: Outcome) -> None:
+                then(Outcome(lower) if outcome.error is None else outcome)
+
+            raised = znodes.encode_state(state._replace(leader_epoch=latest + RAISED_BY))
+            self._session.set(path, raised, written, stat.version)
 
         self._session.get(path, read)

@@ -10,9 +10,8 @@
 5. A new partition is created in any case. Another one without files is offline while a log directory is offline, is new
    or has lost partitions (`missing_logs`): its files may be elsewhere. Else it is created empty, as in Apache Kafka. A
    partition whose log has become a stray is offline until the next start returns the stray (`returned_strays`).
-6. A log is not led in an epoch below its last one, which an older tree has: FENCED_LEADER_EPOCH lets the controller
-   elect in a higher one. A log that may have lost records at its end is not led in its last epoch either: clients find
-   the lost records by the new epoch (KIP-320).
+6. Each leadership begins in an epoch above all of the log. An older tree has lower ones: FENCED_LEADER_EPOCH lets the
+   controller elect in a higher one. Clients find by the new epoch whether records are lost (KIP-320).
 
 Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
 3.9. A deviation: a failed creation of files is repeated at the next append; Kafka takes the log directory offline.
@@ -113,12 +112,7 @@ class AssignedPartitions(PartitionHosting):
         self._broker_id = broker_id
         self._changes = changes
         self._missing = MissingLogs(logs, offload)
-        self._unclean: set[TopicPartition] = set()
         self._behind: dict[TopicPartition, int] = {}
-
-    def recovered(self, unclean: Iterable[TopicPartition]) -> None:
-        """The logs of these partitions were not closed cleanly: records at their ends may be lost."""
-        self._unclean.update(unclean)
 
     # LeaderAndIsr.
 
@@ -207,7 +201,6 @@ class AssignedPartitions(PartitionHosting):
         if partition is None:
             partition = self._host(topic, key, image, overrides, leads=leads, is_new=state.is_new)
         if not partition.defect:
-            self._unclean.discard(key)
             self._change_leader(partition, image, leads=leads)
         return partition.defect
 
@@ -228,23 +221,27 @@ class AssignedPartitions(PartitionHosting):
             LOGGER.error("%s: the controller assigns another topic id than the one in the files here", key)
             return KafkaErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
-            return KafkaErrorCode.STALE_CONTROLLER_EPOCH
+            leads_again = partition.error and state.leader == self._broker_id  # it was led for an earlier registration
+            if not leads_again:
+                return KafkaErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
             return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return KafkaErrorCode.FENCED_LEADER_EPOCH if self._is_behind(key, state) else 0
+        return KafkaErrorCode.FENCED_LEADER_EPOCH if self._is_behind(key, partition, state) else 0
 
-    def _is_behind(self, key: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
-        """Whether the log forbids the leader epoch of a state (rule 6)."""
+    def _is_behind(self, key: TopicPartition, partition: Partition | None, state: LeaderAndIsrPartitionState) -> bool:
+        """Whether the log, or an earlier registration, forbids the leader epoch of a state (rule 6)."""
         log = self._logs.find(*key)
-        if log is None or state.leader_epoch > log.epochs.latest:
+        latest = NO_EPOCH if log is None else log.epochs.latest
+        if partition is not None:
+            latest = max(latest, partition.leader_epoch)
+        leads = state.leader == self._broker_id
+        if state.leader_epoch > latest or (state.leader_epoch == latest and not leads):
             return False
-        if state.leader_epoch < log.epochs.latest:
-            self._behind[key] = log.epochs.latest
-            return True
-        return key in self._unclean and state.leader == self._broker_id
+        self._behind[key] = latest
+        return True
 
     def take_behind(self) -> dict[TopicPartition, int]:
-        """The last leader epochs of the logs that were assigned with a lower one, since the last call."""
+        """The last leader epochs of the logs that were assigned in no later one, since the last call."""
         behind, self._behind = self._behind, {}
         return behind
 

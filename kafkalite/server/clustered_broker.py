@@ -73,7 +73,6 @@ class ClusteredBroker(RunningBroker):
             resources.replicas,
             resources.logs,
         )
-        hosting.recovered(key for each in loaded for key in each.unclean)
         self.controller_requests = ControllerRequests(
             ControllerFence(), epochs, tables, hosting, reader, resources.slicer, resources.log
         )

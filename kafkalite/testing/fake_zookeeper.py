@@ -26,7 +26,8 @@ AUTH_FAILED, NOT_TRIED = -115, -2
 class FakeSession:
     """A session: its password, timeout and connection, and when it expires."""
 
-    def __init__(self, session_id: int, password: bytes, timeout_ms: int) -> None:
+    def __init__(self, session_id: int, password: bytes, timeout_ms: int, host: str) -> None:
+        self.host = host
         self.session_id = session_id
         self.password = password
         self.timeout_ms = timeout_ms
@@ -45,6 +46,7 @@ class FakeZooKeeper:
         requests: all later ones.
         passwords: those of digest that are accepted; None = all.
         expiring: whether sessions expire; False = as while ZooKeeper elects a leader.
+        moved: sessions that another host than the one that began them has continued.
         restores: how often an older tree was restored: the passwords of sessions with the same id differ.
     """
 
@@ -56,16 +58,17 @@ class FakeZooKeeper:
         self.requests: list[Any] = []
         self.passwords: set[bytes] | None = None
         self.expiring = True
+        self.moved: list[tuple[int, str, str]] = []
         self.restores = 0
 
     def accept(self) -> FakeConnection:
         """Return the protocol of a new connection."""
         return FakeConnection(self)
 
-    def open_session(self, asked_ms: int) -> FakeSession:
+    def open_session(self, asked_ms: int, host: str = "") -> FakeSession:
         session_id = self.tree.open_session()
         password = (self.restores << 64 | session_id).to_bytes(16, "big")
-        session = FakeSession(session_id, password, max(TIMEOUT_MIN_MS, min(TIMEOUT_MAX_MS, asked_ms)))
+        session = FakeSession(session_id, password, max(TIMEOUT_MIN_MS, min(TIMEOUT_MAX_MS, asked_ms)), host)
         self.sessions[session_id] = session
         return session
 
@@ -128,7 +131,7 @@ class FakeConnection(asyncio.Protocol):
             self.transport.close()  # the client has seen more than this server has
             return
         if request.session_id == 0:
-            self.session = server.open_session(request.timeout_ms)
+            self.session = server.open_session(request.timeout_ms, self._host())
         else:
             session = server.sessions.get(request.session_id)
             if session is None or session.password != request.password:
@@ -137,12 +140,19 @@ class FakeConnection(asyncio.Protocol):
                 return
             if session.connection is not None:
                 session.connection.transport.close()
+            if session.host != self._host():
+                server.moved.append((session.session_id, session.host, self._host()))
             self.session = session
         self.session.connection = self
         server.touch(self.session)
         session = self.session
         response = records.ConnectResponse(0, session.timeout_ms, session.session_id, session.password, False)
         self.transport.write(protocol.encode_connected(response))
+
+    def _host(self) -> str:
+        """The host of the client, "" where the transport does not name it."""
+        peer = self.transport.get_extra_info("peername")
+        return str(peer[0]) if peer else ""
 
     # Requests.
 

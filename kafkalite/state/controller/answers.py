@@ -54,11 +54,13 @@ def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered)
     channel, request = answered
     refused = {key: error for key, error in event.errors.items() if error not in KNOWN_TO_BROKER}
     offline = [key for key, error in refused.items() if error == KafkaErrorCode.KAFKA_STORAGE_ERROR]
-    channel.accepted |= {key: topic for key, topic in request.topics.items() if key not in refused}
+    fenced = {key for key, error in refused.items() if error == KafkaErrorCode.FENCED_LEADER_EPOCH}
+    channel.accepted |= {  # a fenced one has this topic id: its log may be deleted
+        key: topic for key, topic in request.topics.items() if key not in refused or key in fenced
+    }
     replicas_offline(context, channel, _current(context, request, offline))
     online = [key for key in sorted(channel.offline & request.leadership.keys()) if not event.errors.get(key)]
     replicas_online(context, channel, _current(context, request, online))
-    fenced = {key for key, error in refused.items() if error == KafkaErrorCode.FENCED_LEADER_EPOCH}
     _elect_again(context, channel.broker.broker_id, _current(context, request, sorted(fenced)))
     again = {key: request.leadership.get(key, False) for key in refused if key not in offline and key not in fenced}
     if again:

@@ -14,6 +14,7 @@ from kafkalite.testing.simulated_cluster import PORT, ZOOKEEPER, ZOOKEEPER_PORT,
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.late_transaction import LateTransaction
 from tests.story.cluster.registration_faults import RegistrationFaults
+from tests.story.cluster.restored_counters import restore_counters, start_after_copies, start_copy
 from tests.story.cluster.world import ClusterWorld
 
 FAULTLESS_EVERY = 20
@@ -42,11 +43,13 @@ class Faults:
             *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
             *(self._depose, self._disconnect, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
             *(self._delay_transaction, self._reboot, self._kill_while_hosting),
+            *(self._delay_transaction, self._restore_counters, self._copy_directory),
         ]
         self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._registrations = RegistrationFaults(world, self._start, self._runs)
         self._undo: dict[str, Undo] = {}
+        self._copies: list[asyncio.Task[None]] = []
         self._session_id = world.zookeeper.tree.open_session()
 
     async def inject(self, until: float) -> None:
@@ -83,7 +86,7 @@ class Faults:
         self._registrations.heal()
         while self._undo:
             self._undo.popitem()[1]()
-        await asyncio.gather(*self._starting.values())
+        await asyncio.gather(*self._starting.values(), *self._copies)
         await self._registrations.ended()
 
     # Processes and machines.
@@ -107,7 +110,7 @@ class Faults:
 
         async def start() -> None:
             await pass_time(pause_s)
-            await self._world.brokers[broker_id].start()
+            await start_after_copies(self._world.brokers[broker_id])
 
         for kind in ("slow disk", "full disk"):
             self._undo.pop(f"{kind} {broker_id}", None)
@@ -125,6 +128,16 @@ class Faults:
         disk = self._world.brokers[broker_id].disk
         disk.fail("write", errno.ENOSPC, when=self._random.randint(1, 20), repeat=True)
         self._undo[f"full disk {broker_id}"] = disk.faults.clear
+
+    # Operators.
+
+    def _restore_counters(self, _broker_id: int) -> None:
+        restore_counters(self._world)
+
+    def _copy_directory(self, broker_id: int) -> None:
+        if all(task.done() for task in self._copies):
+            copying = start_copy(self._world, self._world.directory, broker_id, len(self._copies))
+            self._copies.append(asyncio.ensure_future(copying))
 
     # Sessions and connections.
 

@@ -11,6 +11,7 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.znodes.brokers import registration_path
 from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.world import ClusterWorld
+from tests.story.sdk.simulated_producer import named
 
 STRAY, DELETED = "-stray", "-delete"
 EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
@@ -19,6 +20,18 @@ EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
 def check_controllers(world: ClusterWorld) -> None:
     """One controller writes in each epoch, and each epoch is won once."""
     assert not world.trace.violations, world.trace.violations
+
+
+def check_sessions(world: ClusterWorld) -> None:
+    """No session was continued, and closed, by a copy of the log directory of its broker."""
+    assert not world.zookeeper.moved, f"sessions were taken over (session, from, to): {world.zookeeper.moved}"
+
+
+def check_producer_ids(world: ClusterWorld) -> None:
+    """Each producer id in the logs that were read last is that of one producer."""
+    for producer_id, values in world.values.items():
+        names = {named(value)[0] for value in values}
+        assert len(names) == 1 or producer_id < 0, f"producer id {producer_id} was assigned to {sorted(names)}"
 
 
 def check_topics(world: ClusterWorld, administrator: Administrator) -> None:

@@ -60,7 +60,7 @@ def test_acknowledged_configs_are_kept_and_reach_every_broker(tmp_path: Path, si
 
 
 def writes_without_a_version(patch: pytest.MonkeyPatch) -> None:
-    """A change replaces the node, whoever has changed it since it was read."""
+    """A change replaces the node, also where another broker has changed it since it was read."""
     write = NodeChange._write
 
     def unchecked(self: NodeChange, version: int | None) -> None:

@@ -24,6 +24,8 @@ from tests.story.cluster.invariants import (
     check_controllers,
     check_directories,
     check_images,
+    check_producer_ids,
+    check_sessions,
     check_topics,
 )
 from tests.story.cluster.world import ClusterWorld, run
@@ -59,12 +61,14 @@ async def scenario(world: ClusterWorld, directory: Path) -> dict[str, int]:
     healed = world.loop.time()
     await pass_time(max(0.0, until + HEAL_S - healed))
     check_controllers(world)
+    check_sessions(world)
     check_topics(world, administrator)
     check_images(world)
     await check_answers(world)
     check_outcomes(producer.sent)
     logs = await world.logs(names)
     check_logs(producer.sent, logs)
+    check_producer_ids(world)
     await committer.check()
     await until_handled(world, ledger, logs, consuming)
     for each in members:
@@ -103,6 +107,8 @@ def test_acknowledged_changes_and_records_are_kept_under_random_faults(tmp_path:
             "disconnect",
             "slow_disk",
             "full_disk",
+            "restore_counters",
+            "copies that are refused",
             "deleted topics",
         ):
             assert totals[event] > 0, event

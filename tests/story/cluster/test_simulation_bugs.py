@@ -16,6 +16,7 @@ from kafkalite.cluster.metadata_update import LEADER_DURING_DELETE, MetadataUpda
 from kafkalite.coordination.tree import Check
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaError
+from kafkalite.server import saved_session
 from kafkalite.server.listeners import Listeners
 from kafkalite.state.controller.effects import Write
 from kafkalite.state.controller.events import WriteDone
@@ -102,6 +103,11 @@ def requests_before_the_registration(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ControllerFence, "_check_sender", accepting)
 
 
+def session_of_a_copied_directory_closed(patch: pytest.MonkeyPatch) -> None:
+    """The lock of a copied log directory counts as a proof that the process of the first one is dead."""
+    patch.setattr(saved_session, "lock_identity", lambda lock: [])
+
+
 def found_in(directory: Path) -> tuple[int, BaseException] | None:
     """The first seed whose run fails."""
     for seed in BUG_SEEDS:
@@ -123,6 +129,7 @@ def found_in(directory: Path) -> tuple[int, BaseException] | None:
         failed_epoch_check_ignored,
         failed_multi_ignored,
         requests_before_the_registration,
+        session_of_a_copied_directory_closed,
     ],
 )
 def test_planted_bug_is_found(

@@ -9,6 +9,7 @@ from typing import Any
 
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Check, Create, Delete, Operation, Set, Tree
+from kafkalite.coordination.znodes import decode_state
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH, decode_controller_epoch
 
 PARTITIONS = re.compile(r"/brokers/topics/[^/]+/partitions(/.+)?")
@@ -46,6 +47,7 @@ class Trace:
         return self._digest.hexdigest()
 
     def _observed(self, operations: Sequence[Operation], session_id: int, now_ms: int) -> Any:
+        raised = raises_epoch(self._tree, operations)
         try:
             results = self._multi(operations, session_id, now_ms)
         except CoordinationError as error:
@@ -55,7 +57,7 @@ class Trace:
         for operation in operations:
             if isinstance(operation, Create | Set) and operation.path == CONTROLLER_EPOCH:
                 self._won(decode_controller_epoch(operation.data), session_id)
-        if any(map(of_controller, operations)):
+        if not raised and any(map(of_controller, operations)):
             self._written(session_id)
         return results
 
@@ -77,6 +79,18 @@ class Trace:
         winner = self.winners[epoch]
         if winner != session_id:
             self.violations.append(f"session {session_id} writes in epoch {epoch}, which session {winner} has won")
+
+
+def raises_epoch(tree: Tree, operations: Sequence[Operation]) -> bool:
+    """Whether a broker raises the leader epoch of a partition to the last one of its log, and changes nothing else."""
+    if len(operations) != 1 or not isinstance(operations[0], Set) or not PARTITIONS.fullmatch(operations[0].path):
+        return False
+    path = operations[0].path
+    node = tree.find(path)
+    if node is None:
+        return False
+    before, after = decode_state(path, node.data), decode_state(path, operations[0].data)
+    return before.leader_epoch < after.leader_epoch and before == after._replace(leader_epoch=before.leader_epoch)
 
 
 def of_controller(operation: Operation) -> bool:

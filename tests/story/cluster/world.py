@@ -56,9 +56,11 @@ class ClusterWorld:
         bootstrap: the bootstrap servers of clients.
         delay_s: the mean delay of the network.
         counts: number of each event.
+        values: the values of each producer id in the logs that were read last.
     """
 
     def __init__(self, directory: Path, seed: int) -> None:
+        self.directory = directory
         self.seed = seed
         self.random = Random(seed)
         self.loop = asyncio.get_running_loop()
@@ -71,6 +73,7 @@ class ClusterWorld:
         self.trace = Trace(self.zookeeper.tree)
         self.bootstrap = self.cluster.bootstrap_servers
         self.counts: dict[str, int] = {}
+        self.values: dict[int, list[bytes]] = {}
 
     def environment(self) -> Environment:
         """The environment of a client."""
@@ -129,6 +132,7 @@ class ClusterWorld:
     async def logs(self, topics: list[str]) -> dict[tuple[str, int], list[tuple[int, bytes | None]]]:
         """Offset and value of every record of the topics, by partition; all brokers run and the network works."""
         found: dict[tuple[str, int], list[tuple[int, bytes | None]]] = {}
+        self.values = {}
         for topic in topics:
             for partition, (leader, _, _) in self.states(topic).items():
                 log = found[topic, partition] = []
@@ -140,6 +144,8 @@ class ClusterWorld:
         response = await self.call(leader, fetch_request(topic, (partition, offset), max_bytes=1 << 26), 12)
         part = fetched(response)[topic, partition]
         assert part.error_code == 0, part
+        for found in batches(part.records):
+            self.values.setdefault(found.producer_id, []).extend(record.value or b"" for record in found)
         records = [record for found in batches(part.records) for record in found]
         return [(record.offset, record.value) for record in records if record.offset >= offset]
 
