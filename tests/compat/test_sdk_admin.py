@@ -82,9 +82,16 @@ def without_own_texts(ours: Any, theirs: Any) -> Any:
     """Our answer, with librdkafka's text where its version of the request has no message, or the broker sends none."""
     if isinstance(ours, dict):
         assert isinstance(theirs, dict)
-        return {key: without_own_texts(each, theirs.get(key)) for key, each in ours.items()}
+        return {key: without_own_texts(without_name(key, each), theirs.get(key)) for key, each in ours.items()}
     if isinstance(ours, tuple) and isinstance(theirs, tuple) and str(theirs[1]).startswith(LIBRDKAFKAS):
         return ours[0], theirs[1]
+    return ours
+
+
+def without_name(name: Any, ours: Any) -> Any:
+    """Our (error, text) without the name of the topic that the SDK puts before a text of the broker."""
+    if isinstance(ours, tuple) and len(ours) == 2 and isinstance(ours[1], str):
+        return ours[0], ours[1].removeprefix(f"{name}: ")
     return ours
 
 
