@@ -205,6 +205,9 @@ class _Call:
     def completion(self, respond: Callable[[Any], Any], refuse: Callable[[int], Any]) -> Completion[Any]:
         return Completion(lambda result: self.answer(respond(result)), lambda error: self.answer(refuse(error)))
 
+    def refuse_of_client(self, *, of_brokers: bool) -> bool:
+        return False
+
     def answer(self, response: Any) -> None:
         if response is not None:
             self._receive(decode(type(response), self.version, bytes(encode(response, self.version))))

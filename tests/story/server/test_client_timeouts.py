@@ -35,6 +35,8 @@ TIMES = {
     "InitProducerIdRequest.transaction_timeout_ms": "not used: there are no transactions",
     "CreatePartitionsRequest.timeout_ms": AT_ONCE,
     "ListPartitionReassignmentsRequest.timeout_ms": AT_ONCE,
+    "ElectLeadersRequest.timeout_ms": AT_ONCE,
+    "UpdateFeaturesRequest.timeout_ms": AT_ONCE,
     "ConsumerGroupHeartbeatRequest.rebalance_timeout_ms": BOUND,
     "CreateGroupRequest.session_timeout_ms": SESSION,
     "RegisterConsumerRequest.session_timeout_ms": SESSION,
