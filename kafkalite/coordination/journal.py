@@ -27,7 +27,7 @@ from kafkalite.coordination.tree import NODE_BYTES, Check, Create, Delete, Opera
 from kafkalite.slicing import Steps, finish
 
 EMBEDDED_FORMAT, SERVED_FORMAT = 1, 2
-STEP = 50  # nodes or records per slice: some 0.3 ms
+STEP = 50  # nodes or records per slice: 0.1 ms to encode, 0.3 ms to load
 HEADER = struct.Struct("<6sH")
 MAGIC = b"KLTREE"
 MARKER = b"\xf4KL\x00"

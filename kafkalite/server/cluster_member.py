@@ -305,9 +305,8 @@ class ClusterMember:
             self._started.set_result(None)
 
     def _resume(self, session: Coordination) -> None:
-        if (
-            self.session.session is session and self._controller is not None
-        ):  # else it is lost again, or the broker stops
+        is_current = self.session.session is session  # else it is lost again
+        if is_current and self._controller is not None:  # else the broker stops
             self.broker.listening.resume()
 
     def left(self) -> None:

@@ -238,15 +238,10 @@ class PartitionCreator:
             raise outcome.error
 
     def _failed(self, path: str, partition: Partition, error: BaseException) -> None:
-        text = "%s-%d: cannot create the files: %s"  # on a full disk those of no partition
-        self._log(
-            logging.ERROR,
-            f"create {path} {getattr(error, 'errno', None)}",
-            text,
-            partition.topic,
-            partition.index,
-            error,
-        )
+        # On a full disk this happens for each partition: one line a minute for each directory and error number.
+        site = f"create {path} {getattr(error, 'errno', None)}"
+        text = "%s-%d: cannot create the files: %s"
+        self._log(logging.ERROR, site, text, partition.topic, partition.index, error)
         known = isinstance(error, OSError)
         if isinstance(error, OSError) and not isinstance(error, FileExistsError):  # the disk is sound then
             self._logs.report_disk_error(path, error)

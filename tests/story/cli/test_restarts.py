@@ -198,16 +198,22 @@ def test_deleted_topic_ends_produce_and_consume(broker: Kafkalite, start: Start)
             continue
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_produce_reports_acknowledged_records(
-    broker: Kafkalite, start: Start, number: signal.Signals, code: int
-) -> None:
+def waiting_producer(broker: Kafkalite, start: Start) -> Process:
+    """A `produce` with one acknowledged record, whose next one is sent to a broker that is stopped."""
     run(broker, "topic", "create", "t")
     writer, reader = start("produce", "t"), start("consume", "t", "-e", "-f")
     writer.write("one")
     assert reader.line() == "one"
     broker.freeze()
     writer.write("two")
+    return writer
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_produce_reports_acknowledged_records(
+    broker: Kafkalite, start: Start, number: signal.Signals, code: int
+) -> None:
+    writer = waiting_producer(broker, start)
     writer.process.send_signal(number)
     assert writer.process.wait(TIMEOUT_S) == code
     assert writer.said.get(timeout=TIMEOUT_S).startswith("kafkalite: interrupted; 1 record(s) were acknowledged")
@@ -218,12 +224,7 @@ def test_a_second_signal_ends_produce_at_once_with_the_counts(
     broker: Kafkalite, start: Start, number: signal.Signals, code: int
 ) -> None:
     """The first signal waits a moment for the acknowledgement of a broker that is stopped."""
-    run(broker, "topic", "create", "t")
-    writer, reader = start("produce", "t"), start("consume", "t", "-e", "-f")
-    writer.write("one")
-    assert reader.line() == "one"
-    broker.freeze()
-    writer.write("two")
+    writer = waiting_producer(broker, start)
     while writer.process.poll() is None:
         writer.process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):

@@ -7,6 +7,7 @@ from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     read_assignment,
+    read_subscribed_topics,
     read_subscription,
     version_of,
     write,
@@ -63,6 +64,15 @@ def test_assignment_without_bytes_is_empty() -> None:
     assert read_assignment(b"").assigned_partitions == []
     with pytest.raises(DecodeError, match="truncated"):
         read_subscription(b"")
+
+
+@pytest.mark.parametrize("version", ["0000", "0001", "0003", "0009"])
+@pytest.mark.parametrize("behind", ["", "00ff"], ids=["no more fields", "unknown fields"])
+def test_topics_are_read_whatever_follows_them(version: str, behind: str) -> None:
+    subscription = bytes.fromhex(f"{version} 00000001 000161 ffffffff {behind}")
+    assert read_subscribed_topics(subscription) == ["a"]
+    with pytest.raises(DecodeError):
+        read_subscribed_topics(subscription[:9])
 
 
 @pytest.mark.parametrize(
