@@ -10,7 +10,7 @@ from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
-MULTI_STATES_MAX = 500  # a transaction of the served tree is one step of the loop of the broker that serves it
+MULTI_STATES_MAX = 100  # a transaction of the served tree is one step of its broker's loop, of some 10 ms
 PATH_BYTES = 100  # of an operation, without the chroot and the name of the topic: path and ZooKeeper's fields
 STATE_BYTES = 150  # a state in JSON, without its ISR
 REPLICA_BYTES = 11

@@ -25,7 +25,7 @@ from kafkalite.state.controller.topics import Topic
 from kafkalite.state.controller.values import TopicNodes
 from kafkalite.state.controller.writes import NodeRemoval
 
-PARTITIONS_PER_WRITE = 500  # two deletions each: 300 KB with the longest names of topics
+PARTITIONS_PER_WRITE = 150  # two deletions each; see MULTI_STATES_MAX
 
 
 def begin(context: ControllerContext, topic: Topic, argument: Argument) -> TopicEvent | None:

@@ -2,7 +2,7 @@
 
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from kafkalite.coordination import journal
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
 from kafkalite.coordination.journal import JournalError
-from kafkalite.coordination.tree import Create, Set, Tree
+from kafkalite.coordination.tree import Create, Operation, Set, Tree
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
 from tests.unit.coordination.kit import drive, picture, random_operations
@@ -56,6 +56,24 @@ class TestReading:
         loaded = journal.load(journal.encode_snapshot(tree))
         assert picture(loaded.tree) == picture(tree)
         assert (loaded.tree.zxid, loaded.tree.sessions, loaded.torn) == (tree.zxid, tree.sessions, 0)
+
+    def test_slices_are_bounded_by_the_operations_of_transactions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A slice ends with the transaction that reaches the bound, however few the transactions are."""
+        applied: list[int] = []
+        multi = Tree.multi
+
+        def counted(tree: Tree, operations: Sequence[Operation], *rest: int) -> object:
+            applied.append(len(operations))
+            return multi(tree, operations, *rest)
+
+        bodies = [journal.encode_multi([Create(f"/{at}-{one}") for one in range(30)], 1, 5) for at in range(20)]
+        data = file_of(bodies)
+        monkeypatch.setattr(Tree, "multi", counted)
+        slices = []
+        for _ in journal.load_steps(data, journal.EMBEDDED_FORMAT):
+            slices.append(sum(applied))
+            applied.clear()
+        assert max(slices) == 60 and len(slices) == 10
 
     def test_transactions_give_the_same_tree(self, chance: random.Random) -> None:
         tree = opened()

@@ -8,6 +8,9 @@ from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.completions import AWAIT
 from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.state_writes import MULTI_STATES_MAX
+from kafkalite.state.controller.topic_deletion import PARTITIONS_PER_WRITE, removal
+from kafkalite.state.controller.topics import Topic
 from kafkalite.state.controller.values import ControllerSettings, FeaturesNode, Snapshot, TopicNodes
 from tests.unit.state.controller.kit import EPOCH, ID, KEY, OTHER_ID, Situation, broker, nodes, stored
 
@@ -200,3 +203,16 @@ def test_requests_of_administrators_at_the_start_are_refused_or_reported() -> No
         "preferred replica election of b-0 refused: the partition does not exist",
     ]
     assert out.DeleteNotifications(reassignment=True, preferred_election=True) in effects
+
+
+def test_transactions_of_states_and_of_deletions_are_bounded() -> None:
+    """One transaction is one step of the broker that serves the tree."""
+    count = 1_000
+    replicas = dict.fromkeys(range(count), (1,))
+    situation = Situation({"a": TopicNodes(ID, 0, replicas, created_zxid=10)})
+    writes = [each for each in situation.effects if isinstance(each, out.Write)]
+    sizes = [sum(isinstance(one, out.CreateState) for one in write.operations) for write in writes]
+    assert sum(sizes) == count and max(sizes) <= MULTI_STATES_MAX
+    states = dict.fromkeys(range(count), stored(1))
+    topic, read = Topic("a"), TopicNodes(ID, 0, replicas, {}, {}, states, frozenset(range(count)), 10)
+    assert max(map(len, removal(topic, read))) <= 1 + 2 * PARTITIONS_PER_WRITE
