@@ -24,6 +24,7 @@ from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus, read_statu
 from kafkalite.cli.cluster_up import ClusterProcesses
 from kafkalite.cli.connection import connect, opened, require_brokers
 from kafkalite.cli.failure import fail
+from kafkalite.cli.invalid_tree_nodes import one_line
 from kafkalite.cli.signals import cancel_on_sigterm
 
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")
@@ -32,6 +33,8 @@ PARTITION_COLUMNS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "BYTES", "OFFS
 STATUS_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", "COORDINATION")
 LEADERLESS_COLUMNS = ("TOPIC", "PARTITION", "REPLICAS")
 LEADERLESS_MAX = 50
+NODE_COLUMNS = ("PATH", "REASON", "ACTION")
+NODES_MAX = 50
 EXIT_INCOMPLETE = 1
 UP_COLUMNS = ("BROKER", "ADDRESS", "PID", "LOG")
 BROKERS_MAX = 100
@@ -124,7 +127,8 @@ async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
 
     Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. A broker whose
     STATE is `cut off` does not reach it: it serves, but changes of topics and configs wait or fail. The exit code is 1
-    if the cluster is not complete: no controller, a broker that is silent or cut off, a partition without a leader.
+    if the cluster is not complete: no controller, a broker that is silent or cut off, a partition without a leader, a
+    node of the tree with invalid contents or an invalid name, which the cluster leaves out.
     """
     async with opened(cluster, Admin, environment=Environment()) as admin:
         found = await read_status(admin, timeout)
@@ -145,6 +149,8 @@ def status_object(found: ClusterStatus) -> dict[str, object]:
         "partitions": found.partitions,
         "brokers": [each._asdict() for each in found.brokers],
         "without_leader": [each._asdict() for each in found.leaderless],
+        "invalid_nodes": [each._asdict() for each in found.invalid_nodes],
+        "invalid_node_count": found.invalid_node_count,
         "problems": found.problems,
     }
 
@@ -169,6 +175,10 @@ def print_status(found: ClusterStatus) -> None:
         print_rows(LEADERLESS_COLUMNS, found.leaderless[:LEADERLESS_MAX], False)
         if len(found.leaderless) > LEADERLESS_MAX:
             click.echo(f"and {len(found.leaderless) - LEADERLESS_MAX} more; --json prints all")
+    if found.invalid_nodes:
+        print_rows(NODE_COLUMNS, [tuple(map(one_line, each)) for each in found.invalid_nodes[:NODES_MAX]], False)
+        if found.invalid_node_count > NODES_MAX:
+            click.echo(f"and {found.invalid_node_count - NODES_MAX} more; --json prints the first 1,000")
     for each in found.problems:
         click.echo(f"kafkalite: {each}", err=True)
 

@@ -1,11 +1,16 @@
-"""Collects the status of a cluster: brokers, controller, coordination, partitions without a leader."""
+"""Collects the status of a cluster: brokers, controller, coordination, partitions without a leader, invalid nodes.
+
+The controller knows the invalid nodes of the tree, and every broker why no controller can be elected. All brokers are
+asked, so it does not matter which one is given, or whether another controller is elected meanwhile.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafkalite_sdk import Admin
-from kafkalite_sdk.admin import Resource, TopicDescription
+from kafkalite_sdk.admin import Coordination, Resource, TopicDescription
 
+from kafkalite.cli.invalid_tree_nodes import NodeStatus, node_statuses
 from kafkalite.errors import KafkaError
 
 COORDINATION_KEYS = ("zookeeper.connect", "kafkalite.coordination.directory")
@@ -50,6 +55,8 @@ class ClusterStatus(NamedTuple):
         errors: why brokers do not answer.
         topics, partitions: their numbers.
         leaderless: the partitions without a leader.
+        invalid_nodes: nodes of the tree that the cluster leaves out; brokers name at most 1,000.
+        invalid_node_count: their number.
     """
 
     cluster_id: str
@@ -59,6 +66,8 @@ class ClusterStatus(NamedTuple):
     topics: int
     partitions: int
     leaderless: list[PartitionStatus]
+    invalid_nodes: list[NodeStatus]
+    invalid_node_count: int
 
     @property
     def problems(self) -> list[str]:
@@ -76,6 +85,8 @@ class ClusterStatus(NamedTuple):
         ]
         if self.leaderless:
             found.append(f"{len(self.leaderless)} partition(s) have no leader")
+        if self.invalid_node_count:
+            found.append(f"{self.invalid_node_count} node(s) of the tree are invalid, and left out")
         return found
 
 
@@ -91,28 +102,36 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
         for broker, resource in resources.items()
         if broker not in errors
     }
-    outages = await read_outages(admin, coordinations, timeout_s)
+    sessions = await read_sessions(admin, coordinations, timeout_s)
     brokers = []
     for node in sorted(described.brokers, key=lambda each: each.broker_id):
         broker = node.broker_id
         is_controller, answers = broker == described.controller, broker not in errors
-        brokers.append(BrokerStatus(*node[:4], is_controller, answers, coordinations.get(broker), outages.get(broker)))
+        outage_s = sessions[broker].outage_s if broker in sessions else None
+        brokers.append(BrokerStatus(*node[:4], is_controller, answers, coordinations.get(broker), outage_s))
     leaderless = list(without_leader(topics))
     partitions = sum(len(each.partitions) for each in topics)
     return ClusterStatus(
-        described.cluster_id, described.controller, brokers, errors, len(topics), partitions, leaderless
+        described.cluster_id,
+        described.controller,
+        brokers,
+        errors,
+        len(topics),
+        partitions,
+        leaderless,
+        node_statuses(sessions.values()),
+        max((each.invalid_node_count for each in sessions.values()), default=0),
     )
 
 
-async def read_outages(
+async def read_sessions(
     admin: Admin, coordinations: Mapping[int, str | None], timeout_s: float
-) -> Mapping[int, float | None]:
-    """Ask the brokers of a cluster whether their coordination is out of reach. Those that do not know are left out."""
+) -> Mapping[int, Coordination]:
+    """Ask the brokers of a cluster for their coordination. Those that do not know the request are left out."""
     asked = [broker for broker, coordination in coordinations.items() if coordination is not None]
     if not asked:
         return {}
-    outcomes = await admin.cluster.coordination_outages(*asked, timeout=timeout_s)
-    return {broker: outcomes[broker] for broker in asked if broker not in outcomes.errors}
+    return (await admin.cluster.coordination(*asked, timeout=timeout_s)).results
 
 
 def without_leader(topics: Iterable[TopicDescription]) -> Iterable[PartitionStatus]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.clock import Clock, Outcome, completed
 from kafkalite.cluster.controller.election import Term
+from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller.runtime import ControllerRuntime
 from kafkalite.cluster.image import ClusterTables
 from kafkalite.cluster.membership.current_session import CurrentSession
@@ -343,6 +344,11 @@ class ClusterMember:
     def controller(self) -> "ClusterMember":
         """The controller, if it is on this broker."""
         return self
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes of the tree that this broker leaves out, see `ControllerRuntime.invalid_nodes`."""
+        return [] if self._controller is None else self._controller.invalid_nodes
 
     def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
         """See `ControllerRuntime.submit`."""

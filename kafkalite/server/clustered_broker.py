@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite._speedups.net.framing import Connection
+from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller_fence import ControllerFence
 from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.internal_topics import OFFSETS
@@ -96,6 +97,11 @@ class ClusteredBroker(RunningBroker):
     def coordination_suspended_ms(self) -> int:
         """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
         return -1
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes of the tree that this broker leaves out."""
+        return []
 
     def offline(self, topic_id: bytes) -> frozenset[int]:
         """Return nothing: offline replicas are in the image."""

@@ -26,6 +26,7 @@ from kafkalite.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported with the first request of a group, or only in a cluster
     from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.cluster.controller.invalid_nodes import InvalidPath
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.server.controller_requests import ControllerRequests
@@ -166,6 +167,10 @@ class ControllerContext(CallContext, Protocol):
     @property
     def coordination_suspended_ms(self) -> int:
         """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+
+    @property
+    def invalid_nodes(self) -> "Sequence[InvalidPath]":
+        """The nodes of the tree that this broker leaves out."""
 
 
 class HandlerContext(TopicContext, AdminContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):

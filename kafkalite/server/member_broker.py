@@ -8,6 +8,7 @@ from functools import partial
 from kafkalite.clock import Outcome, completed
 from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.config_writes import Texts
+from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller_epoch import ControllerEpochReader
 from kafkalite.cluster.leader_epoch_raise import LeaderEpochRaise
 from kafkalite.cluster.metadata_store import MetadataStore
@@ -94,6 +95,11 @@ class MemberBroker(ClusteredBroker):
     def coordination_suspended_ms(self) -> int:
         """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
         return self.member.suspended_ms
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes of the tree that this broker leaves out: as the controller, or because no one can be elected."""
+        return self.member.invalid_nodes
 
     @property
     def is_controller(self) -> bool:

@@ -7,6 +7,7 @@
 3. Every broker watches `/controller`. Once it is deleted, all try to create it.
 4. After a term that failed, its node is deleted at once, and this broker joins after a pause.
 5. A node that is left of an earlier term of this session (`rejoin` after a failure) is deleted first.
+6. While `/controller_epoch` is invalid, or calls fail, every broker tries again each second, and logs it once a minute.
 
 Source: KafkaZkClient.registerControllerAndIncrementControllerEpoch, KafkaController.elect of Apache Kafka 3.9.
 """
@@ -35,6 +36,7 @@ from kafkalite.coordination.znodes.controller import (
     encode_controller_epoch,
 )
 from kafkalite.coordination.znodes.fields import ZnodeError
+from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.controller")
 FIRST_EPOCH = 0
@@ -82,6 +84,13 @@ class Election:
         self._term: Term | None = None
         self._looking = self._again = self._closed = self._paused = False
         self._timer: Timer | None = None
+        self._log = RateLimitedLog(LOGGER, clock)
+        self._invalid_epoch: ZnodeError | None = None
+
+    @property
+    def invalid_epoch(self) -> ZnodeError | None:
+        """Why no controller can be elected: `/controller_epoch` is invalid. None = it was valid when it was read."""
+        return self._invalid_epoch
 
     @property
     def term(self) -> Term | None:
@@ -150,6 +159,8 @@ class Election:
             return
         stat: Stat | None = outcome.value
         own = stat is not None and stat.ephemeral_owner == self._session.session_id
+        if stat is not None:
+            self._invalid_epoch = None  # a controller was elected in an epoch
         if self._term is not None and not own:
             self._term = None
             self._moved()
@@ -163,15 +174,18 @@ class Election:
             if self._closed:
                 return
             if isinstance(outcome.error, NoNodeError):
+                self._invalid_epoch = None
                 self._session.create(CONTROLLER_EPOCH, encode_controller_epoch(FIRST_EPOCH), self._look_after)
             elif not self._failed(outcome):
                 data, stat = outcome.value
                 try:
                     epoch = decode_controller_epoch(data)
                 except ZnodeError as error:
-                    LOGGER.error("no controller can be elected: %s", error)
+                    self._invalid_epoch = error
+                    self._log(logging.ERROR, "epoch", "no controller can be elected: %s", error)
                     self._retry()
                     return
+                self._invalid_epoch = None
                 then(Term(epoch, stat.version))
 
         self._session.get(CONTROLLER_EPOCH, read)
@@ -220,7 +234,7 @@ class Election:
             return True
         if not isinstance(error, CoordinationError):
             raise error
-        LOGGER.warning("the election of the controller failed, and is repeated: %s", error)
+        self._log(logging.WARNING, "call", "the election of the controller failed, and is repeated: %s", error)
         self._retry()
         return True
 

@@ -35,6 +35,7 @@ from kafkalite.cluster.peer import Answer, EncodingFailure, Fail
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Delete
+from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
 from kafkalite.state.controller import effects
@@ -120,8 +121,13 @@ class ControllerRuntime:
 
     @property
     def invalid_nodes(self) -> list[InvalidPath]:
-        """The nodes that this broker leaves out as the controller; none if it is not the controller."""
-        return [] if self._running is None else self._invalid.listed()
+        """The nodes that this broker leaves out as the controller; `/controller_epoch` if it prevents an election."""
+        if self._running is not None:
+            return self._invalid.listed()
+        error = self._election.invalid_epoch
+        return (
+            [] if error is None else [InvalidPath(CONTROLLER_EPOCH, str(error).removeprefix(f"{CONTROLLER_EPOCH}: "))]
+        )
 
     @property
     def epoch(self) -> int | None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.acls import Permission as Permission
     from kafkalite_sdk.admin.admin import Admin as Admin
     from kafkalite_sdk.admin.cluster import ClusterDescription as ClusterDescription
+    from kafkalite_sdk.admin.cluster import Coordination as Coordination
     from kafkalite_sdk.admin.cluster import Features as Features
+    from kafkalite_sdk.admin.cluster import InvalidTreeNode as InvalidTreeNode
     from kafkalite_sdk.admin.cluster import LogDirectory as LogDirectory
     from kafkalite_sdk.admin.cluster import Replica as Replica
     from kafkalite_sdk.admin.cluster import ReplicaInfo as ReplicaInfo
@@ -56,7 +58,16 @@ if TYPE_CHECKING:
 _NAMES = {
     "acls": ("Acl", "AclFilter", "AclOperation", "AclResource", "Pattern", "Permission"),
     "admin": ("Admin",),
-    "cluster": ("ClusterDescription", "Features", "LogDirectory", "Replica", "ReplicaInfo", "Upgrade"),
+    "cluster": (
+        "ClusterDescription",
+        "Coordination",
+        "Features",
+        "InvalidTreeNode",
+        "LogDirectory",
+        "Replica",
+        "ReplicaInfo",
+        "Upgrade",
+    ),
     "configs": ("Config", "ConfigChange", "ConfigOperation", "ConfigSource", "Resource", "ResourceType"),
     "group_types": (
         *("Committed", "GroupDescription", "GroupLag", "GroupListing"),

@@ -68,6 +68,29 @@ class LogDirectory:
     usable_bytes: int
 
 
+class InvalidTreeNode(NamedTuple):
+    """A node of the coordination service that a broker leaves out, and what is wrong with it."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """A broker and its coordination service.
+
+    Attributes:
+        outage_s: for how many seconds the service has been out of reach, None = it is connected.
+        invalid_nodes: nodes of the tree whose contents or names are invalid, sorted by path, at most 1,000. The
+            controller names all of them, any broker names `/controller_epoch` while it prevents an election.
+        invalid_node_count: their number, at most 10,000.
+    """
+
+    outage_s: float | None
+    invalid_nodes: tuple[InvalidTreeNode, ...]
+    invalid_node_count: int
+
+
 class Replica(NamedTuple):
     """A replica of a partition on a broker."""
 
@@ -154,18 +177,18 @@ class Cluster:
         left_s = self._driver.countdown(timeout)
         return await self._driver.run(operation, brokers or await self._driver.brokers(left_s()), left_s())
 
-    async def coordination_outages(self, *brokers: int, timeout: float | None = None) -> Outcomes[int, float | None]:
-        """Return for how many seconds brokers have not reached their coordination service; None = it is connected.
+    async def coordination(self, *brokers: int, timeout: float | None = None) -> Outcomes[int, Coordination]:
+        """Describe the sessions of brokers with their coordination service, and the invalid nodes of its tree.
 
         Served by kafkalite in a cluster; else UnsupportedVersionError.
 
         Arguments:
             brokers: ids; none = all.
         """
-        from kafkalite_sdk.admin.coordination import describe_outages
+        from kafkalite_sdk.admin.coordination import describe_coordination
 
         left_s = self._driver.countdown(timeout)
-        return await describe_outages(self._driver, brokers or await self._driver.brokers(left_s()), left_s())
+        return await describe_coordination(self._driver, brokers or await self._driver.brokers(left_s()), left_s())
 
     async def move_replicas(
         self, directories: Mapping[Replica, str], *, timeout: float | None = None

@@ -6,26 +6,29 @@ from kafkalite.protocol.extensions.describe_coordination import (
     DescribeCoordinationRequest,
     DescribeCoordinationResponse,
 )
+from kafkalite_sdk.admin.cluster import Coordination, InvalidTreeNode
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.operation import Operation, is_address
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 
-async def describe_outages(
+async def describe_coordination(
     driver: Driver, brokers: Collection[int], timeout_s: float | None
-) -> Outcomes[int, float | None]:
-    """Describe how long the coordination service has been out of reach of brokers.
+) -> Outcomes[int, Coordination]:
+    """Describe the sessions of brokers, and the nodes that they leave out.
 
     Arguments:
         driver: sends the requests.
         brokers: ids.
         timeout_s: deadline in seconds; None = `default_api_timeout_ms`.
     """
-    operation: Operation[int, float | None] = Operation(
-        DescribeCoordinationRequest, lambda _: DescribeCoordinationRequest(), _outage, is_address, single=True
+    operation: Operation[int, Coordination] = Operation(
+        DescribeCoordinationRequest, lambda _: DescribeCoordinationRequest(), _described, is_address, single=True
     )
     return await driver.run(operation, brokers, timeout_s)
 
 
-def _outage(response: DescribeCoordinationResponse, keys: list[int]) -> Iterator[tuple[int, float | None]]:
-    yield keys[0], None if response.suspended_ms < 0 else response.suspended_ms / 1000
+def _described(response: DescribeCoordinationResponse, keys: list[int]) -> Iterator[tuple[int, Coordination]]:
+    outage_s = None if response.suspended_ms < 0 else response.suspended_ms / 1000
+    nodes = tuple(InvalidTreeNode(each.path, each.reason) for each in response.invalid_nodes)
+    yield keys[0], Coordination(outage_s, nodes, response.invalid_node_count)

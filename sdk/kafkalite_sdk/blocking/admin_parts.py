@@ -50,7 +50,7 @@ class Cluster(Part[cluster.Cluster]):
 
     describe = Blocking(cluster.Cluster.describe)
     log_directories = Blocking(cluster.Cluster.log_directories)
-    coordination_outages = Blocking(cluster.Cluster.coordination_outages)
+    coordination = Blocking(cluster.Cluster.coordination)
     move_replicas = Blocking(cluster.Cluster.move_replicas)
     features = Blocking(cluster.Cluster.features)
     update_features = Blocking(cluster.Cluster.update_features)

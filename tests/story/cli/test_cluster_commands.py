@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordination.tree import Create
+from kafkalite.coordination.tree import Create, Delete
 from kafkalite.testing.broker_cluster import BrokerCluster
+from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.thread import BrokerThread
 from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 from tests.kit.broker_processes import image_of
@@ -24,9 +25,9 @@ def cluster() -> Iterator[BrokerCluster]:
         yield running
 
 
-def run(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+def run(*args: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run([*COMMAND, *args], capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
-    assert done.returncode == code, f"{args} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    assert code in (None, done.returncode), f"{args} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done
 
 
@@ -79,6 +80,33 @@ def test_silent_brokers_and_partitions_without_a_leader_are_faults(cluster: Brok
     assert found["without_leader"] == [{"topic": "orders", "partition": each, "replicas": [absent]} for each in lost]
     cluster.reconnect(absent)
     cluster.leader("orders", 2)
+
+
+def write(cluster: BrokerCluster, *operations: Create | Delete) -> None:
+    """Change the tree as a foreign program does."""
+
+    def apply(server: FakeZooKeeper) -> None:
+        server.tree.multi(list(operations), server.tree.open_session(), 0)
+        server.fire()
+
+    cluster._zookeeper.call(apply)
+
+
+def test_invalid_nodes_are_faults_whichever_broker_is_asked(cluster: BrokerCluster) -> None:
+    paths = ["/brokers/ids/7", "/brokers/topics/bad\u200b name"]
+    write(cluster, *(Create(each, b"x") for each in paths))
+    args = ("cluster", "status", "-b", cluster.bootstrap_servers)
+    wait_until(lambda: "2 node(s)" in run(*args, "--json", code=None).stdout, "the nodes are not shown")
+    for broker_id in cluster.broker_ids:
+        found = status(cluster, broker_id, code=1)
+        assert [each["path"] for each in found["invalid_nodes"]] == paths and found["invalid_node_count"] == 2
+        assert found["invalid_nodes"][0]["reason"] == "not JSON"
+        assert found["problems"] == ["2 node(s) of the tree are invalid, and left out"]
+    lines = run(*args, code=1).stdout.splitlines()
+    assert lines[-3].split() == ["PATH", "REASON", "ACTION"] and lines[-2].startswith("/brokers/ids/7 ")
+    assert lines[-1].startswith("/brokers/topics/bad\\u200b name  ") and lines[-1].endswith("  delete the node")
+    write(cluster, *(Delete(each) for each in paths))
+    wait_until(lambda: run(*args, code=None).returncode == 0, "the nodes are still shown")
 
 
 def test_a_broker_that_is_alone_has_no_coordination(broker: BrokerThread, kafkalite: Run) -> None:

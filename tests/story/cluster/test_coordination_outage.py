@@ -46,7 +46,7 @@ def test_status_names_brokers_that_are_cut_off() -> None:
         connected._replace(broker=3, controller=False, answers=False, coordination=None),
     ]
     assert [state_of(each) for each in brokers] == ["answers", "cut off", "silent"]
-    status = ClusterStatus("id", 1, brokers, {}, 0, 0, [])
+    status = ClusterStatus("id", 1, brokers, {}, 0, 0, [], [], 0)
     assert status.problems == [
         "broker 2 has not reached zk:2181 for 12 s: it serves, but changes of topics and configs wait or fail"
     ]
