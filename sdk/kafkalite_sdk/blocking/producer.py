@@ -189,8 +189,9 @@ class Producer(BlockingClient[_LoopProducer[K, V]], Generic[K, V]):
         """Let the threads of the application send; in the loop."""
         sends = self._client.share(self._thread())
         self.__dict__["_sends"] = sends
-        self.__dict__["drain"] = sends.drain
-        if not self._client.serializes:
+        if type(self).drain is Producer.drain:
+            self.__dict__["drain"] = sends.drain
+        if type(self).send is Producer.send and not self._client.serializes:
             self.__dict__["send"] = sends.send
         if self._client.stages is not None:
             self.__dict__["send"] = self._client.stages.around(self.send)  # type: ignore[arg-type]
@@ -274,7 +275,10 @@ class Producer(BlockingClient[_LoopProducer[K, V]], Generic[K, V]):
         self._close(self._client.close, timeout)
 
     def _exit(self, error: BaseException | None) -> None:
-        self._close(self._client.__aexit__, None if error is None else type(error), error, None)
+        if type(self).close is Producer.close:
+            self._close(self._client.__aexit__, None if error is None else type(error), error, None)
+        else:
+            self.close()
 
     def metrics(self) -> ProducerMetrics:
         """Return a snapshot of the counters. Raises ClientUseError before the start."""

@@ -18,6 +18,7 @@ from kafkalite_sdk.producer.serializers import Headers, Serializer, bound_serial
 from kafkalite_sdk.producer.settings import ProducerOptions, parse_options
 
 if TYPE_CHECKING:
+    from kafkalite_sdk._speedups.accumulator import RecordAccumulator
     from kafkalite_sdk._speedups.column_sends import ColumnsDelivery
     from kafkalite_sdk.interceptors.handler import BatchHandler
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
@@ -93,7 +94,10 @@ class Producer(Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close(None, raises=error is None)
+        if type(self).close is Producer.close:
+            await self._close(None, raises=error is None)
+        else:
+            await self.close()
 
     async def start(self) -> None:
         """Connect to the cluster. After a failure it may be called again.
@@ -108,9 +112,13 @@ class Producer(Generic[K, V]):
 
             self._stages = ProducerStages(self._interceptors, self._client.loop)
         self._dispatcher = Dispatcher(self._client, self._settings, self._stages, self._on_error)
-        accumulator = self._dispatcher.accumulator
-        self.__dict__["drain"] = accumulator.drain
-        if self._serialize_key is None and self._serialize_value is None:
+        self._bind(self._dispatcher.accumulator)
+
+    def _bind(self, accumulator: "RecordAccumulator") -> None:
+        """Replace the methods of each record by faster ones, unless a subclass overrides them."""
+        if type(self).drain is Producer.drain:
+            self.__dict__["drain"] = accumulator.drain
+        if type(self).send is Producer.send and self._serialize_key is None and self._serialize_value is None:
             self.__dict__["send"] = accumulator.send
         if self._stages is not None and self._stages.intercepts_send:
             self.__dict__["send"] = self._stages.around(self.send)

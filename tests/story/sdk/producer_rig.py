@@ -10,9 +10,11 @@ from kafkalite.testing.virtual_loop import virtual_wall_ms
 from tests.story.sdk.client_rig import Story
 
 
-def new_producer(world: Story, **options: Any) -> Producer[Any, Any]:
+def new_producer(
+    world: Story, producer_class: type[Producer[Any, Any]] = Producer, **options: Any
+) -> Producer[Any, Any]:
     environment = Environment(dial=world.network.dial, random=world.random, wall_ms=virtual_wall_ms)
-    return Producer(world.broker.bootstrap, environment=environment, **options)
+    return producer_class(world.broker.bootstrap, environment=environment, **options)
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 import traceback
+from typing import Any
 
 import pytest
 from kafkalite_sdk import ProducerRecord
@@ -305,3 +306,26 @@ async def test_client_works_where_a_loop_runs(kafkalite_broker: BrokerThread) ->
         assert producer.send(topic, b"value").result().offset == 0
     assert values(kafkalite_broker.address, topic, 1) == [b"value"]
     await asyncio.sleep(0)
+
+
+def test_overridden_methods_of_a_subclass_are_called(kafkalite_broker: BrokerThread) -> None:
+    topic, calls = new_topic(kafkalite_broker), []
+
+    class Counting(Producer[bytes, bytes]):
+        def send(self, *args: Any, **named: Any) -> RecordFuture:
+            calls.append("send")
+            return super().send(*args, **named)
+
+        def drain(self) -> None:
+            calls.append("drain")
+            super().drain()
+
+        def close(self, timeout: float | None = None) -> None:
+            calls.append("close")
+            super().close(timeout)
+
+    with Counting(kafkalite_broker.address) as producer:
+        producer.send(topic, b"first").result()
+        producer.drain()
+    assert calls == ["send", "drain", "close"]
+    assert values(kafkalite_broker.address, topic, 1) == [b"first"]

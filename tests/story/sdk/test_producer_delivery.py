@@ -1,9 +1,12 @@
 """What a producer sends, when, and what its awaitables report; in virtual time."""
 
 import asyncio
+from collections.abc import Awaitable
+from typing import Any
 
 import pytest
-from kafkalite_sdk.producer.producer import ProducerRecord
+from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata
+from kafkalite_sdk.producer.producer import Producer, ProducerRecord
 
 from kafkalite._speedups.records.batches import Batch
 from kafkalite.errors import BufferExhaustedError, KafkaErrorCode, KafkaTimeoutError, error_class
@@ -406,3 +409,34 @@ async def test_an_awaitable_works_with_gather_shield_and_callbacks_without_tasks
         assert asyncio.all_tasks() == before
         assert [each.offset for each in await gathered] == list(range(100))
         assert (await shielded).offset == 1 and called == [0]
+
+
+class Counting(Producer[bytes, bytes]):
+    """A producer whose methods are overridden."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.calls: list[str] = []
+
+    def send(self, *args: Any, **named: Any) -> FutureRecordMetadata:
+        self.calls.append("send")
+        return super().send(*args, **named)
+
+    def drain(self) -> Awaitable[None]:
+        self.calls.append("drain")
+        return super().drain()
+
+    async def close(self, timeout: float | None = None) -> None:
+        self.calls.append("close")
+        await super().close(timeout)
+
+
+@story()
+async def test_overridden_methods_of_a_subclass_are_called(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with new_producer(world, Counting) as producer:
+        producer.send("orders", b"0")
+        await producer.drain()
+        await producer.send_many([ProducerRecord("orders", b"1")])
+    assert isinstance(producer, Counting) and producer.calls == ["send", "drain", "send", "close"]
+    assert values(world) == numbers(2)
