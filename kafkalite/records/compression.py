@@ -38,7 +38,9 @@ ZSTD_WINDOW_LOG_MAX = 27  # 128 MiB, as for level 22; only the bounded output to
 SNAPPY_RATIO_MAX = 22  # a copy of 64 bytes takes 3
 LZ4_LEVEL_FAST, LZ4_LEVEL_SLOW_MIN, LZ4_LEVEL_MAX = 9, 3, 12
 
-LZ4_MAGIC = struct.pack("<I", 0x184D2204)
+LZ4_HEADER = struct.Struct("<IB")  # magic number, flags
+LZ4_HEADER_BYTES = LZ4_HEADER.size
+LZ4_MAGIC = 0x184D2204
 LZ4_INDEPENDENT_BLOCKS, LZ4_RESERVED_FLAGS = 0x20, 0x03
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -91,21 +93,21 @@ def decompress_appended(codec: int, data: Data, size_max: int) -> bytes:
     if codec != LZ4:
         return decompress(codec, data, size_max)
     check_lz4_header(data)
-    return decompress(codec, data, size_max, frames_max=1)
+    return decompress(codec, data, size_max, 1)
 
 
 def check_lz4_header(data: Data) -> None:
     """Raise BatchError unless the data begins with a frame that Kafka's clients read (Lz4BlockInputStream.java)."""
-    if data[: len(LZ4_MAGIC)] != LZ4_MAGIC or len(data) <= len(LZ4_MAGIC):
+    magic, flags = LZ4_HEADER.unpack_from(data) if len(data) >= LZ4_HEADER_BYTES else (0, 0)
+    if magic != LZ4_MAGIC:
         raise malformed("lz4", "it does not begin with a frame")
-    flags = data[len(LZ4_MAGIC)]
     if not flags & LZ4_INDEPENDENT_BLOCKS:
         raise malformed("lz4", "its blocks are linked, which Java clients cannot read; use independent blocks")
     if flags & LZ4_RESERVED_FLAGS:
         raise malformed("lz4", "it has a dictionary or a reserved flag")
 
 
-def decompress(codec: int, data: Data, size_max: int, *, frames_max: int = FRAMES_MAX) -> bytes:
+def decompress(codec: int, data: Data, size_max: int, frames_max: int = FRAMES_MAX) -> bytes:
     """Decompress the records of a batch.
 
     Arguments:
@@ -163,7 +165,7 @@ def _decompress_frames(framed: Framed, data: Data, size_max: int, frames_max: in
             pieces.append(piece)
             data = b""
         data = stream.unused_data or b""
-        if not data.strip(framed.padding):
+        if not data or not data.strip(framed.padding):
             return gathered(pieces)
     raise malformed(framed.name, f"there are bytes behind {frames_max} frame(s)")
 

@@ -1,7 +1,7 @@
 """Validation of record batches. Sizes are bytes, timestamps milliseconds."""
 
 from collections.abc import Callable
-from typing import final
+from typing import Protocol, final
 
 from typing_extensions import Buffer
 
@@ -71,15 +71,20 @@ class ValidationResult:
         """
 
 _Compress = Callable[[int, bytes | bytearray | memoryview, int | None], bytes]
-_Decompress = Callable[[int, bytes | bytearray | memoryview, int], bytes]
+_DecompressAppended = Callable[[int, bytes | bytearray | memoryview, int], bytes]
 
-def use_codecs(compress: _Compress, decompress: _Decompress, decompress_appended: _Decompress) -> None:
+class _Decompress(Protocol):
+    def __call__(
+        self, codec: int, data: bytes | bytearray | memoryview, size_max: int, frames_max: int = ..., /
+    ) -> bytes: ...
+
+def use_codecs(compress: _Compress, decompress: _Decompress, decompress_appended: _DecompressAppended) -> None:
     """Register the codecs.
 
     Arguments:
         compress: (codec, data, level) -> bytes.
-        decompress: (codec, data, size_max) -> bytes, for readers.
-        decompress_appended: the same for `validate_batch`; it rejects what the reader of another client rejects.
+        decompress: (codec, data, size_max, frames_max) -> bytes; the last argument is optional.
+        decompress_appended: the same for lz4 in `validate_batch`; it rejects what the reader of another client rejects.
     """
 
 def codecs_in_use() -> tuple[_Compress, _Decompress]: ...

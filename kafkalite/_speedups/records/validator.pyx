@@ -65,6 +65,10 @@ cdef enum:
     CRC_WITHOUT_GIL = 1048576     # bytes: a longer CRC releases the GIL
     DECOMPRESSED_RATIO = 16
     DECOMPRESSED_FLOOR = 16777216
+    LZ4 = 3
+    LZ4_FLAGS = 4                 # index of the flags in a frame, behind the magic number
+    LZ4_INDEPENDENT_BLOCKS = 0x20
+    LZ4_RESERVED = 0x03
 
 cdef object _decompress = None
 cdef object _decompress_appended = None
@@ -81,8 +85,8 @@ class BatchError(ValueError):
 
 
 def use_codecs(compress, decompress, decompress_appended):
-    """Register `compress(codec, data, level) -> bytes`, `decompress(codec, data, size_max) -> bytes` for readers, and
-    the stricter one of validation.
+    """Register `compress(codec, data, level) -> bytes`, `decompress(codec, data, size_max, frames_max) -> bytes`, and
+    the stricter one for lz4 in validation.
     """
     global _compress, _decompress, _decompress_appended
     _compress = compress
@@ -133,9 +137,23 @@ cdef int64_t crc_of(const uint8_t *p, Py_ssize_t size) except -1:
     return <uint32_t> _crc32c(view, 0, 1 if size > CRC_WITHOUT_GIL else 0)
 
 
+cdef bint begins_as_lz4_of_kafka(const uint8_t *p, Py_ssize_t size) noexcept nogil:
+    """Whether the data begins with the header of an lz4 frame of independent blocks. Other headers are rejected by
+    `decompress_appended`, which costs a small batch a tenth of its validation.
+    """
+    if size <= LZ4_FLAGS or p[0] != 0x04 or p[1] != 0x22 or p[2] != 0x4D or p[3] != 0x18:
+        return False
+    return p[LZ4_FLAGS] & (LZ4_INDEPENDENT_BLOCKS | LZ4_RESERVED) == LZ4_INDEPENDENT_BLOCKS
+
+
 cdef bytes decompressed(int codec, const uint8_t *p, Py_ssize_t size, int64_t size_max):
+    if _decompress is None:
+        codecs_in_use()
     view = PyMemoryView_FromMemory(<char *> p, size, PyBUF_READ)
-    codecs_in_use()
+    if codec != LZ4:
+        return _decompress(codec, view, size_max)
+    if begins_as_lz4_of_kafka(p, size):
+        return _decompress(codec, view, size_max, 1)
     return _decompress_appended(codec, view, size_max)
 
 

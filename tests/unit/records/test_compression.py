@@ -18,8 +18,9 @@ else:
     from backports import zstd
 
 from kafkalite._speedups.wire.concat import gathered
-from kafkalite.records import BatchError
+from kafkalite.records import BatchError, ValidationResult, validate_batch
 from kafkalite.records import compression as codecs
+from kafkalite.records.batch_header import HEADER_SIZE
 from kafkalite.records.compression import (
     GZIP,
     LZ4,
@@ -30,6 +31,7 @@ from kafkalite.records.compression import (
     decompress,
     decompress_appended,
 )
+from tests.kit.record_engines import build, with_records
 
 IDS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 EACH = pytest.mark.parametrize("codec", IDS.values(), ids=IDS)
@@ -112,16 +114,18 @@ def test_streamed_frames_are_decompressed() -> None:
     assert decompress(GZIP, gzip.compress(PLAIN), len(PLAIN)) == PLAIN
 
 
-ONE_FRAME = compress(LZ4, PLAIN)
+RECORDS_COUNT = 5000
+RECORDS = build(*((at, None, b"a value that repeats itself") for at in range(RECORDS_COUNT)))[HEADER_SIZE:]
+ONE_FRAME = compress(LZ4, RECORDS)
 ACCEPTED_LZ4 = {
     "independent blocks": ONE_FRAME,
-    "checksums": lz4.frame.compress(PLAIN, block_linked=False, content_checksum=True, block_checksum=True),
-    "no content size": lz4.frame.compress(PLAIN, block_linked=False, store_size=False),
-    "blocks of 4 MiB": lz4.frame.compress(PLAIN, block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX4MB),
+    "checksums": lz4.frame.compress(RECORDS, block_linked=False, content_checksum=True, block_checksum=True),
+    "no content size": lz4.frame.compress(RECORDS, block_linked=False, store_size=False),
+    "blocks of 4 MiB": lz4.frame.compress(RECORDS, block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX4MB),
 }
 REJECTED_LZ4 = {
-    "linked blocks": lz4.frame.compress(PLAIN, block_linked=True),
-    "two frames": compress(LZ4, PLAIN[:1000]) + compress(LZ4, PLAIN[1000:]),
+    "linked blocks": lz4.frame.compress(RECORDS, block_linked=True),
+    "two frames": compress(LZ4, RECORDS[:1000]) + compress(LZ4, RECORDS[1000:]),
     "a skippable frame first": struct.pack("<II", 0x184D2A50, 4) + b"skip" + ONE_FRAME,
     "an empty frame first": compress(LZ4, b"") + ONE_FRAME,
     "bytes behind the frame": ONE_FRAME + bytes(4),
@@ -131,16 +135,25 @@ REJECTED_LZ4 = {
 }
 
 
+def validated(data: bytes) -> ValidationResult:
+    """The validation of a batch of these compressed records."""
+    batch = with_records(data, RECORDS_COUNT, attributes=LZ4)
+    return validate_batch(batch, compacted=False, size_max=1 << 20)
+
+
 @pytest.mark.parametrize("data", ACCEPTED_LZ4.values(), ids=ACCEPTED_LZ4)
 def test_lz4_that_all_clients_read_is_appended(data: bytes) -> None:
-    assert decompress_appended(LZ4, data, len(PLAIN)) == PLAIN
+    assert decompress_appended(LZ4, data, len(RECORDS)) == RECORDS
+    assert validated(data).error == 0
 
 
 @pytest.mark.parametrize("data", REJECTED_LZ4.values(), ids=REJECTED_LZ4)
 def test_lz4_that_only_some_clients_read_is_not_appended(data: bytes) -> None:
     with pytest.raises(BatchError) as raised:
-        decompress_appended(LZ4, data, len(PLAIN))
-    assert raised.value.code == INVALID_RECORD
+        decompress_appended(LZ4, data, len(RECORDS))
+    found = validated(data)
+    assert (found.error, found.message) == (raised.value.code, str(raised.value))
+    assert found.error == INVALID_RECORD
 
 
 @pytest.mark.parametrize("size", [1, 16, 512])
