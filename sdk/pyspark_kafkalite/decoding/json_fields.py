@@ -34,7 +34,7 @@ def added_fields(
             if each.name in names:
                 added_fields(child, names[each.name], drift, name, depth + 1)
             elif len(child) > child.null_count:
-                drift.added[name, _inferred_text(each.type)] += len(child) - child.null_count
+                drift.count_added(name, _inferred_text(each.type), len(child) - child.null_count)
     elif pyarrow.types.is_list(found.type):
         added_fields(found.flatten(), declared.value_type, drift, f"{path}[]", depth + 1)
 
@@ -62,7 +62,7 @@ def count_fields(values: pyarrow.StringArray, declared: pyarrow.StructType, drif
     """
     for text in values.to_pylist():
         for path, found in _added(text, declared):
-            drift.added[path, found] += 1
+            drift.count_added(path, found)
 
 
 def _added(text: str, declared: pyarrow.DataType) -> set[tuple[str, str]]:

@@ -29,6 +29,13 @@ CANDIDATES_MAX = 4
 
 BLOCK_BYTES = 64 << 20
 
+CELLS_MAX = 8 << 20
+"""Objects times names of fields of lines whose fields beyond the schema are read: each name becomes a column, which has
+a value for each object. 8 Mi values of 8 bytes are 64 MiB."""
+
+INFERRED_ROWS_MIN = 64
+"""Types are inferred once for each block, so blocks of fewer lines would cost too much."""
+
 
 Part = tuple[int, pyarrow.Array | str]
 """The first row of lines, and what was read from them; or the error of one line."""
@@ -83,6 +90,33 @@ def blocks(lines: pyarrow.StringArray) -> Iterator[tuple[int, pyarrow.StringArra
         start = end
 
 
+def inferable(lines: pyarrow.StringArray) -> Iterator[tuple[int, pyarrow.StringArray, bool]]:
+    """Divide lines so that the memory of fields beyond the schema is bounded.
+
+    Arguments:
+        lines: values of JSON.
+
+    Yields:
+        The first row of a block, its lines, and whether they have at most CELLS_MAX cells.
+    """
+    pending = [(0, len(lines))] if len(lines) else []
+    while pending:
+        first, end = pending.pop()
+        part = lines.slice(first, end - first)
+        bounded = _cells(part) <= CELLS_MAX
+        if bounded or end - first <= INFERRED_ROWS_MIN:
+            yield first, part, bounded
+        else:
+            middle = (first + end) // 2
+            pending += [(middle, end), (first, middle)]
+
+
+def _cells(lines: pyarrow.StringArray) -> int:
+    """An upper bound of objects times names: brackets and colons within text count, too."""
+    content, _ = _content(lines)
+    return int(numpy.count_nonzero(content == ord("{"))) * int(numpy.count_nonzero(content == ord(":")))
+
+
 def suspicious(texts: pyarrow.StringArray) -> list[int]:
     """Rows whose value may close the brackets around it."""
     found = pyarrow.compute.fill_null(pyarrow.compute.match_substring_regex(texts, ESCAPE), False)
@@ -96,13 +130,18 @@ def openers(lines: pyarrow.StringArray, least: int) -> int:
     """
     if not len(lines):
         return 0
-    _, offsets, data = lines.buffers()
-    bounds = numpy.frombuffer(offsets, numpy.int32, len(lines) + 1, lines.offset * 4)
+    content, bounds = _content(lines)
     if (bounds[1:] - bounds[:-1]).max() <= 2 * least:
         return least
-    content = numpy.frombuffer(data, numpy.uint8)[bounds[0] : bounds[-1]]
     at = numpy.flatnonzero((content | 0x20) == ord("{"))  # "[" has this bit not set
     return int(numpy.diff(numpy.searchsorted(at, bounds - bounds[0])).max())
+
+
+def _content(lines: pyarrow.StringArray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The bytes of lines, and where each line begins and ends in the buffer."""
+    _, offsets, data = lines.buffers()
+    bounds = numpy.frombuffer(offsets, numpy.int32, len(lines) + 1, lines.offset * 4)
+    return numpy.frombuffer(data, numpy.uint8)[bounds[0] : bounds[-1]], bounds
 
 
 def read_objects(lines: pyarrow.StringArray, data_type: pyarrow.StructType, beyond: str) -> pyarrow.StructArray:

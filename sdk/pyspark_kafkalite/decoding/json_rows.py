@@ -18,6 +18,7 @@ from pyspark_kafkalite.decoding.json_lines import (
     blocks,
     check_text,
     divided,
+    inferable,
     openers,
     read_objects,
     suspicious,
@@ -31,6 +32,7 @@ SAMPLE = 256
 """Values of a block whose fields are counted where the reader cannot count them."""
 
 DETAIL_CHARACTERS = 500
+DECIMAL128_DIGITS = 38
 
 
 class JsonDecoder:
@@ -65,13 +67,17 @@ class JsonDecoder:
     def _parts(self, lines: pyarrow.StringArray) -> Iterator[Part]:
         """Yield the decoded lines in order, each part with its first row, and the errors of bad lines."""
         for start, block in blocks(lines):
-            found = self._read_with_drift(block)
-            if found is not None:
-                yield start, found
-                continue
-            count_fields(block.slice(0, SAMPLE), self.type, self._drift)
-            for first, part in divided(block, self._read):
-                yield start + first, part
+            for first, part, bounded in inferable(block):
+                found = self._read_with_drift(part) if bounded else None
+                if found is not None:
+                    yield start + first, found
+                else:
+                    yield from self._read_without_drift(part, start + first)
+
+    def _read_without_drift(self, lines: pyarrow.StringArray, start: int) -> Iterator[Part]:
+        count_fields(lines.slice(0, SAMPLE), self.type, self._drift)
+        for first, part in divided(lines, self._read):
+            yield start + first, part
 
     def _read(self, lines: pyarrow.StringArray) -> pyarrow.Array:
         return read_objects(lines, self._read_type, "ignore").cast(self.type)
@@ -127,14 +133,19 @@ def _checked(lines: pyarrow.StringArray) -> Iterator[Part]:
 
 
 def readable(data_type: pyarrow.DataType) -> pyarrow.DataType:
-    """Return the type that pyarrow's reader reads instead of a type: it reads dates as numbers, so they are strings.
+    """Return the type that pyarrow's reader reads instead of a type.
+
+    It reads dates as numbers, and drops the offset of a time without a zone: both are read as strings, and cast. It
+    scales a decimal without a look at the digits that it loses: 256 bits have enough for 128.
 
     Raises:
         ValueError: JSON has no such type here.
     """
     types = pyarrow.types
-    if types.is_date(data_type):
+    if types.is_date(data_type) or (types.is_timestamp(data_type) and data_type.tz is None):
         return pyarrow.string()
+    if types.is_decimal(data_type) and data_type.precision + data_type.scale > DECIMAL128_DIGITS:
+        return pyarrow.decimal256(data_type.precision, data_type.scale)
     if types.is_struct(data_type):
         return pyarrow.struct([pyarrow.field(each.name, readable(each.type)) for each in data_type])
     if types.is_list(data_type):

@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -35,7 +34,6 @@ WRAPPERS = tuple(
     f"google.protobuf.{name}Value"
     for name in ("Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes")
 )
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Protobuf:
@@ -175,5 +173,6 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _time(value: Any) -> datetime:
-    return EPOCH + timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
+def _time(value: Any) -> int:
+    """Microseconds since 1970, as a datetime ends with the year 9999."""
+    return int(value.seconds) * 1_000_000 + int(value.nanos) // 1000

@@ -155,7 +155,8 @@ def _bad_rows(keys: list[BadValue], values: list[BadValue]) -> dict[int, tuple[s
 
 
 def _failure(dead: pyarrow.RecordBatch) -> DecodingError:
-    first = dead.slice(0, 1).to_pylist()[0]
+    named = [each for each in dead.schema.names if each != "_timestamp"]  # a datetime ends with the year 9999
+    first = dead.slice(0, 1).select(named).to_pylist()[0]
     return DecodingError(
         f"{first['_topic']}-{first['_partition']} offset {first['_offset']}: {first['part']}: {first['cause']}: "
         f"{first['detail']}. dead_letters='table' or 'topic:NAME' continues without the record"

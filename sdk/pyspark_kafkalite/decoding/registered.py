@@ -133,6 +133,8 @@ class RegisteredDecoder:
             return BadValue(row, "schema", str(reader)[:DETAIL_CHARACTERS])
         try:
             return reader.read(value)
+        except MemoryError:
+            raise  # another attempt may have more memory: the value is not bad
         except Exception as error:  # the libraries raise what Python raises for wrong bytes
             return BadValue(row, self._format.cause, (str(error) or repr(error))[:DETAIL_CHARACTERS])
 

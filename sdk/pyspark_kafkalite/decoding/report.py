@@ -45,6 +45,7 @@ def drift_report(table: Table | str | os.PathLike[str]) -> str:
         causes.update((commit.details or {}).get(CAUSES, {}))
     lines = [f"VALUES EXAMINED {drift.values}"]
     lines += _section("FIELD NOT IN SCHEMA", "TYPE", drift.added)
+    lines += [f"and {drift.others} values of other fields"] if drift.others else []
     lines += _section("FIELD OF ANOTHER TYPE", "DECLARED -> FOUND", drift.differing)
     lines += [f"BAD VALUES {causes.total()}", *(f"  {cause:<10} {count}" for cause, count in causes.most_common())]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.json_rows import JsonDecoder, JsonTextDecoder, readable
 from pyspark_kafkalite.decoding.options import Decoding, Part
 from pyspark_kafkalite.decoding.registered import Format, Registered, RegisteredDecoder
+from pyspark_kafkalite.decoding.validation import ValidatedDecoder
 from pyspark_kafkalite.decoding.values import RawDecoder, TextDecoder, ValueDecoder
 from pyspark_kafkalite.errors import OptionError
 
@@ -35,10 +36,11 @@ def value_decoder(decoding: Decoding, part: Part, known: pyarrow.DataType | None
     if part.format == "string":
         return TextDecoder()
     if part.format == "json":
-        return JsonTextDecoder() if part.schema is None else JsonDecoder(declared_schema(part), drift)
-    return RegisteredDecoder(
-        _format(decoding, part), _registered(decoding, part), known, stops=decoding.misfits == "stop"
-    )
+        if part.schema is None:
+            return JsonTextDecoder()
+        return ValidatedDecoder(JsonDecoder(declared_schema(part), drift), finite=True)
+    stops = decoding.misfits == "stop"
+    return ValidatedDecoder(RegisteredDecoder(_format(decoding, part), _registered(decoding, part), known, stops=stops))
 
 
 def _format(decoding: Decoding, part: Part) -> Format:

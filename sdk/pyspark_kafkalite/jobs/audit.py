@@ -12,7 +12,6 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.model import TopicPartition
@@ -24,6 +23,7 @@ from pyspark_kafkalite.jobs.settings import AuditSettings
 from pyspark_kafkalite.jobs.verify import contiguity
 from pyspark_kafkalite.offsets import offsets_json
 from pyspark_kafkalite.tables.manifest import ManifestTable
+from pyspark_kafkalite.times import time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -80,10 +80,10 @@ def run(spark: "SparkSession", job: JobFile, report: Callable[[str], Any]) -> in
     found = buckets(spark, job, table, settings.bucket)
     problems = [*contiguity(table.commits()), *differences(found)]
     for bucket in found:
-        times = f"{_text(bucket.start_ms)} to {_text(bucket.end_ms)}"
+        times = f"{time_text(bucket.start_ms)} to {time_text(bucket.end_ms)}"
         report(f"{bucket.topic}  {times}  topic {bucket.in_topic}  lake {bucket.in_lake}")
     for topic, mark_ms in watermarks(found).items():
-        report(f"{topic}: complete up to {_text(mark_ms)}")
+        report(f"{topic}: complete up to {time_text(mark_ms)}")
     for problem in problems:
         report(f"problem: {problem}")
     if job.sink is not None:
@@ -166,8 +166,8 @@ def differences(found: Iterable[Bucket]) -> Iterable[str]:
     for each in found:
         if each.in_range != each.in_lake:
             yield (
-                f"{each.topic}: from {_text(each.start_ms)} to {_text(each.end_ms)} the topic has {each.in_range} "
-                f"records below the end of the table, the table has {each.in_lake}"
+                f"{each.topic}: from {time_text(each.start_ms)} to {time_text(each.end_ms)} the topic has "
+                f"{each.in_range} records below the end of the table, the table has {each.in_lake}"
             )
 
 
@@ -212,7 +212,3 @@ def counts(found: Iterable[Bucket], application: str, time_ms: int) -> list[dict
 def _send(spark: "SparkSession", sink: Mapping[str, str], messages: list[dict[str, Any]]) -> None:
     rows = spark.createDataFrame([(each["topic"], json.dumps(each)) for each in messages], "key string, value string")
     rows.write.format("kafkalite").options(**sink).mode("append").save()
-
-
-def _text(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -113,7 +113,8 @@ def _with_keys(table: pyarrow.Table, null_keys: str) -> pyarrow.Table:
     if not missing:
         return table
     if null_keys == ERROR:
-        row = table.filter(pyarrow.compute.is_null(table["key"])).slice(0, 1).to_pylist()[0]
+        named = table.select(["_topic", "_partition", "_offset"])
+        row = named.filter(pyarrow.compute.is_null(table["key"])).slice(0, 1).to_pylist()[0]
         raise TableError(
             f"{row['_topic']}-{row['_partition']}: the record at offset {row['_offset']} has no key; set null_keys to "
             f'"{SKIP}" to leave such records out'
