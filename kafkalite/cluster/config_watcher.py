@@ -23,6 +23,7 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError
 from kafkalite.coordination.tree import Stat, WatchEvent
+from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 NAME = znodes.CONFIG_CHANGE
@@ -55,6 +56,7 @@ class ConfigWatcher:
         self._path = path
         self._session = session
         self._clock = clock
+        self._log = RateLimitedLog(LOGGER, clock)
         self._changed = changed
         self._reload = reload
         self._last: int | None = None
@@ -96,7 +98,8 @@ class ConfigWatcher:
         if isinstance(outcome.error, SessionExpiredError):
             return
         if isinstance(outcome.error, CoordinationError):
-            LOGGER.warning("changes of configs cannot be read, next attempt in %.0f s: %s", RETRY_S, outcome.error)
+            text = "changes of configs cannot be read, next attempt in %.0f s: %s"
+            self._log(logging.WARNING, "read", text, RETRY_S, outcome.error)
             self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, self._look)
             return
         self._handle(*outcome.result())

@@ -3,7 +3,7 @@
 1. As in Kafka, clients send these requests to the controller. Any other broker answers NOT_CONTROLLER, but for topics
    that are created on demand and for configs.
 2. A creation is complete when every partition has a leader, a deletion when the nodes are gone. A request that takes
-   longer is answered with REQUEST_TIMED_OUT; the change goes on.
+   longer is answered with REQUEST_TIMED_OUT; the change goes on, and the controller does not wait for it any more.
 3. Every partition has one replica: a higher replication factor is refused with the reason. Internal topics get one
    replica whatever their factor is, with a warning.
 
@@ -11,6 +11,7 @@ Sources: KafkaApis.handleCreateTopicsRequest, ZkAdminManager.scala of Apache Kaf
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
@@ -33,6 +34,7 @@ from kafkalite.cluster.topics import (
 )
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
 
@@ -40,7 +42,6 @@ LOGGER = logging.getLogger("kafkalite.cluster")
 NOT_CONTROLLER = Refusal(KafkaErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
 TIMED_OUT = Refusal(KafkaErrorCode.REQUEST_TIMED_OUT, "The change takes longer than the timeout of the request.")
 ONE_REPLICA = "every partition has one replica in this version of kafkalite"
-WAIT_MS = 3_600_000  # in the controller; the request itself ends at its own timeout
 
 
 class ActiveController(Protocol):
@@ -67,14 +68,16 @@ class ClusterTopicHost(Protocol):
 
 
 class ControlledTopics:
-    """The `TopicHost` of a cluster: the controller applies changes, so they are waited for.
+    """The `TopicHost` of a change in a cluster: the controller applies it, so it is waited for.
 
     Arguments:
         broker: this broker.
+        deadline: of the request, in seconds of the monotonic clock; then the controller waits no longer.
     """
 
-    def __init__(self, broker: ClusterTopicHost) -> None:
+    def __init__(self, broker: ClusterTopicHost, deadline: float) -> None:
         self._broker = broker
+        self._deadline_ms = math.ceil(deadline * 1000)  # not before the request has its own answer
         self.random = broker.random
         self.slicer = broker.slicer
 
@@ -95,11 +98,11 @@ class ControlledTopics:
     def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object]) -> None:
         """Wait until every partition has a leader, on the controller; elsewhere complete at once."""
         count = len(topic.partitions)
-        self._wait(AwaitTopic(None, topic.name, topic.topic_id, count, self._deadline_ms()), done)
+        self._wait(AwaitTopic(None, topic.name, topic.topic_id, count, self._deadline_ms), done)
 
     def topic_gone(self, name: str, done: Callable[[Outcome], object]) -> None:
         """Wait until a topic is deleted."""
-        self._wait(AwaitDeletion(None, name, self._deadline_ms()), done)
+        self._wait(AwaitDeletion(None, name, self._deadline_ms), done)
 
     def _wait(self, event: AwaitTopic | AwaitDeletion, done: Callable[[Outcome], object]) -> None:
         controller = self._broker.controller
@@ -114,9 +117,6 @@ class ControlledTopics:
             controller.submit(event, completed)
         else:
             done(Outcome())
-
-    def _deadline_ms(self) -> int:
-        return round(self._broker.clock.monotonic() * 1000) + WAIT_MS
 
 
 class NodeStore:
@@ -147,9 +147,10 @@ class TopicsInCluster(TopicManager):
     """
 
     def __init__(self, broker: ClusterTopicHost, writer: TopicWriter) -> None:
-        super().__init__(ControlledTopics(broker), NodeStore(writer))
+        super().__init__(ControlledTopics(broker, broker.clock.monotonic()), NodeStore(writer))
         self._broker = broker
         self._writer = writer
+        self._log = RateLimitedLog(LOGGER, broker.clock)
         self._deadline = 0.0  # of the request whose changes begin
         self._controlled = False  # whether that request is one to the controller
 
@@ -205,7 +206,8 @@ class TopicsInCluster(TopicManager):
     def _internal(self, topic: InternalTopic) -> NewTopic:
         config = self._broker.config
         if topic.replicas(config) > 1:
-            LOGGER.warning("%s: %s, not %d: %s", topic.name, "one replica", topic.replicas(config), ONE_REPLICA)
+            text = "%s: one replica, not %d: %s"
+            self._log(logging.WARNING, topic.name, text, topic.name, topic.replicas(config), ONE_REPLICA)
         return NewTopic(topic.name, topic.partitions(config), 1, configs=topic.configs(config))
 
     def _on_demand(self, name: str) -> NewTopic:
@@ -242,6 +244,7 @@ class TopicsInCluster(TopicManager):
             moved = controlled and refusal is None and not self._broker.controller.active
             complete(NOT_CONTROLLER if moved else refusal)
 
+        self._host = ControlledTopics(self._broker, deadline)
         try:
             change(ended)
         except Exception:

@@ -11,6 +11,7 @@ from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import CoordinationError, NoNodeError
+from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.server")
 RETRY_S = 0.5
@@ -28,6 +29,7 @@ class TopicReader:
     def __init__(self, session: CurrentSession, clock: Clock) -> None:
         self._session = session
         self._clock = clock
+        self._log = RateLimitedLog(LOGGER, clock)
 
     def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Texts | None]], object]) -> None:
         """Read the configs of topics, as `read_configs`."""
@@ -65,7 +67,7 @@ class TopicReader:
 
         def again(error: Exception) -> None:
             text = "the partitions of %s cannot be counted, next attempt in %.0f s: %s"
-            LOGGER.error(text, topic, INVALID_RETRY_S, error)
+            self._log(logging.ERROR, topic, text, topic, INVALID_RETRY_S, error)
             self._clock.call_at(self._clock.monotonic() + INVALID_RETRY_S, self.count_partitions, topic, then)
 
         self._until_read(partial(self._session.get, path), read)

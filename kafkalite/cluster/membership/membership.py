@@ -30,6 +30,7 @@ from kafkalite.coordination.errors import (
 )
 from kafkalite.coordination.znodes import CLUSTER_ID, ZnodeError, decode_cluster_id
 from kafkalite.coordination.znodes.brokers import BrokerRegistration
+from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 Notify = Callable[[], object]
@@ -85,6 +86,7 @@ class Membership:
         self._member = member
         self._connect = connect
         self._clock = clock
+        self._log = RateLimitedLog(LOGGER, clock)
         self._wait_ms = wait_ms
         self._session: Coordination | None = None
         self._registration: Registration | None = None
@@ -215,7 +217,7 @@ class Membership:
         self._registration.begin()
 
     def _repeat(self, attempt: Notify, failure: str, error: CoordinationError) -> None:
-        LOGGER.warning("%s, next attempt in %.0f s: %s", failure, RETRY_S, error)
+        self._log(logging.WARNING, failure, "%s, next attempt in %.0f s: %s", failure, RETRY_S, error)
         self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, attempt)
 
     def _registered(self, session: Coordination, broker_epoch: int) -> None:

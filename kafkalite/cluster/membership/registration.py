@@ -30,6 +30,7 @@ from kafkalite.coordination.znodes.brokers import (
     registration_path,
 )
 from kafkalite.coordination.znodes.fields import ZnodeError
+from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 RETRY_S = 1.0  # after an error that no other broker causes, such as a lack of permission
@@ -69,6 +70,7 @@ class Registration:
         self._was_member = was_member
         self._session = session
         self._clock = clock
+        self._log = RateLimitedLog(LOGGER, clock)
         self._broker_id = broker_id
         self._path = registration_path(broker_id)
         self._data = encode_registration(registration)
@@ -161,7 +163,7 @@ class Registration:
         if not isinstance(error, CoordinationError):
             raise error
         self._busy = False
-        LOGGER.warning("the registration failed, and is repeated: %s", error)
+        self._log(logging.WARNING, "failed", "the registration failed, and is repeated: %s", error)
         self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_S, self.begin)
 
 

@@ -230,3 +230,30 @@ def test_without_a_session_every_call_fails_and_a_new_one_is_used() -> None:
     broker.outcomes.clear()
     broker.create()
     assert len(broker.waiting) == 1 and not broker.session.lost
+
+
+@pytest.mark.parametrize("change", ["create", "grow", "delete"])
+def test_the_controller_waits_no_longer_than_the_request(change: str) -> None:
+    broker = Broker()
+    if change != "create":
+        broker.known()
+    broker.clock.advance(0.25)
+    if change == "create":
+        broker.create()
+    elif change == "grow":
+        more = NewPartitions("orders", 5, None)
+        broker.topics.grow([more], validate_only=False, then=broker.outcomes.append, timeout_ms=TIMEOUT_MS)
+    else:
+        broker.topics.delete(["orders"], broker.outcomes.append, TIMEOUT_MS)
+    begin_ms = broker.clock.monotonic() * 1000
+    ((event, _),) = broker.waiting
+    assert begin_ms + TIMEOUT_MS <= event.deadline_ms < begin_ms + TIMEOUT_MS + 1
+
+
+def test_requests_with_different_timeouts_have_their_own_deadlines() -> None:
+    broker = Broker()
+    for name, timeout_ms in (("first", 9 * TIMEOUT_MS), ("second", TIMEOUT_MS)):
+        new = NewTopic(name, 1, None)
+        broker.topics.create([new], validate_only=False, then=broker.outcomes.append, timeout_ms=timeout_ms)
+    deadlines = {event.topic: event.deadline_ms for event, _ in broker.waiting}
+    assert deadlines["first"] - deadlines["second"] == 8 * TIMEOUT_MS
