@@ -219,6 +219,9 @@ async def adopt(data: str, zookeeper: str | None, coordination: str | None, conf
     setting = f"zookeeper.connect={zookeeper}" if zookeeper else f"kafkalite.coordination.directory={coordination}"
     topics = f"{adopted.topics} topic{'' if adopted.topics == 1 else 's'}"
     click.echo(f"cluster {adopted.cluster_id} with {topics}: {adopted.written} nodes written")
+    for path, key in adopted.passwords:
+        text = "not written: passwords have no effect in this version, and the tree is in clear text"
+        click.echo(f"kafkalite: {path}: {key} is {text}", err=True)
     given = "" if config is None else f" --config {config}"
     click.echo(f"next: kafkalite serve{given} --data {data} --set {setting}")
 

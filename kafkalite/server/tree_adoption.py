@@ -9,10 +9,12 @@
    topics, whose readers are gone; `/brokers/seqid`, whose versions are ids that brokers have generated.
 4. The embedded tree has no state of a partition that never changed. Its state is written here, so that the controller
    does not take the partition for a new one, which is created empty if a log directory is offline.
+5. The producer ids are raised above those in the log directory, and passwords without effect are left out
+   (`adopted_nodes`).
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -26,7 +28,9 @@ from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.tree import Create, Tree
+from kafkalite.server.adopted_nodes import adopted_nodes
 from kafkalite.server.resources import ADOPTED, ADOPTING, JOURNAL
+from kafkalite.storage.dirs.log_directory import LogDirectory
 
 BATCH_NODES, BATCH_BYTES = 500, 500_000  # of a transaction: ZooKeeper rejects requests above 1 MiB
 NOT_COPIED = frozenset(("/", znodes.CLUSTER_ID, znodes.DIRECTORIES, znodes.DELETED_TOPICS, znodes.BROKER_SEQUENCE))
@@ -45,11 +49,13 @@ class AdoptedTree(NamedTuple):
         cluster_id: of the cluster.
         topics: their number.
         written: number of nodes that this call has written.
+        passwords: the configs that the cluster did not get, because they are passwords without effect: (path, key).
     """
 
     cluster_id: str
     topics: int
     written: int
+    passwords: list[tuple[str, str]]
 
 
 class TreeAdoption:
@@ -69,21 +75,29 @@ class TreeAdoption:
         self._target = target
 
     async def run(self) -> AdoptedTree:
-        """Write the tree. Raises TreeAdoptionError, CoordinationError, JournalError, ZnodeError, OSError."""
+        """Write the tree.
+
+        Raises TreeAdoptionError, CoordinationError, DirectoryError, JournalError, ZnodeError, OSError.
+        """
         journal = journal_of(self._disk, self._data)
         service = EmbeddedCoordination.open(self._disk, os.path.join(self._data, journal), self._clock)
         service.close()
         tree = service.tree
         identity, _ = tree.get(znodes.CLUSTER_ID)
         cluster_id, topics = znodes.decode_cluster_id(identity), tree.children(znodes.TOPICS)[0]
+        nodes, passwords = adopted_nodes(list(copied(tree)), self._disk, self._data, self._broker_id())
         written = 0
         if not await self._is_complete(cluster_id):
-            written = await self._copy([*batches(tree), [Create(znodes.CLUSTER_ID, identity)]], topics, journal)
+            written = await self._copy([*batches(nodes), [Create(znodes.CLUSTER_ID, identity)]], topics, journal)
         elif journal == JOURNAL:
             text = f"the tree has cluster {cluster_id}, but {self._data} was not adopted: a copy of it was"
             raise TreeAdoptionError(f"{text}; {CHOOSE}")
         self._rename(ADOPTING, ADOPTED)
-        return AdoptedTree(cluster_id, len(topics), written)
+        return AdoptedTree(cluster_id, len(topics), written, passwords)
+
+    def _broker_id(self) -> int:
+        identity = LogDirectory(self._disk, self._data).identity()
+        return 0 if identity is None else identity.broker_id
 
     async def _copy(self, nodes: list[list[Create]], topics: list[str], journal: str) -> int:
         """Write the nodes that the tree lacks; returns their number. If it has others, nothing is changed."""
@@ -153,11 +167,11 @@ def journal_of(disk: Disk, data: str) -> str:
     raise TreeAdoptionError(f"{data}: has no {JOURNAL}: it is not the log directory of a broker alone")
 
 
-def batches(tree: Tree) -> Iterator[list[Create]]:
+def batches(nodes: Iterable[Create]) -> Iterator[list[Create]]:
     """Yield the nodes that a cluster gets, in transactions that ZooKeeper accepts; parents come first."""
     batch: list[Create] = []
     size = 0
-    for node in copied(tree):
+    for node in nodes:
         added = len(node.path) + len(node.data)
         if batch and (len(batch) == BATCH_NODES or size + added > BATCH_BYTES):
             yield batch

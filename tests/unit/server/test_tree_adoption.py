@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.producer_state import Producer, ProducerState
 from kafkalite.clock import completed
+from kafkalite.cluster.producer_id_blocks import RAISED_BY
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
@@ -18,6 +20,7 @@ from kafkalite.coordination.tree import Create, Operation, Set
 from kafkalite.server import tree_adoption
 from kafkalite.server.resources import ADOPTED, JOURNAL
 from kafkalite.server.tree_adoption import TreeAdoption, TreeAdoptionError
+from kafkalite.storage.log.producer_snapshots import write_packed
 from kafkalite.testing.virtual_clock import VirtualClock
 
 CLUSTER = "0j2CN7szSeKhqj3Oy8IKpQ"
@@ -28,7 +31,7 @@ COPIED = {
     "/brokers/topics/a/partitions": b"",
     "/brokers/topics/a/partitions/1": b"",
     "/brokers/topics/a/partitions/1/state": znodes.encode_state(znodes.PartitionState(1, 7, (1,))),
-    "/latest_producer_id_block": b"{}",
+    "/latest_producer_id_block": znodes.encode_producer_ids(znodes.ProducerIdBlock(1, 2_000, 2_999)),
     "/kafkalite/groups/g": b"{}",
 }
 LEFT_OUT = {"/kafkalite/directories/x": b"", "/kafkalite/deleted/y": b"", "/config/changes/config_change_1": b"{}"}
@@ -133,3 +136,43 @@ async def test_a_node_that_others_have_written_is_not_replaced(tmp_path: Path) -
     fixed = Set("/config/topics/a", COPIED["/config/topics/a"])
     await completed(lambda then: session.multi([fixed], then))
     assert await adopted(tmp_path, session)
+
+
+def with_producer(directory: Path, name: str, producer_id: int) -> None:
+    """A directory of a partition whose snapshot has this producer."""
+    partition = directory / name
+    partition.mkdir()
+    producers = ProducerState()
+    producers.load([Producer(producer_id, 0)])
+    write_packed(Disk(), str(partition), 1, producers.pack())
+
+
+@pytest.mark.parametrize("name", ["a-0", f"a-0.{'0' * 32}-stray"])
+async def test_producer_ids_begin_above_those_of_the_logs(tmp_path: Path, name: str) -> None:
+    filled(tmp_path)
+    with_producer(tmp_path, name, 7_000)
+    target = EmbeddedCoordination(VirtualClock())
+    await adopted(tmp_path, target.connect())
+    block = znodes.decode_producer_ids(contents(target)[znodes.PRODUCER_ID_BLOCK])
+    assert block is not None and block.last == 7_000 + RAISED_BY, (
+        "an older copy of the journal has assigned up to 2,999"
+    )
+
+
+async def test_passwords_without_effect_are_left_out(tmp_path: Path) -> None:
+    filled(tmp_path)
+    stored = {
+        "num.io.threads": "4",
+        "ssl.key.password": "secret",
+        "listener.name.x.scram-sha-256.sasl.jaas.config": "secret",
+    }
+    service = EmbeddedCoordination.open(Disk(), str(tmp_path / JOURNAL), VirtualClock())
+    nodes = [Create(znodes.BROKER_CONFIGS), Create(znodes.broker_config_path(1), znodes.encode_configs(stored))]
+    service.connect().multi(nodes, lambda outcome: outcome.result())
+    service.close()
+    target = EmbeddedCoordination(VirtualClock())
+    result = await TreeAdoption(Disk(), VirtualClock(), str(tmp_path), target.connect()).run()
+    found = contents(target)
+    assert znodes.decode_configs("", found[znodes.broker_config_path(1)]) == {"num.io.threads": "4"}
+    assert not any(b"secret" in data for data in found.values())
+    assert [key for _, key in result.passwords] == sorted(stored.keys() - {"num.io.threads"}, reverse=True)
