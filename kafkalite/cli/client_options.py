@@ -19,6 +19,7 @@ from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, er
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 PORT_MAX = 65_535
+NAMED_MAX = 20  # subjects of one error
 CLIENT_ID = "kafkalite-cli"
 # The next step after an error code, if its message does not name it.
 NEXT_STEPS: dict[int, str] = {
@@ -40,6 +41,8 @@ POSITIONS = (
     "(2013-07-01, 2013-07-01T12:00:00Z; UTC by default) or @MILLISECONDS since 1970"
 )
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # only writes fail so; commands write only to standard output
+
+NONE: Mapping[str, KafkaError] = {}
 
 P = ParamSpec("P")
 
@@ -203,6 +206,30 @@ def fail_for(errors: Mapping[str, KafkaError], then: str = "", steps: Mapping[in
     if errors:
         texts = "; ".join(explained(error, subject) for subject, error in errors.items())
         fail(texts + next_steps((error.code for error in errors.values() if error.code is not None), steps) + then)
+
+
+def fail_for_unknown(errors: Mapping[str, KafkaError], what: str, more: Mapping[str, KafkaError] = NONE) -> None:
+    """End the command if a part of what was printed is unknown: the subjects are named once for each reason.
+
+    Arguments:
+        errors: why it is unknown, by partition or broker.
+        what: it is, such as "the lag".
+        more: errors of other resources, as in `fail_for`.
+    """
+    subjects: dict[str, list[str]] = {}
+    for subject, error in errors.items():
+        subjects.setdefault(explained(error, subject).removeprefix(f"{subject}: "), []).append(subject)
+    texts = [f"{what} of {listed(names)} is unknown: {reason}" for reason, names in subjects.items()]
+    texts += [explained(error, subject) for subject, error in more.items()]
+    if texts:
+        codes = (error.code for error in (*errors.values(), *more.values()) if error.code is not None)
+        fail("; ".join(texts) + next_steps(codes))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in one line, the first ones of many."""
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
 
 
 def check(error_code: int, message: str | None, subject: str) -> None:

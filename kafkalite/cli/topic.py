@@ -11,6 +11,7 @@ from kafkalite.cli.client_options import (
     cluster_options,
     command_runner,
     fail_for,
+    fail_for_unknown,
     is_default,
     json_option,
     key_value,
@@ -134,8 +135,9 @@ async def describe(topics: tuple[str, ...], offsets: bool, all_configs: bool, cl
 
     async with connect(cluster) as admin:
         found = await described(admin, topics, offsets=offsets, all_configs=all_configs)
-    for topic in found:
+    for topic in found.topics:
         print_topic(topic, as_json)
+    fail_for_unknown(found.unreached, "an offset or the size")
 
 
 @command.command(

@@ -1,5 +1,6 @@
 """Describes topics: their partitions, with offsets and sizes on request, and their configs."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescripti
 from kafkalite.cli.client_options import column_key, fail_for, print_rows
 from kafkalite.cli.partition_reader import partitions_of
 from kafkalite.cli.positions import EARLIEST, LATEST
+from kafkalite.errors import KafkaError
 
 # The column names of kafka-topics --describe.
 PARTITION_COLUMNS = ("Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "OfflineReplicas")
@@ -20,6 +22,8 @@ NO_LEADER = -1
 
 Bounds = Mapping[TopicPartition, tuple[int | None, int | None, int | None]]
 """First offset, end offset and size of each partition; None = unknown."""
+Errors = Mapping[str, KafkaError]
+"""Why offsets or sizes are unknown, by partition or broker."""
 
 
 class DescribedTopic(NamedTuple):
@@ -31,7 +35,14 @@ class DescribedTopic(NamedTuple):
     all_configs: bool
 
 
-async def described(admin: Admin, names: Sequence[str], *, offsets: bool, all_configs: bool) -> list[DescribedTopic]:
+class DescribedTopics(NamedTuple):
+    """Topics; `unreached`: why offsets or sizes are unknown, by partition or broker."""
+
+    topics: list[DescribedTopic]
+    unreached: Errors
+
+
+async def described(admin: Admin, names: Sequence[str], *, offsets: bool, all_configs: bool) -> DescribedTopics:
     """Describe topics; ends the command if one does not exist.
 
     Arguments:
@@ -44,8 +55,11 @@ async def described(admin: Admin, names: Sequence[str], *, offsets: bool, all_co
     fail_for(found.errors)
     outcomes = await admin.configs.describe(*map(Resource.topic, found))
     fail_for({resource.name: error for resource, error in outcomes.errors.items()})
-    bounds = await bounds_of(admin, partitions_of(found.values())) if offsets else None
-    return [
+    bounds: Bounds | None = None
+    unreached: Errors = {}
+    if offsets:
+        bounds, unreached = await bounds_of(admin, partitions_of(found.values()))
+    topics = [
         DescribedTopic(
             topic,
             {
@@ -58,25 +72,29 @@ async def described(admin: Admin, names: Sequence[str], *, offsets: bool, all_co
         )
         for topic in found.values()
     ]
+    return DescribedTopics(topics, unreached)
 
 
-async def bounds_of(admin: Admin, partitions: Sequence[TopicPartition]) -> Bounds:
+async def bounds_of(admin: Admin, partitions: Sequence[TopicPartition]) -> tuple[Bounds, Errors]:
     """The offsets and sizes of partitions; those of partitions without a leader are unknown."""
-    found = []
-    for time in (EARLIEST, LATEST):
-        outcomes = await admin.partitions.offsets(
-            dict.fromkeys(partitions, time), isolation_level="read_committed", timeout=OFFSETS_S
+    starts, ends = await asyncio.gather(
+        *(
+            admin.partitions.offsets(
+                dict.fromkeys(partitions, each), isolation_level="read_committed", timeout=OFFSETS_S
+            )
+            for each in (EARLIEST, LATEST)
         )
-        outcomes.ignore_errors()
-        found.append({each: listed.offset for each, listed in outcomes.results.items()})
+    )
+    found = [{each: listed.offset for each, listed in one.results.items()} for one in (starts, ends)]
+    errors = {str(each): error for each, error in {**starts.errors, **ends.errors}.items()}
     directories = await admin.cluster.log_directories(partitions=partitions)
-    directories.ignore_errors()
+    errors |= {f"broker {broker}": error for broker, error in directories.errors.items()}
     sizes: dict[TopicPartition, int] = {}
     for replica, each in (
         item for paths in directories.results.values() for path in paths.values() for item in path.replicas.items()
     ):
         sizes[replica] = max(each.size, sizes.get(replica, 0))
-    return {each: (found[0].get(each), found[1].get(each), sizes.get(each)) for each in partitions}
+    return {each: (found[0].get(each), found[1].get(each), sizes.get(each)) for each in partitions}, errors
 
 
 OFFSETS_S = 10.0  # for the offsets of partitions: those without a leader have none

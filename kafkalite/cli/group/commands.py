@@ -3,6 +3,8 @@
 from functools import partial
 
 import click
+from kafkalite_sdk import Admin
+from kafkalite_sdk.admin.topic_types import PartitionDescription
 
 from kafkalite.cli.client_options import (
     Cluster,
@@ -11,12 +13,13 @@ from kafkalite.cli.client_options import (
     cluster_options,
     command_runner,
     fail_for,
+    fail_for_unknown,
     json_option,
     print_rows,
 )
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
-from kafkalite.cli.group.descriptions import print_group, print_summary, report_unknown
+from kafkalite.cli.group.descriptions import print_group, print_summary, unreached
 from kafkalite.cli.group.moves import (
     EMPTY,
     Moved,
@@ -30,6 +33,9 @@ from kafkalite.cli.group.offsets import offsets
 from kafkalite.cli.positions import TO_HELP
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode
 
+OFFSETS_TOPIC = "__consumer_offsets"
+# There are no groups yet, or this client may list groups and not describe the topic.
+NO_OFFSETS_TOPIC = (KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED)
 ANSWER_S = 15.0  # for the answers of the coordinator and the leaders
 LIST_COLUMNS = ("GROUP", "TYPE", "STATE", "PROTOCOL-TYPE", "COORDINATOR")
 # Group states and types that ListGroups filters by, without regard to case.
@@ -109,9 +115,27 @@ Examples:
 async def list_(states: tuple[str, ...], group_types: tuple[str, ...], cluster: Cluster, as_json: bool) -> None:
     """List all groups."""
     async with connect(cluster) as admin:
-        groups = await admin.groups.list(states=states, types=group_types)
+        found = await admin.groups.list_by_broker(states=states, types=group_types, timeout=ANSWER_S)
+        missing = await uncoordinated(admin)
+    groups = sorted(each for listings in found.results.values() for each in listings)
     rows = [(each.group, each.type, each.state, each.protocol_type, each.coordinator) for each in groups]
     print_rows(LIST_COLUMNS, rows, as_json)
+    fail_for_unknown({f"broker {broker}": error for broker, error in found.errors.items()}, "the list of groups")
+    if missing:
+        brokers = ", ".join(map(str, sorted({broker for each in missing for broker in each.replicas})))
+        text = f"{len(missing)} partition(s) of {OFFSETS_TOPIC} have no leader, those of broker {brokers}"
+        fail(f"groups may be missing: {text}; `kafkalite cluster status` shows what is out of reach")
+
+
+async def uncoordinated(admin: Admin) -> list[PartitionDescription]:
+    """The partitions of the topic of groups without a leader: no broker lists their groups."""
+    found = await admin.topics.describe(OFFSETS_TOPIC, timeout=ANSWER_S)
+    error = found.errors.get(OFFSETS_TOPIC)
+    if error is None:
+        return [each for each in found[OFFSETS_TOPIC].partitions if each.leader is None]
+    if error.code in NO_OFFSETS_TOPIC:
+        return []
+    raise error
 
 
 @command.command(
@@ -140,8 +164,7 @@ async def describe(names: tuple[str, ...], summary: bool, cluster: Cluster, as_j
     else:
         for group in groups:
             print_group(group, as_json)
-    report_unknown(groups)
-    fail_for(found.errors)
+    fail_for_unknown(unreached(groups), "the lag", found.errors)
 
 
 @command.command(

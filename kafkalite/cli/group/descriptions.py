@@ -8,6 +8,7 @@ from kafkalite_sdk import Admin, TopicPartition
 from kafkalite_sdk.admin import GroupDescription, GroupLag, GroupMember, PartitionLag
 
 from kafkalite.cli.client_options import column_key, fail_for, print_rows
+from kafkalite.errors import KafkaError, KafkaErrorCode
 
 # The columns of kafka-consumer-groups --describe in its order; ours is the last one.
 LAG_COLUMNS = (
@@ -48,11 +49,14 @@ def print_summary(groups: Iterable[GroupLag], as_json: bool) -> None:
     print_rows(SUMMARY_COLUMNS, [summary_row(each) for each in groups], as_json)
 
 
-def report_unknown(groups: Iterable[GroupLag]) -> None:
-    """Name the partitions whose leaders have not answered: their log end and lag are unknown."""
-    unknown = {str(each): None for found in groups for each, lag in found.partitions.items() if lag.log_end is None}
-    if unknown:
-        click.echo(f"kafkalite: no answer of the leader of {', '.join(unknown)}: the lag is unknown", err=True)
+def unreached(groups: Iterable[GroupLag]) -> dict[str, KafkaError]:
+    """The partitions whose leaders have not answered, so that the lag is unknown; not those of deleted topics."""
+    return {
+        str(partition): lag.error
+        for found in groups
+        for partition, lag in found.partitions.items()
+        if lag.error is not None and lag.error.code != KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
 
 
 def summary_row(found: GroupLag) -> tuple[object, ...]:

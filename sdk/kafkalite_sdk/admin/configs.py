@@ -56,6 +56,9 @@ class Resource(NamedTuple):
     type: ResourceType
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.type.name.lower()}:{self.name}"
+
     @classmethod
     def topic(cls, name: str) -> "Resource":
         """Return the resource of a topic."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 
 CLASSIC, CONSUMER, REGISTERED = "classic", "consumer", "registered"
@@ -117,6 +118,7 @@ class PartitionLag:
         lag: records from the committed offset to the end.
         age_s: of the first record after the committed offset, in seconds; 0 without lag, None also if not requested.
         member: its owner.
+        error: why the offsets of the log are unknown, None = they are known.
     """
 
     committed: Committed | None
@@ -125,6 +127,7 @@ class PartitionLag:
     lag: int | None
     age_s: float | None
     member: GroupMember | None
+    error: KafkaError | None = None
 
 
 @dataclass(frozen=True, slots=True)

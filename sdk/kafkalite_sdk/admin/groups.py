@@ -62,18 +62,29 @@ class Groups:
         Raises:
             KafkaError: a broker does not answer: its groups would be missing.
         """
-        left_s = self._driver.countdown(timeout)
-        found = await self._listed(await self._driver.brokers(left_s()), states, types, left_s())
+        found = (await self.list_by_broker(states=states, types=types, timeout=timeout)).check()
         return tuple(sorted(each for groups in found.values() for each in groups))
+
+    async def list_by_broker(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+    ) -> Outcomes[int, tuple[GroupListing, ...]]:
+        """List the groups that each broker coordinates, or why it does not answer.
+
+        Arguments:
+            states: only groups in these states; none = all.
+            types: only groups of these types; none = all.
+        """
+        left_s = self._driver.countdown(timeout)
+        return await self._listed(await self._driver.brokers(left_s()), states, types, left_s())
 
     async def _listed(
         self, brokers: Collection[int], states: Iterable[str], types: Iterable[str], timeout: float | None
-    ) -> dict[int, tuple[GroupListing, ...]]:
+    ) -> Outcomes[int, tuple[GroupListing, ...]]:
         request = ListGroupsRequest(states_filter=[*states], types_filter=[*types])
         operation: Operation[int, tuple[GroupListing, ...]] = Operation(
             ListGroupsRequest, lambda _: request, _listings, is_address, single=True
         )
-        return (await self._driver.run(operation, brokers, timeout)).check()
+        return await self._driver.run(operation, brokers, timeout)
 
     async def describe(
         self, *groups: str, authorized_operations: bool = False, timeout: float | None = None
@@ -116,7 +127,7 @@ class Groups:
         served = [node for node in nodes if self._driver.serves(node, RegisterConsumerRequest)]
         if not served:
             return ended
-        listed = await self._listed(served, (), (REGISTERED,), timeout)
+        listed = (await self._listed(served, (), (REGISTERED,), timeout)).check()
         names = {each.group for groups in listed.values() for each in groups}
         return {name: _as_registered(each, name in names) for name, each in ended.items()}
 

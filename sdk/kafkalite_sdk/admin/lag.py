@@ -41,7 +41,7 @@ class Lag:
         committed = await GroupOffsets(self._driver).list(*described.results, timeout=left_s())
         offsets = committed.results
         wanted = {each for name, group in described.results.items() for each in {*offsets.get(name, ()), *group.owners}}
-        starts, ends = await self._bounds(wanted, left_s)
+        starts, ends, unknown = await self._bounds(wanted, left_s)
         ended: dict[str, GroupLag | KafkaError] = {**described.errors, **committed.errors}
         for name, own in offsets.items():
             behind = {
@@ -50,19 +50,18 @@ class Lag:
                 if each in starts and each in ends and own[each].offset < ends[each]
             }
             found_ages = await self._ages_s(behind, left_s()) if ages else {}
-            ended[name] = _lag_of(described[name], own, starts, ends, found_ages)
+            ended[name] = _lag_of(described[name], own, starts, ends, found_ages, unknown)
         return Outcomes(ended)
 
     async def _bounds(
         self, partitions: Collection[TopicPartition], left_s: Callable[[], float]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the first and the end offset of each partition that exists."""
-        found = []
-        for time_ms in (EARLIEST, LATEST):
-            offsets = await self._partitions.offsets(dict.fromkeys(sorted(partitions), time_ms), timeout=left_s())
-            offsets.ignore_errors()  # of deleted topics: their offsets are unknown
-            found.append({each: listed.offset for each, listed in offsets.results.items()})
-        return found[0], found[1]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, KafkaError]]:
+        """Return the first and the end offset of each partition, and the error of those that have none."""
+        wanted = dict.fromkeys(sorted(partitions), EARLIEST)
+        starts = await self._partitions.offsets(wanted, timeout=left_s() / 2)  # leaves time for those that answer
+        ends = await self._partitions.offsets(dict.fromkeys(starts.results, LATEST), timeout=left_s())
+        found = [{each: listed.offset for each, listed in one.results.items()} for one in (starts, ends)]
+        return found[0], found[1], {**starts.errors, **ends.errors}
 
     async def _ages_s(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, float]:
         """Return the age of the first record from each position on, without partitions whose next batch has none."""
@@ -106,6 +105,7 @@ def _lag_of(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     ages_s: Mapping[TopicPartition, float],
+    unknown: Mapping[TopicPartition, KafkaError],
 ) -> GroupLag:
     owners = group.owners
     partitions = {}
@@ -113,5 +113,5 @@ def _lag_of(
         own, end = committed.get(each), ends.get(each)
         lag = None if own is None or end is None else max(end - own.offset, 0)
         age_s = 0.0 if lag == 0 else ages_s.get(each)
-        partitions[each] = PartitionLag(own, starts.get(each), end, lag, age_s, owners.get(each))
+        partitions[each] = PartitionLag(own, starts.get(each), end, lag, age_s, owners.get(each), unknown.get(each))
     return GroupLag(group, partitions)

@@ -60,6 +60,7 @@ class Groups(Part[groups.Groups]):
     """List, describe, create and delete groups, remove members."""
 
     list = Blocking(groups.Groups.list)
+    list_by_broker = Blocking(groups.Groups.list_by_broker)
     describe = Blocking(groups.Groups.describe)
     lag = Blocking(groups.Groups.lag)
     create = Blocking(groups.Groups.create)

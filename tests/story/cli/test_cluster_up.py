@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import IO, Self
 
 import pytest
+from kafkalite_sdk import TopicPartition
 from kafkalite_sdk.admin import NewTopic
-from kafkalite_sdk.blocking import Admin
+from kafkalite_sdk.blocking import Admin, Consumer
 
 from kafkalite.cli.signals import REPEATED_S
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
@@ -62,6 +63,15 @@ class Up:
 def leaders(admin: Admin) -> set[int | None]:
     """The leaders of the topic."""
     return {each.leader for topic in admin.topics.list() if topic.name == "orders" for each in topic.partitions}
+
+
+def led_by(admin: Admin, broker_id: int) -> list[int]:
+    """The partitions of the topic that a broker leads, once all of them are led."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while leaders(admin) != {1, 2}:
+        assert time.monotonic() < deadline, leaders(admin)
+    (topic,) = (each for each in admin.topics.list() if each.name == "orders")
+    return [each.partition for each in topic.partitions if each.leader == broker_id]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -150,6 +160,32 @@ def test_commands_show_what_the_other_brokers_have(tmp_path: Path) -> None:
         assert {int(line) for line in printed.stdout.split()} == led
         assert printed.stderr.splitlines()[-1].startswith("kafkalite: not all records are printed; orders-")
         assert up.end(signal.SIGTERM)[0] == 1
+
+
+def test_what_a_killed_broker_had_is_named_and_is_an_error(tmp_path: Path) -> None:
+    with Up(tmp_path) as up, Admin(up.bootstrap) as admin:
+        admin.topics.create(NewTopic("orders", partitions=4)).check()
+        led = led_by(admin, 2)
+        with Consumer(up.bootstrap, group="billing") as consumer:
+            consumer.commit({TopicPartition("orders", each): 0 for each in range(4)})
+        coordinator = admin.groups.describe("billing")["billing"].coordinator
+        os.kill(up.pids[coordinator % 2], signal.SIGKILL)  # the other broker
+        led = led if coordinator == 1 else sorted({*range(4)} - {*led})
+        names = ", ".join(f"orders-{each}" for each in led)
+        at = up.bootstrap.split(",")[coordinator - 1]
+        commands = (("group", "describe", "billing"), ("topic", "describe", "orders", "--offsets"), ("group", "list"))
+        processes = [
+            subprocess.Popen([*COMMAND, *each, "-b", at], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for each in commands
+        ]
+        for process, wanted, rows in zip(processes, ("the lag of", "an offset or the size of"), (6, 6), strict=False):
+            printed, errors = process.communicate(timeout=TIMEOUT_S)
+            last = errors.splitlines()[-1]
+            assert process.returncode == 2 and last.startswith(f"kafkalite: {wanted} {names} is unknown: "), errors
+            assert len(printed.splitlines()) == rows, "the others are shown"
+        printed, errors = processes[2].communicate(timeout=TIMEOUT_S)
+        assert processes[2].returncode == 2, "groups of the killed broker may be missing"
+        assert f"broker {3 - coordinator}" in errors, errors
 
 
 def test_a_second_signal_kills_the_brokers(tmp_path: Path) -> None:
