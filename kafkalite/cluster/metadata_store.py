@@ -48,7 +48,10 @@ class MetadataStore:
 
     Attributes:
         configs: changes the configs of brokers and groups, for a broker that is alone.
+        keeps: directories of partitions, see `DirectoryRecords`.
     """
+
+    keeps = True
 
     def __init__(self, session: Coordination, clock: Clock) -> None:
         self._session = session

@@ -77,6 +77,8 @@ class LeadershipChanges(Protocol):
 class NoDirectoryRecords:
     """The directory records of a broker in a cluster: only the embedded tree has them."""
 
+    keeps = False
+
     def note_directories(
         self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Callable[[int], object]
     ) -> None:

@@ -15,6 +15,7 @@ from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.server.partition_hosting import PartitionHosting
 from kafkalite.server.unknown_logs import UnknownLogs
 from kafkalite.slicing import Steps, grouped
@@ -51,7 +52,7 @@ class HostedPartitions(PartitionHosting):
                 self._load_partition(partition, noted(topic.topic_id, partition.index))
 
     def _open_unknown(self, noted: Callable[[bytes, int], str | None]) -> None:
-        """Create partitions again that were created and not recorded; handle those without a topic like other logs."""
+        """Open created partitions without a topic, so that they are handled like other logs."""
         for key in list(self._logs.created):
             topic_id = self._logs.topic_ids[key]
             assert topic_id is not None, "a created partition has its topic id"
@@ -60,10 +61,10 @@ class HostedPartitions(PartitionHosting):
                     self._logs.open_created(*key, self._config.topic_defaults)
                 except OSError as error:
                     self._logs.report_disk_error(self._logs.forget_created(key), error)
-            elif noted(topic_id, key[1]) is None:
-                self._logs.forget_created(key)
 
     def _load_partition(self, partition: Partition, directory: str | None) -> None:
+        if directory is None:
+            self._forget_unrecorded(TopicPartition(partition.topic, partition.index))
         if self._use_files(partition, leads=True):
             return
         if directory is None:
@@ -72,6 +73,12 @@ class HostedPartitions(PartitionHosting):
             partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
             if (partition.topic, partition.index) not in self.left_alone:
                 self._report_missing(partition, directory)
+
+    def _forget_unrecorded(self, key: TopicPartition) -> None:
+        try:
+            self._logs.forget_unrecorded(key)
+        except OSError as error:
+            LOGGER.error("%s-%d: cannot read what its creation has left: %s", *key, error)
 
     def _report_missing(self, partition: Partition, directory: str) -> None:
         name = names.directory_name(partition.topic, partition.index)

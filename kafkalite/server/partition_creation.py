@@ -5,8 +5,9 @@ Invariants:
 1. One batch per log directory is in progress at a time. Partitions with a waiting append come first, all that have
    gathered meanwhile, and as many others, to which the client may append next. Without a waiting append, partitions are
    created in small batches with pauses, so that they do not keep the disk busy.
-2. A partition is opened when its files are on the disk and its log directory is recorded: one transaction per batch.
-   A crash in between leaves an empty directory, and no partition that is offline.
+2. A partition is opened when its files are on the disk and its log directory is recorded: one transaction per 256
+   partitions. A crash before leaves any part of the files, and no partition that is offline: a start creates the files
+   of an unrecorded partition again.
 3. A created partition has no open file until its first append (`LogManager.created`).
 4. While files of a partition name are being created, those of a later topic of the same name wait.
 """
@@ -14,6 +15,7 @@ Invariants:
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 from kafkalite.callbacks import call_each
@@ -28,7 +30,8 @@ from kafkalite.storage.log_creation import NewPartition
 from kafkalite.storage.manager import LogManager
 
 LOGGER = logging.getLogger("kafkalite.server")
-BATCH = 256  # partitions with a waiting append per batch: more keep the loop longer than 10 ms when their job ends
+BATCH = 1_024  # partitions with a waiting append per batch: their files are synced together
+NOTED = 256  # partitions per transaction: more keep the loop longer than 10 ms
 BACKGROUND_BATCH = 32
 BACKGROUND_S = 0.04  # seconds without a batch before one in the background: at most 800 partitions per second
 
@@ -36,7 +39,13 @@ Opened = Callable[[Log | int], None]
 
 
 class DirectoryRecords(Protocol):
-    """Records the log directories of partitions."""
+    """Records the log directories of partitions.
+
+    Attributes:
+        keeps: whether the records are kept, so that an unrecorded partition is created again.
+    """
+
+    keeps: bool
 
     def note_directories(
         self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Callable[[int], None]
@@ -188,7 +197,8 @@ class PartitionCreator:
             for partition in batch
         ]
         try:
-            self._logs.create(queue.path, wanted, lambda outcome: self._created(queue, batch, outcome))
+            created = partial(self._created, queue, batch)
+            self._logs.create(queue.path, wanted, created, recorded=self._notes.keeps)
         except Exception:
             self._created(queue, batch, Outcome(value={}, error=OSError("the job could not begin")))
             raise
@@ -231,7 +241,7 @@ class PartitionCreator:
                     made.append(partition)
                 else:
                     self._failed(queue.path, partition, error)
-            self._note(queue, made)
+            self._note_in_parts(queue, made)
         finally:
             self._begin(queue)
         if outcome.error is not None and not isinstance(outcome.error, OSError):
@@ -250,6 +260,12 @@ class PartitionCreator:
         self._end(partition, partition.error or code)
 
     # Recording them.
+
+    def _note_in_parts(self, queue: CreationQueue, made: Sequence[Partition]) -> None:
+        """Record the first created partitions, and the others in the next loop iterations."""
+        if len(made) > NOTED:
+            self._clock.call_at(self._clock.monotonic(), partial(self._note_in_parts, queue, made[NOTED:]))
+        self._note(queue, made[:NOTED])
 
     def _note(self, queue: CreationQueue, made: Sequence[Partition]) -> None:
         """Record the directory of all created partitions; those whose topic was deleted meanwhile are removed."""

@@ -114,10 +114,9 @@ class UnknownLogs:
 
     def _refused(self, key: TopicPartition, refused: RejectedLog) -> None:
         """Handle a partition that could not be loaded; it is kept while a hosted topic may own it."""
-        try:
-            topic_id = checkpoints.read_topic_id(self._logs.disk, refused.directory)
-        except (checkpoints.BadCheckpoint, OSError):
-            topic_id = None
+        topic_id, created = self._id_of_refused(key, refused)
+        if created:
+            return  # without records: a later topic of this name creates its files again
         if topic_id is None and not self._is_named(key):
             LOGGER.error("%s: not served, the files are unchanged: %s", refused.directory, refused.reason)
             self.left_alone.add(key)  # a topic of this name may be created later
@@ -129,6 +128,15 @@ class UnknownLogs:
         elif not self._is_recorded(key, refused.root):
             LOGGER.error("%s: cannot be loaded: %s", refused.directory, refused.reason)
             self._set_stray(key, refused.root, None)
+
+    def _id_of_refused(self, key: TopicPartition, refused: RejectedLog) -> tuple[bytes | None, bool]:
+        """Return its topic id, if that can be read, and whether an interrupted creation was forgotten."""
+        try:
+            if self._logs.is_incomplete(key) and not self._is_named(key):
+                return None, self._logs.forget_unrecorded(key)
+            return checkpoints.read_topic_id(self._logs.disk, refused.directory), False
+        except (checkpoints.BadCheckpoint, OSError):
+            return None, False
 
     def _is_named(self, key: TopicPartition) -> bool:
         """Return whether a hosted partition has this name."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.file_operations import CREATE_EMPTY, MAKE_DIRECTORY, RENAME, WRITE_FILE, apply_changes
 
-__all__ = ["CREATE_EMPTY", "MAKE_DIRECTORY", "RENAME", "WRITE_FILE", "FileOperation", "apply"]
+__all__ = ["CREATE_EMPTY", "MAKE_DIRECTORY", "RENAME", "WRITE_FILE", "FileOperation", "apply", "apply_all"]
 
 
 class FileOperation(NamedTuple):
@@ -47,6 +47,13 @@ def apply(disk: Disk, changes: Sequence[FileOperation], *, sync_soon: bool = Fal
         except OSError as error:
             failed[index] = error
     return failed
+
+
+def apply_all(disk: Disk, changes: Sequence[FileOperation]) -> None:
+    """Apply all changes; raises the OSError of the first one that failed."""
+    failed = apply(disk, changes)
+    if failed:
+        raise failed[min(failed)]
 
 
 def _apply(disk: Disk, change: FileOperation) -> None:

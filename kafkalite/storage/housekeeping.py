@@ -12,13 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import PAUSE_MS, Clock, ClockWatch, Offload, Outcome, Timer
 from kafkalite.slicing import visit_in_slices
 from kafkalite.storage import checkpoints, retention
 from kafkalite.storage.checkpoint_writer import CheckpointWriter
 from kafkalite.storage.compaction.cleaner import CleanerLogs
 from kafkalite.storage.dirs.free_space import SpaceWatch
+from kafkalite.storage.dirs.log_directory import is_linked
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
@@ -33,6 +34,8 @@ class HousekeptLogs(CleanerLogs, Protocol):
 
     def find(self, topic: str, partition: int) -> Log | None: ...
     def is_cleaned_now(self, log: Log) -> bool: ...
+    def named_lock(self, path: str) -> File: ...
+    def lock_checked(self, path: str, outcome: Outcome) -> None: ...
 
 
 class Housekeeping:
@@ -61,6 +64,7 @@ class Housekeeping:
         self.producer_silent_ms = 0  # given by `start`; may be assigned
         self._logs = logs
         self._clock = clock
+        self._offload = offload
         self._removals = removals
         self._unhurried = unhurried
         self._closed = closed
@@ -85,6 +89,7 @@ class Housekeeping:
         """Start all timers; intervals in milliseconds."""
         self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
         self._repeat(0, SPACE_CHECK_MS, self.check_space)
+        self._repeat(SPACE_CHECK_MS, SPACE_CHECK_MS, self.check_locks)
         self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
         self._repeat(initial_ms, starts_ms, self.checkpoint_starts)
         if flush_check_ms < NEVER_MS:
@@ -196,7 +201,13 @@ class Housekeeping:
     def check_producers(self, silent_ms: int) -> None:
         """Remove the idempotent producers that appended nothing for `silent_ms` from every log."""
         now_ms = int(self._clock.monotonic() * 1000)
-        self._walk(lambda log: log.producers.expire(now_ms, silent_ms))
+        self._walk(lambda log: log.expire_producers(now_ms, silent_ms))
+
+    def check_locks(self) -> None:
+        """Lock the log directories again whose lock files were removed; one that another broker uses goes offline."""
+        for path in filter(self._logs.is_online, self._logs.directories()):
+            done = partial(self._logs.lock_checked, path)
+            self._offload.run(is_linked, self._logs.named_lock(path), done=done)
 
     def check_space(self) -> None:
         """Log a warning when a log directory is nearly full."""

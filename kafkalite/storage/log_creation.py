@@ -3,7 +3,8 @@
 Each step begins after the previous one has succeeded:
 1. The last job that uses one of the directories by name has ended (`dirs_in_use`).
 2. The checkpoints contain none of the partitions: otherwise, after a kill, their entries would apply to the new log.
-3. The files are created and synced: first their contents, then their names, with one sync of the log directory.
+3. The files are created and synced. Where the tree records the partition afterwards, in any order: without the record
+   the files are created again. Otherwise `partition.metadata` gets its name last, when the others are on the disk.
 
 A created partition has no open file and no `Log`: `open_created` creates it at the first append.
 
@@ -32,8 +33,8 @@ from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.log_closing import MANY_FILES
 from kafkalite.storage.log_deletion import LogDeleter
 
-FILES_SYNCED = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA + names.WORK)  # those with contents
-SYNCS_EACH = len(FILES_SYNCED) + 1  # and the directory
+SYNCS_EACH = 3  # the files with contents, and the directory
+PORTION = 256  # partitions whose changes are prepared, with the GIL, before they are made without it
 
 Failures = dict[TopicPartition, OSError]
 
@@ -83,18 +84,21 @@ class LogCreator:
         wanted: Sequence[NewPartition],
         done: Callable[[Outcome], object],
         many_files: int = MANY_FILES,
+        *,
+        recorded: bool = False,
     ) -> None:
         """Create the files of new partitions in the log directory `path`.
 
         Arguments:
             done: called with the outcome: the `Failures` of single partitions, or the error of all.
-            many_files: see `create_files`.
+            many_files, recorded: see `create_files`.
         """
         directories = [new.directory(path) for new in wanted]
 
         def create() -> None:
             left = {directory for directory in directories if self._deletions.is_left(directory)}
-            self._offload.run(create_files, self._disk, path, wanted, left, many_files, done=created)
+            job = partial(create_files, many_files=many_files, recorded=recorded)
+            self._offload.run(job, self._disk, path, wanted, left, done=created)
 
         def created(outcome: Outcome) -> None:
             if outcome.error is None:
@@ -139,33 +143,49 @@ class LogCreator:
 
 
 def create_files(
-    disk: Disk, path: str, wanted: Sequence[NewPartition], left: set[str], many_files: int = MANY_FILES
+    disk: Disk,
+    path: str,
+    wanted: Sequence[NewPartition],
+    left: set[str],
+    many_files: int = MANY_FILES,
+    *,
+    recorded: bool = False,
 ) -> Failures:
     """Job: create and sync the files of new partitions in a log directory.
 
     Arguments:
         left: directories that still contain the files of a deleted log.
         many_files: from this number on the whole file system is synced by one call.
+        recorded: whether the tree records the partitions afterwards: then one sync is enough.
 
     Returns the errors of single partitions; raises the OSError of a sync, which fails all partitions.
     """
     opened = disk.open_dir(path)  # before the first write: the sync of everything reports the errors since then
+    together = opened if len(wanted) * SYNCS_EACH >= many_files else None
     try:
         failed: Failures = {}
-        made = _make_directories(disk, path, wanted, left, failed)
-        files = [_files(new.directory(path), new) for new in made]
-        together = len(made) * SYNCS_EACH >= many_files
-        made = _apply_each(disk, made, files, failed, sync_soon=not together)
-        synced = [os.path.join(new.directory(path), name) for new in made for name in FILES_SYNCED]
-        sync_new(disk, synced, [], opened if together else None)
-        renames = [[_final_rename(new.directory(path))] for new in made]
-        made = _apply_each(disk, made, renames, failed)
+        made: list[NewPartition] = []
+        for at in range(0, len(wanted), PORTION):
+            part = _make_directories(disk, path, wanted[at : at + PORTION], left, failed)
+            files = [_files(new.directory(path), new, recorded) for new in part]
+            made += _apply_each(disk, part, files, failed, sync_soon=together is None)
+        if not recorded:
+            sync_new(disk, _contents(path, made, recorded), [], together)
+            renames = [[_final_rename(new.directory(path))] for new in made]
+            made = _apply_each(disk, made, renames, failed)
         if made:
             directories = [*(new.directory(path) for new in made), path]
-            sync_new(disk, [], directories, opened if together else None)
+            sync_new(disk, _contents(path, made, recorded) if recorded else [], directories, together)
         return failed
     finally:
         opened.close()
+
+
+def _contents(path: str, made: Sequence[NewPartition], recorded: bool) -> list[str]:
+    """The files with contents, under the names that they have before the first sync."""
+    suffix = "" if recorded else names.WORK
+    found = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA + suffix)
+    return [os.path.join(new.directory(path), name) for new in made for name in found]
 
 
 def _make_directories(
@@ -205,16 +225,17 @@ def _apply_each(
     return [new for new in wanted if new.key not in failed]
 
 
-def _files(directory: str, new: NewPartition) -> list[FileOperation]:
+def _files(directory: str, new: NewPartition, recorded: bool) -> list[FileOperation]:
     """An empty segment, the leader epoch (as Kafka writes it at becoming leader: the first append need not), and
-    `partition.metadata` under its work name.
+    `partition.metadata`, under its work name unless the tree records the partition.
     """
+    suffix = "" if recorded else names.WORK
     epochs = f"0\n1\n{new.leader_epoch} 0\n".encode()
     metadata = checkpoints.topic_id_text(new.topic_id)
     return [
         FileOperation(CREATE_EMPTY, os.path.join(directory, names.file_name(0, names.LOG))),
         FileOperation(WRITE_FILE, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), epochs),
-        FileOperation(WRITE_FILE, os.path.join(directory, names.PARTITION_METADATA + names.WORK), metadata),
+        FileOperation(WRITE_FILE, os.path.join(directory, names.PARTITION_METADATA + suffix), metadata),
     ]
 
 
@@ -250,7 +271,9 @@ def open_created(
     segment.file = disk.open(segment.path(names.LOG))
     segment.empty_indexes()
     path = os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT)
-    return Log(disk, directory, *key, config, [segment], _first_epoch(disk, path, leader_epoch))
+    log = Log(disk, directory, *key, config, [segment], _first_epoch(disk, path, leader_epoch))
+    log.may_have_snapshots = False
+    return log
 
 
 def _first_epoch(disk: Disk, path: str, leader_epoch: int | None) -> LeaderEpochCache:

@@ -34,7 +34,7 @@ from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log_closing import MANY_FILES, close_logs
 from kafkalite.storage.log_creation import LogCreator, NewPartition, open_created
 from kafkalite.storage.log_deletion import LogDeleter
-from kafkalite.storage.recovery.load_logs import LoadedDirectory, load_directories
+from kafkalite.storage.recovery.load_logs import CREATED_FILES, FIRST_LOG, LoadedDirectory, load_directories
 from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 from kafkalite.storage.truncation import Truncation
 
@@ -211,11 +211,19 @@ class LogManager(DirectorySet):
 
     # Creation of logs.
 
-    def create(self, path: str, wanted: Sequence[NewPartition], done: Callable[[Outcome], object]) -> None:
+    def create(
+        self,
+        path: str,
+        wanted: Sequence[NewPartition],
+        done: Callable[[Outcome], object],
+        *,
+        recorded: bool = False,
+    ) -> None:
         """Create the files of new partitions in a log directory.
 
         Arguments:
             done: called with the outcome: the OSErrors of single partitions by topic and index, or the error of all.
+            recorded: whether the tree records the partitions next; see `create_files`.
         """
 
         def created(outcome: Outcome) -> None:
@@ -227,7 +235,7 @@ class LogManager(DirectorySet):
                         self._first_epochs[key] = new.leader_epoch
             done(outcome)
 
-        self._maker.create(path, wanted, created, self.many_files)
+        self._maker.create(path, wanted, created, self.many_files, recorded=recorded)
 
     def _add_created(self, path: str, key: TopicPartition, topic_id: bytes) -> None:
         self.created[key] = path
@@ -308,15 +316,41 @@ class LogManager(DirectorySet):
         if self._deletions.unloaded(refused.root, refused.directory, topic, partition, delay_ms):
             self._forget_refused(TopicPartition(topic, partition), refused.root)
 
+    def forget_unrecorded(self, key: TopicPartition) -> bool:
+        """Forget a partition that the tree does not record and that has no records: its files are created again.
+
+        A power failure may have left any of them. Returns whether there was one. Raises OSError.
+        """
+        log, refused = self._logs.get(key), self.refused.get(key)
+        if key in self.created:
+            self.forget_created(key)
+        elif log is not None and not log.size and not log.log_end_offset:
+            self.leave_alone(log)
+        elif refused is not None and self._is_without_records(refused):
+            self._forget_refused(key, refused.root)
+        else:
+            return False
+        return True
+
+    def _is_without_records(self, refused: RejectedLog) -> bool:
+        """Whether a directory has only files of a creation, and the checkpoints no offset of it. Raises OSError."""
+        if refused.checkpoint_offsets != (0, 0):
+            return False
+        found = {name.removesuffix(names.WORK) for name in self.disk.list(refused.directory)}
+        segment = os.path.join(refused.directory, FIRST_LOG)
+        return found <= CREATED_FILES and not (FIRST_LOG in found and self.disk.size(segment))
+
     def is_incomplete(self, key: TopicPartition) -> bool:
         """Whether a partition could not be loaded because its creation was interrupted, by a power failure: its
-        directory has no segment and no topic id, and the checkpoints have no offset of it. Raises OSError.
+        directory has no records and no topic id, and the checkpoints have no offset of it. Raises OSError.
         """
         refused = self.refused.get(key)
-        if refused is None or refused.checkpoint_offsets != (0, 0):
+        if refused is None or not self._is_without_records(refused):
             return False
-        found = self.disk.list(refused.directory)
-        return names.PARTITION_METADATA not in found and not any(map(names.parse_file_name, found))
+        try:
+            return checkpoints.read_topic_id(self.disk, refused.directory) is None
+        except checkpoints.BadCheckpoint:
+            return True
 
     def set_stray(self, key: TopicPartition, cleaned: int | None) -> str:
         """Make a partition a stray: it is renamed, not served, and kept. Returns the new path. Raises OSError.
@@ -393,6 +427,16 @@ class LogManager(DirectorySet):
         if now - self._noted.get((path, error.errno), -NOTED_S) >= NOTED_S:
             self._noted[path, error.errno] = now
             logger.error("%s: write failed, retrying: %s", path, error)
+
+    def lock_checked(self, path: str, outcome: Outcome) -> None:
+        """Apply the result of a check: whether the lock file of a directory still has its name."""
+        if not self.is_locked(path) or not self.is_online(path):
+            return
+        try:
+            if not outcome.result():
+                self.lock_again(path)
+        except OSError as error:
+            self.report_disk_error(path, error)
 
     def _job_ended(self, path: str, outcome: Outcome) -> None:
         if isinstance(outcome.error, OSError):

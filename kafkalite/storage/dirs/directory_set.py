@@ -139,6 +139,15 @@ class DirectorySet:
         """The lock of a log directory, open since the start."""
         return self._directories[path].lock_file
 
+    def named_lock(self, path: str) -> File:
+        """The lock file of a log directory that has the name, as far as this process knows."""
+        return self._directories[path].named_lock
+
+    def lock_again(self, path: str) -> None:
+        """Lock a directory whose lock file was removed. Raises OSError: another broker may use it."""
+        self._directories[path].lock_again()
+        logger.warning("%s: its lock file was removed; it is locked again by a new one", path)
+
     def directory_id(self, path: str) -> str:
         """The directory.id in `meta.properties`; it does not change when the directory is moved."""
         return self._directories[path].directory_id

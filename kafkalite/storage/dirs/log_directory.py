@@ -3,8 +3,10 @@
 1. A directory is used only while its `.lock` is held; a second broker is rejected, also in this process, and so is a
    running Apache Kafka.
 2. A directory of another cluster or broker is rejected before anything in it changes.
-3. A start without free file descriptors fails; the directory does not go offline.
-4. A directory of an older format is upgraded with a log line; one of a newer format is rejected.
+3. A lock file that is removed while it is held, as by a cleaner of temporary files, is created again; if another broker
+   has created it meanwhile, the directory goes offline.
+4. A start without free file descriptors fails; the directory does not go offline.
+5. A directory of an older format is upgraded with a log line; one of a newer format is rejected.
 
 Sources: LogManager.lockLogDirs, MetaProperties.java.
 """
@@ -47,6 +49,14 @@ def raise_without_descriptors(path: str, error: OSError) -> None:
     raise DirectoryError(f"{error.filename or path}: {error.strerror}; {step} and start again") from error
 
 
+def is_linked(file: File) -> bool:
+    """Job: whether the path of an open file leads to it: not after it was removed or replaced. Raises OSError."""
+    try:
+        return os.path.samestat(os.stat(file.path), os.fstat(file.fd))
+    except FileNotFoundError:
+        return False
+
+
 class Identity(NamedTuple):
     """The owner of a log directory, as in `meta.properties`."""
 
@@ -68,6 +78,7 @@ class LogDirectory:
         self.error: OSError | None = None
         self.directory_id = ""
         self._lock: File | None = None
+        self._renewed: File | None = None  # after the first lock file was removed
 
     @property
     def online(self) -> bool:
@@ -97,6 +108,28 @@ class LogDirectory:
             ) from error
         self._lock = lock
 
+    def lock_again(self) -> None:
+        """Lock the directory by a new lock file, because the one that is held has lost its name.
+
+        A file with that name was created by another broker, which uses the directory or has used it. The former lock
+        file stays open: it knows which writes have failed. Raises OSError.
+        """
+        path = self.file(LOCK)
+        replaced = OSError(errno.ESTALE, "the lock file was replaced: another broker may use this log directory", path)
+        if self.disk.exists(path):
+            raise replaced
+        lock = self.disk.open(path, create=True)
+        try:
+            lock.lock()
+        except BlockingIOError:
+            raise replaced from None
+        self._renewed = lock
+
+    @property
+    def named_lock(self) -> File:
+        """The lock file that has the name, as far as this process knows."""
+        return self._renewed or self.lock_file
+
     @property
     def locked(self) -> bool:
         """Whether the lock is held: without it, the directory may be another broker's."""
@@ -120,9 +153,10 @@ class LogDirectory:
 
     def unlock(self) -> None:
         """Release the lock. A second call does nothing."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.close()
+        locks, self._lock, self._renewed = (self._lock, self._renewed), None, None
+        for lock in locks:
+            if lock is not None:
+                lock.close()
 
     def identity(self) -> Identity | None:
         """The owner; None for a new directory. Raises DirectoryError, OSError."""

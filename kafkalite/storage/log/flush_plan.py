@@ -35,10 +35,12 @@ def flush_plan(log: "Log", *, active: bool) -> FlushPlan:
 
 
 def closing_plan(log: "Log") -> FlushPlan:
-    """All files of a log after its last append, with a producer snapshot at its end."""
-    log.due_snapshots[log.log_end_offset] = log.producers.pack()
+    """All files of a log after its last append, with a producer snapshot at its end if the next start needs it."""
     plan = flush_plan(log, active=True)
-    _add_snapshots(log, plan)
+    if log.needs_snapshot:
+        log.due_snapshots[log.log_end_offset] = log.producers.pack()
+        _add_snapshots(log, plan)
+    plan.directory = log.directory
     plan.paths += [log.active.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
     return plan
 

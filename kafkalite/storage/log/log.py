@@ -18,6 +18,8 @@ from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.storage import file_operations
+from kafkalite.storage.file_operations import FileOperation
 from kafkalite.storage.log import flush_plan, producer_state_loader, timestamp_lookup
 from kafkalite.storage.log.flush_job import FlushPlan, sync
 from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
@@ -28,6 +30,7 @@ from kafkalite.storage.log.transaction_index import AbortedTransaction
 from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 
 OFFSET_MAX = 2**63 - 1
+SMALL_LOG = 64 << 10  # bytes, whose headers a start reads as quickly as a snapshot
 logger = logging.getLogger(__name__)
 
 
@@ -72,6 +75,7 @@ class Log(LogCore):
         self.rolls_flushed = 0
         self.last_flush = 0.0  # monotonic seconds
         self.due_snapshots: dict[int, bytes] = {}
+        self.may_have_snapshots = True  # in its directory
         self.complete_state: tuple[int, ...] | None = None
         self._truncation_offset = OFFSET_MAX
         self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
@@ -386,9 +390,23 @@ class Log(LogCore):
         """Whether a segment was closed since the last flush of closed segments."""
         return self.rolls > self.rolls_flushed
 
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether a clean stop writes a producer snapshot. Without any, a start reads the producers from all batches:
+        a log without producers and with few batches needs none.
+        """
+        small = len(self.segments) == 1 and self.active.size <= SMALL_LOG
+        return self.may_have_snapshots or len(self.producers) > 0 or not small
+
+    def expire_producers(self, now_ms: int, silent_ms: int) -> None:
+        """Remove the producers that appended nothing for `silent_ms`; their batches would restore them."""
+        self.may_have_snapshots = self.may_have_snapshots or len(self.producers) > 0
+        self.producers.expire(now_ms, silent_ms)
+
     def take_due_snapshots(self) -> dict[int, bytes]:
         """Packed producers by offset, of each roll since the last call, for `producer_state_loader.write_snapshots`."""
         due, self.due_snapshots = self.due_snapshots, {}
+        self.may_have_snapshots = self.may_have_snapshots or bool(due)
         return due
 
     def bases(self) -> list[int]:
@@ -423,18 +441,19 @@ class Log(LogCore):
         if self.active.transactions.path in plan.paths:
             self.active.transactions.unsynced = True
 
-    def finish(self) -> FlushPlan:
-        """Write all data that is only in memory; after the returned plan, the log can be opened without recovery.
+    def finish(self) -> tuple[FlushPlan, list[FileOperation]]:
+        """Return the last writes of small files, and the plan after which the log can be opened without recovery.
 
-        Raises OSError.
+        What is larger, and only in memory, is written here. Raises OSError.
         """
-        self.active.finish()
+        writes = self.active.finish_with_others()
         self.epochs.write_pending()
-        return flush_plan.closing_plan(self)
+        return flush_plan.closing_plan(self), writes
 
     def close(self) -> None:
         """Write indexes and producers, sync all. Raises OSError."""
-        plan = self.finish()
+        plan, writes = self.finish()
+        file_operations.apply_all(self.disk, writes)
         sync(self.disk, [plan])
         self.flushed(plan)
 

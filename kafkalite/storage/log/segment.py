@@ -11,18 +11,20 @@ import itertools
 import logging
 
 from kafkalite._speedups.storage.file import Disk, File
-from kafkalite._speedups.storage.index import CorruptIndexError, OffsetIndex, TimeIndex
+from kafkalite._speedups.storage.index import CorruptIndexError, Index, OffsetIndex, TimeIndex
 from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite._speedups.storage.segment_reader import BatchLocation, SegmentCore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
+from kafkalite.storage.file_operations import WRITE_FILE, FileOperation
 from kafkalite.storage.log.index_entries import OFFSET_ENTRY
 from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log.transaction_index import BadTransactionIndex, TransactionIndex
 from kafkalite.storage.transient_errors import is_transient
 
 DAMAGE_REPORTS_MAX = 1_000
+SMALL_INDEX = 4_096  # bytes
 WORK_NUMBERS = itertools.count()
 logger = logging.getLogger(__name__)
 
@@ -262,21 +264,42 @@ class Segment(SegmentCore):
             sync: whether the files are also synced, because no later flush of the log does it.
         """
         for index, suffix in zip(self.indexes, (names.INDEX, names.TIME_INDEX), strict=True):
-            file = self.disk.open(self.path(suffix), create=True)
-            try:
-                file.pwrite(index.tobytes(index.written), index.written * index.entry_size)
-                file.truncate(index.count * index.entry_size)
-                index.mark_written()
-                if sync:
-                    file.sync()
-            finally:
-                file.close()
+            self._write_index(index, suffix, sync=sync)
+
+    def _write_index(self, index: Index, suffix: str, *, sync: bool) -> None:
+        file = self.disk.open(self.path(suffix), create=True)
+        try:
+            file.pwrite(index.tobytes(index.written), index.written * index.entry_size)
+            file.truncate(index.count * index.entry_size)
+            index.mark_written()
+            if sync:
+                file.sync()
+        finally:
+            file.close()
 
     def finish(self, *, sync: bool = False) -> None:
         """Add the last entry of the time index and write both indexes, after the last append. Raises OSError."""
+        self._end_times()
+        self.write_indexes(sync=sync)
+
+    def finish_with_others(self) -> list[FileOperation]:
+        """As `finish`, but return the writes of small indexes that are not in their files yet, for the caller.
+
+        A thousand segments are closed by few calls then. Larger indexes are written here: their copies would take
+        memory. Raises OSError.
+        """
+        self._end_times()
+        writes = []
+        for index, suffix in zip(self.indexes, (names.INDEX, names.TIME_INDEX), strict=True):
+            if index.written or index.memory > SMALL_INDEX:
+                self._write_index(index, suffix, sync=False)
+            else:
+                writes.append(FileOperation(WRITE_FILE, self.path(suffix), index.tobytes()))
+        return writes
+
+    def _end_times(self) -> None:
         if self.max_timestamp >= 0:
             self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)
-        self.write_indexes(sync=sync)
 
     def finish_if_space(self, *, sync: bool) -> None:
         """As `finish`; on a full disk the index files are removed, and the next load of the segment rebuilds them.

@@ -133,7 +133,9 @@ class Recovery:
         )  # fmt: skip
         self._recover_epochs(log)
         self._recover_producers(log)
-        if partition_dir.clean and not self.progress.segments_scanned and self._producers_from == log.log_end_offset:
+        log.may_have_snapshots = bool(self._snapshots)
+        ends_there = self._producers_from == log.log_end_offset or not log.needs_snapshot
+        if partition_dir.clean and not self.progress.segments_scanned and ends_there:
             log.note_complete()
         return log
 

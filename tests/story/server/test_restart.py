@@ -199,6 +199,47 @@ async def test_unfinished_topic_deletion_is_finished_at_start(tmp_path: Path) ->
         assert await client.read("t") == [b"new"]
 
 
+@pytest.mark.parametrize(
+    ("lost", "emptied"),
+    [
+        ("log leader-epoch-checkpoint partition.metadata", ""),
+        ("log partition.metadata", ""),
+        ("log", ""),
+        ("partition.metadata", ""),
+        ("leader-epoch-checkpoint", "partition.metadata"),
+        ("leader-epoch-checkpoint", ""),
+        ("log", "partition.metadata"),
+        ("", "leader-epoch-checkpoint"),
+        ("", "partition.metadata leader-epoch-checkpoint"),
+    ],
+)
+async def test_power_failure_before_the_record_leaves_no_partition_offline(
+    tmp_path: Path, lost: str, emptied: str
+) -> None:
+    """Files that were not synced may be missing or empty, each by itself; here the topic is known, the partition not
+    recorded.
+    """
+    async with running(str(tmp_path / "data")) as client:
+        await client.create("t")
+        halfway = asyncio.Event()
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr(client.broker.store, "note_directories", lambda *_: halfway.set())
+        waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
+        await halfway.wait()
+        killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    for path in (tmp_path / "killed/t-0").iterdir():
+        if path.name.endswith(tuple(lost.split() or ["/"])):
+            path.unlink()
+        elif path.name in emptied.split():
+            path.write_bytes(b"")
+    async with running(killed) as client:
+        assert (await client.produce("t", batch(b"new"))).base_offset == 0
+    async with running(killed) as client:
+        assert await client.read("t") == [b"new"]
+
+
 async def test_kill_between_creation_and_record_leaves_an_empty_partition(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")

@@ -34,6 +34,8 @@ def reraise(callback: object, error: BaseException) -> None:
 class Notes:
     """A store of notes that answers at once, or when the test releases it."""
 
+    keeps = True
+
     def __init__(self) -> None:
         self.error = 0
         self.held: list[Callable[[int], None]] | None = None

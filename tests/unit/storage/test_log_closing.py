@@ -2,23 +2,38 @@
 
 import errno
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkalite.storage import checkpoints
-from kafkalite.storage.log.log import Log
-from tests.unit.storage.damage import batch
+from kafkalite.storage.log.log import SMALL_LOG, Log
+from tests.unit.storage.damage import CONFIG, batch
 from tests.unit.storage.test_manager import Kit
 
 LOGS = 20
 
 
+def filled(log: Log) -> None:
+    for number in range(2):
+        log.append(batch(3, 1_000 * number), None, 0)
+        assert log.write() == 0
+
+
+def produced(log: Log) -> None:
+    for number in range(2):
+        fields = {"producer_id": log.partition, "producer_epoch": 0, "base_sequence": 3 * number}
+        log.append(batch(3, 1_000 * number, **fields), None, 0)
+        assert log.write() == 0
+
+
 @pytest.fixture
 def kit(tmp_path: Path) -> Kit:
+    """Logs of idempotent producers."""
     kit = Kit(tmp_path / "data").open()
     for index in range(LOGS):
-        kit.create(partition=index, batches=2)
+        produced(kit.create(partition=index))
     return kit
 
 
@@ -49,6 +64,46 @@ def test_many_logs_are_synced_by_two_calls(kit: Kit) -> None:
     kit.manager.unlock()
 
 
+def test_logs_without_producers_are_synced_by_one_call_and_have_no_snapshots(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "data").open()
+    for index in range(LOGS):
+        filled(kit.create(partition=index))
+    steps = steps_of_close(kit, many_files=LOGS)
+    assert len(positions(steps, "sync_all")) == 1 and not positions(steps, "list")
+    assert not list(tmp_path.rglob("*.snapshot"))
+    again = kit.restart()
+    assert again.loaded[0].clean and all(log.complete for log in again.manager.all())
+    again.manager.unlock()
+
+
+def long(log: Log) -> None:
+    while log.active.size <= SMALL_LOG:
+        filled(log)
+
+
+def expired(log: Log) -> None:
+    """Their batches would restore the producers."""
+    produced(log)
+    log.expire_producers(10**9, 0)
+    log.expire_producers(10**9 + 1, 0)
+    assert not len(log.producers)
+
+
+@pytest.mark.parametrize("change", [produced, long, expired, lambda log: log.roll(log.log_end_offset)])
+def test_other_logs_have_snapshots(tmp_path: Path, change) -> None:  # type: ignore[no-untyped-def]
+    kit = Kit(tmp_path / "data", config=replace(CONFIG, segment_bytes=4 * SMALL_LOG)).open()
+    log = kit.create()
+    filled(log)
+    change(log)
+    end = log.log_end_offset
+    again = kit.restart()
+    assert f"{end:020d}.snapshot" in {path.name for path in (tmp_path / "data/t-0").iterdir()}
+    (loaded,) = again.manager.all()
+    assert loaded.complete
+    assert loaded.may_have_snapshots, "so that the next stop replaces it"
+    again.manager.unlock()
+
+
 def test_a_power_cut_after_the_clean_stop_loses_nothing(kit: Kit) -> None:
     steps_of_close(kit, many_files=0)
     kit.manager.unlock()
@@ -74,7 +129,7 @@ def test_otherwise_each_file_is_synced(kit: Kit, few: bool) -> None:
 def test_an_error_leaves_no_mark_and_other_directories_are_closed(tmp_path: Path, call: int) -> None:
     kit = Kit(tmp_path / "a", tmp_path / "b").open()
     for index in range(4):
-        kit.create(partition=index, batches=1)
+        produced(kit.create(partition=index))
     kit.disk.fail("sync_all", errno.EIO, when=call, path=str(tmp_path / "a"))
     steps_of_close(kit, many_files=0)
     assert not (tmp_path / "a" / checkpoints.CLEAN_SHUTDOWN).exists()

@@ -1,6 +1,8 @@
 """Files of many new partitions: by few calls on the plain disk, step by step on any other, and synced together."""
 
+import contextlib
 import errno
+import random
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,13 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.storage.log_closing import MANY_FILES
 from kafkalite.storage.log_creation import NewPartition, create_files
 from kafkalite.storage.manager import LogManager
-from kafkalite.testing.faulty_disk import FaultyDisk
+from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
 from tests.unit.storage.damage import CONFIG
 from tests.unit.storage.test_manager import Kit
 
 TOPIC_ID = bytes(range(16))
+CRASH_STEPS = 60  # more than a creation of three partitions has
 DIRECTORIES = 1_500  # above the recursion limit of Python
 
 
@@ -67,6 +70,54 @@ def test_many_files_are_synced_by_two_calls(tmp_path: Path) -> None:
     disk = FaultyDisk()
     create_files(disk, str(tmp_path), wanted(MANY_FILES // 3 + 1), set())
     assert (disk.counts["sync_all"], disk.counts["sync"], disk.counts["sync_dir"]) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("many_files", [0, MANY_FILES])
+@pytest.mark.parametrize("disk", [Disk(), FaultyDisk()], ids=["plain", "twin"])
+def test_recorded_partitions_get_the_same_files(tmp_path: Path, disk: Disk, many_files: int) -> None:
+    for name, recorded in (("marked", False), ("recorded", True)):
+        (tmp_path / name).mkdir()
+        assert create_files(disk, str(tmp_path / name), wanted(10), set(), many_files, recorded=recorded) == {}
+    assert contents(tmp_path / "recorded") == contents(tmp_path / "marked")
+
+
+@pytest.mark.parametrize("many_files", [0, MANY_FILES])
+def test_recorded_partitions_are_on_the_disk_after_one_sync(tmp_path: Path, many_files: int) -> None:
+    disk = FaultyDisk()
+    create_files(disk, str(tmp_path), wanted(3), set(), many_files, recorded=True)
+    counts = (disk.counts["sync_all"], disk.counts["sync"], disk.counts["sync_dir"], disk.counts["rename"])
+    assert counts == ((0, 6, 4, 0) if many_files else (1, 0, 0, 0))
+    made = contents(tmp_path)
+    assert disk.crash(random.Random(1)) == 0 and contents(tmp_path) == made
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power"])
+@pytest.mark.parametrize("seed", range(2))
+def test_unrecorded_partitions_are_created_again_after_a_crash_at_every_step(
+    tmp_path: Path, seed: int, power_cut: bool
+) -> None:
+    """Without a record any part of the files may be left, in any order."""
+    for step in range(CRASH_STEPS):
+        kit = Kit(tmp_path / str(step)).open()
+        outcomes: list[Outcome] = []
+        kit.disk.stop_at = kit.disk.steps + step
+        with contextlib.suppress(Crash):
+            kit.manager.create(str(tmp_path / str(step)), wanted(3), outcomes.append, recorded=True)
+            kit.offload.drain()
+        kit.disk.crashed = True
+        kit.manager.unlock()
+        if power_cut:
+            kit.disk.crash(random.Random(seed * CRASH_STEPS + step))
+        again = Kit(tmp_path / str(step)).open()
+        for new in wanted(3):
+            again.manager.forget_unrecorded(new.key)
+        again.manager.create(str(tmp_path / str(step)), wanted(3), outcomes.append, recorded=True)
+        again.offload.drain()
+        assert outcomes[-1].result() == {}
+        for new in wanted(3):
+            log = again.manager.open_created(*new.key, CONFIG)
+            assert (log.log_end_offset, log.epochs.entries) == (0, [(3, 0)])
+        assert again.restart().manager.topic_ids[wanted(1)[0].key] == TOPIC_ID
 
 
 def test_few_files_are_synced_one_by_one(tmp_path: Path) -> None:
