@@ -8,7 +8,9 @@
    nothing polls. The process that gets the lock replays the journal and listens on the port of the former one.
 2. A take-over continues when the attempt that began it is cancelled: it may take longer than an attempt.
 3. A process that is stopped (SIGSTOP) keeps the lock: all sessions are suspended until it continues or ends.
-4. If the journal fails, the process stops to serve, and whichever process is next reads the file.
+4. A lock file that is removed while it is held no longer excludes others: within 10 s the process stops to serve, and
+   whichever process is next reads the file.
+5. If the journal fails, the process stops to serve, and whichever process is next reads the file.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ import ssl as ssl_module
 from collections.abc import Callable
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Clock, Offload, Outcome, Random, completed
+from kafkalite.clock import Clock, Offload, Outcome, Random, Timer, completed
 from kafkalite.coordination.journal import SERVED_FORMAT
 from kafkalite.coordination.journal_file import JournalFile
 from kafkalite.coordination.served.directory import CoordinationDirectory, NewJournal, chosen_port
@@ -36,6 +38,7 @@ SERVERS = "coordination-directory:1"
 HOST = "127.0.0.1"
 COMPACT_BYTES = 8 * 1024 * 1024
 PORTS_TRIED = 100
+LOCK_CHECK_S = 10.0
 
 
 class ServedCoordination:
@@ -72,6 +75,7 @@ class ServedCoordination:
         self._server: TreeServer | None = None
         self._listening: asyncio.Server | None = None
         self._taking: asyncio.Task[None] | None = None
+        self._lock_timer: Timer | None = None
         self._closed = False
 
     @property
@@ -149,6 +153,7 @@ class ServedCoordination:
         self._listening, port = await self._listen(self._server)
         if port != self.directory.noted_port():  # a full disk must not prevent a take-over
             self.directory.write_port(port)
+        self._check_lock_later()
         LOGGER.info(
             "this broker serves the coordination directory %s on port %d: %d sessions continue",
             self.directory.path, port, len(self._server.sessions),
@@ -177,7 +182,28 @@ class ServedCoordination:
         self._stop_listening()
         self._release()
 
+    def _check_lock_later(self) -> None:
+        self._lock_timer = self._clock.call_at(self._clock.monotonic() + LOCK_CHECK_S, self._check_lock)
+
+    def _check_lock(self) -> None:
+        self._lock_timer = None
+        tree = self._tree
+        self._offload.run(self.directory.holds_name, done=lambda outcome: self._lock_checked(tree, outcome))
+
+    def _lock_checked(self, tree: JournaledTree | None, outcome: Outcome) -> None:
+        if tree is None or tree is not self._tree:
+            return
+        if outcome.error is None and outcome.value:
+            self._check_lock_later()
+            return
+        reason = outcome.error or "it was removed or replaced, so another process may serve the same journal"
+        LOGGER.error("%s: the lock file: %s; this process stops to serve", self.directory.path, reason)
+        self._release()
+
     def _stop_listening(self) -> None:
+        if self._lock_timer is not None:
+            self._lock_timer.cancel()
+            self._lock_timer = None
         if self._listening is not None:
             self._listening.close()
             self._listening = None

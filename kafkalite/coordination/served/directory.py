@@ -92,6 +92,15 @@ class CoordinationDirectory:
         self._lock = file
         return True
 
+    def holds_name(self) -> bool:
+        """Whether the lock file that this process holds still has its name. Raises OSError."""
+        if self._lock is None:
+            return False
+        try:
+            return os.path.samestat(os.stat(self._lock.path), os.fstat(self._lock.fd))
+        except FileNotFoundError:
+            return False
+
     def unlock(self) -> None:
         """Let another process serve."""
         if self._lock is not None:

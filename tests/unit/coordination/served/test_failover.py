@@ -19,8 +19,9 @@ from kafkalite.clock import LoopClock, Outcome, SystemRandom, ThreadOffload
 from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.journal import JournalError
-from kafkalite.coordination.served import directory
+from kafkalite.coordination.served import coordination, directory
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
+from kafkalite.coordination.served.directory import LOCK
 from kafkalite.coordination.tree import Tree, WatchEvent
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
@@ -130,6 +131,26 @@ async def test_a_failed_journal_ends_the_serving_and_its_sessions_continue(tmp_p
     disk.faults.failing = {"sync"}
     session.create("/unsure", b"", lambda outcome: None)
     assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
+    assert second.served.serving and not first.served.serving
+    assert await completed(lambda then: session.exists("/kept", then)) is not None
+    await completed(session.close)
+    await first.close()
+    await second.close()
+
+
+@on_loop
+async def test_a_removed_lock_file_ends_the_serving_and_one_process_serves_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(coordination, "LOCK_CHECK_S", 0.01)
+    path = tmp_path / "shared"
+    first, second = Member(path), Member(path)
+    await first.served.open()
+    session = await second.connect()
+    await completed(lambda then: session.create("/kept", b"", then, ephemeral=True))
+    (path / LOCK).unlink()
+    assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
+    assert "may serve the same journal" in caplog.text
     assert second.served.serving and not first.served.serving
     assert await completed(lambda then: session.exists("/kept", then)) is not None
     await completed(session.close)
