@@ -29,6 +29,7 @@ from kafkalite_sdk.registry import (
     ProtobufDeserializer,
     ProtobufSerializer,
     SchemaRegistry,
+    client,
     wire,
 )
 from kafkalite_sdk.registry.avro_schemas import parse
@@ -150,6 +151,13 @@ async def test_bad_registry_is_bounded_and_reported_once(
                     await registry.fetch(1)
         assert len(server.requests) == len(caplog.records) == 1
         await registry.close()
+
+
+@pytest.mark.parametrize("url", ["user:TOPSECRET@registry", "ftp://user:TOPSECRET@registry", "http://user:TOPSECRET@"])
+def test_address_that_is_not_valid_is_rejected_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match="expected http://HOST:PORT") as raised:
+        SchemaRegistry(url)
+    assert "TOPSECRET" not in str(raised.value)
 
 
 async def test_unavailable_registry_is_a_schema_error_and_close_leaves_no_task() -> None:
@@ -282,6 +290,39 @@ async def test_serializer_names_the_next_step() -> None:
         server.fault = "down"
         with pytest.raises(SchemaError, match="status 500"):
             await AvroSerializer(registry, AVRO).prepare("orders")
+
+
+@pytest.mark.parametrize("fault", ["down", "broken", "forbidden", "proxy"])
+async def test_records_wait_while_the_registry_is_not_available(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client, "RETRY_S", 0.05)
+    async with schema_registry() as server:
+        server.add("orders-value", {"schema": AVRO})
+        server.fault = fault
+        url = server.url.replace("//", "//user:TOPSECRET@")
+        skipped: list[Any] = []
+        settings: Any = {"on_poison": lambda record, _: skipped.append(record), "auto_offset_reset": "earliest"}
+        with broker_under_test(tmp_path / "broker") as broker:
+            async with (
+                Producer(broker.address) as producer,
+                SchemaRegistry(url) as registry,
+                Consumer(broker.address, value_deserializer=AvroDeserializer(registry), **settings) as consumer,
+            ):
+                for _ in range(3):
+                    await producer.send("orders", wire.prefix(1) + b"\x0e\x14customer-1", partition=0)
+                consumer.assign([TopicPartition("orders", 0)])
+                while len(server.requests) < 4:
+                    assert await consumer.poll(0.1) == []
+                server.fault = None
+                found: list[Any] = []
+                while len(found) < 3:
+                    found += await consumer.poll(1.0)
+                assert await consumer.position(TopicPartition("orders", 0)) == 3
+    assert [(record.offset, record.value) for record in found] == [(offset, ORDER) for offset in range(3)]
+    assert skipped == []
+    assert server.authorizations == {"Basic dXNlcjpUT1BTRUNSRVQ="}
+    assert "records wait for schema 1" in caplog.text and "TOPSECRET" not in caplog.text
 
 
 async def test_record_without_a_schema_is_a_poison_value_and_the_consumer_continues(tmp_path: Path) -> None:

@@ -18,13 +18,16 @@ class Registry:
     Attributes:
         url: of the server.
         requests: path of each request.
+        authorizations: values of their header.
         fault: "slow" = responses never end, "large" = they have 16 MiB, "short" = they end before their content length,
-            "broken" = they are no JSON, "down" = status 500; None = the registry works.
+            "broken" = they are no JSON, "down" = status 500, "forbidden" = status 403, "proxy" = status 404 of another
+            service; None = the registry works.
     """
 
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[str] = []
+        self.authorizations: set[str | None] = set()
         self.fault: str | None = None
         self.released = asyncio.Event()
         self._schemas: list[dict[str, Any]] = []
@@ -52,6 +55,7 @@ class Registry:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Respond to any request."""
         self.requests.append(request.path)
+        self.authorizations.add(request.headers.get("Authorization"))
         match self.fault:
             case "slow":
                 await self.released.wait()
@@ -68,6 +72,10 @@ class Registry:
                 return web.Response(text="[" * 200_000)
             case "down":
                 return web.json_response({"message": "no leader"}, status=500)
+            case "forbidden":
+                return web.json_response({"error_code": 40301, "message": "forbidden"}, status=403)
+            case "proxy":
+                return web.json_response({"detail": "Not Found"}, status=404)
         match request.path.strip("/").split("/"):
             case ["schemas", "ids", number] if 0 < int(number) <= len(self._schemas):
                 return web.json_response(self._entry(int(number)))

@@ -7,6 +7,8 @@ Checks the records of a poll before they are returned. Invariants:
    position. Other partitions continue.
 3. A deserializer that needs something from outside raises `DeserializerNotReady`. The poll waits for its future as for
    a response: heartbeats, rebalances and prefetching continue.
+4. A failure of something outside is not a poison value, whatever the policy: `poll` raises it, and reads the record
+   again at the next call.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkalite.errors import PoisonRecordError
+from kafkalite.errors import PoisonRecordError, RetriableError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.consumer.driver import AnyDriver
@@ -28,6 +30,9 @@ log = logging.getLogger(__name__)
 PoisonHandler = Callable[[Record[Any, Any], Exception], Awaitable[None] | None]
 PoisonPolicy = Literal["raise", "skip"] | PoisonHandler
 """What happens to poison values; a function receives the record and the error."""
+
+INFRASTRUCTURE = (RetriableError, ConnectionError, TimeoutError, MemoryError)
+"""Errors of a deserializer or interceptor that say nothing about the record."""
 
 REPORTS_MAX = 1000
 """Pairs of topic and class of error that are logged once each; then no more are logged."""
@@ -93,7 +98,8 @@ class PoisonCheck:
         """Return those of the taken records that `poll` returns now; the others are taken again.
 
         Raises:
-            PoisonRecordError: the first record is a poison value; its position stays.
+            PoisonRecordError: the first record is a poison value; its position stays. INFRASTRUCTURE: it cannot be
+            deserialized now.
         """
         good: list[Record[Any, Any]] = []
         checked, fresh = self._checked, False
@@ -105,6 +111,11 @@ class PoisonCheck:
                 except DeserializerNotReady as error:
                     self._put_back(records[index:])
                     self._await(error)
+                    break
+                except INFRASTRUCTURE:
+                    self._put_back(records[index:])
+                    if not good:
+                        raise
                     break
                 except Exception as error:
                     if self._policy == "skip":

@@ -4,8 +4,11 @@ Invariants:
 1. Each schema is requested once; requests for one schema that is being loaded wait for the same response.
 2. A response has at most `response_bytes_max` bytes after decompression and arrives within `timeout_s`; a schema has at
    most REFERENCES_MAX references, directly or not, each loaded once: references in a circle end.
-3. A schema that cannot be loaded is not requested again for `retry_after_s`, and is logged once in this time.
+3. Only the response of the registry decides that there is no such schema: it is not requested again for
+   `retry_after_s`, and logged once in this time. A registry that does not decide is asked again every RETRY_S; records
+   wait, and one warning in `retry_after_s` says so.
 4. After `close` no task is left.
+5. No message contains the user name and password of an address.
 """
 
 import asyncio
@@ -15,8 +18,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
 
-from kafkalite.errors import ClientUseError, SchemaError
+from kafkalite.errors import ClientUseError, RetriableError, SchemaError
 from kafkalite_sdk.consumer.poison import DeserializerNotReady
+from kafkalite_sdk.registry.address import without_userinfo
 from kafkalite_sdk.registry.wire import Key
 
 if TYPE_CHECKING:
@@ -25,13 +29,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REFERENCES_MAX = 100
-NOT_FOUND = 404
+OK, NOT_FOUND = 200, 404
+UNDECIDED = (401, 403, 408, 429)
+"""Statuses, beside those from 500 on, that do not say whether there is such a schema."""
+
+RETRY_S = 1.0
+"""Pause before a registry that is not available is asked again."""
+
 CHUNK_BYTES = 1 << 16
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class SchemaNotFoundError(SchemaError):
     """The registry has no schema with this id."""
+
+
+class RegistryUnavailableError(SchemaError, RetriableError):
+    """A registry did not respond, or without a decision: the schema may exist, and can be loaded later."""
 
 
 class Schema:
@@ -64,7 +78,7 @@ class SchemaRegistry:
     """A client of a schema registry; an async context manager.
 
     Arguments:
-        url: of the registry, such as "http://localhost:8081".
+        url: of the registry, such as "http://localhost:8081"; with "user:password@" they are used as `auth`.
         auth: user name and password.
         headers: sent with every request, such as a token.
         timeout_s: deadline of a request in seconds.
@@ -72,6 +86,9 @@ class SchemaRegistry:
         schemas_max: number of schemas in the cache.
         retry_after_s: how long a schema that could not be loaded is not requested again.
         ssl: of `aiohttp`: an ssl.SSLContext; None = the default one.
+
+    Raises:
+        ValueError: url is no address.
     """
 
     def __init__(
@@ -86,8 +103,9 @@ class SchemaRegistry:
         retry_after_s: float = 30.0,
         ssl: Any = None,
     ) -> None:
-        self._url = url.rstrip("/")
-        self._auth = auth
+        address, userinfo = without_userinfo(url)
+        self._url = address.rstrip("/")
+        self._auth = auth or userinfo
         self._headers = dict(headers or {})
         self._timeout_s = timeout_s
         self._response_bytes_max = response_bytes_max
@@ -99,6 +117,8 @@ class SchemaRegistry:
         self._schemas: dict[Key, Schema] = {}
         self._failed: dict[Key, tuple[float, SchemaError]] = {}
         self._loading: dict[Key, asyncio.Task[None]] = {}
+        self._attempts: dict[Key, asyncio.Future[None]] = {}
+        self._unavailable_until = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -123,34 +143,54 @@ class SchemaRegistry:
         """Return a schema of the cache.
 
         Raises:
-            DeserializerNotReady: it is being loaded. SchemaError: it cannot be loaded. ClientUseError: the registry
-            client was closed.
+            DeserializerNotReady: it is being loaded, or the registry is not available. SchemaError: it cannot be
+            loaded. ClientUseError: the registry client was closed.
         """
         found = self._schemas.get(key)
         if found is not None:
             return found
         loop = asyncio.get_running_loop()
-        until, error = self._failed.get(key, (0.0, None))
-        if error is not None and loop.time() < until:
+        error = self._failure(key)
+        if error is not None and not isinstance(error, RegistryUnavailableError):
             raise error.with_traceback(None)
         self._check_open()
         task = self._loading.get(key)
         if task is None:
             task = self._loading[key] = loop.create_task(self._load(key))
-            task.add_done_callback(lambda _: self._loading.pop(key))
+            task.add_done_callback(lambda _: self._ended(key))
+            self._attempts[key] = loop.create_future()
         raise DeserializerNotReady(task)
+
+    def _failure(self, key: Key) -> SchemaError | None:
+        """Why a schema cannot be loaded now; None = it is not known."""
+        until, error = self._failed.get(key, (0.0, None))
+        return error if asyncio.get_running_loop().time() < until else None
+
+    def _ended(self, key: Key) -> None:
+        del self._loading[key]
+        attempt = self._attempts.pop(key)
+        if not attempt.done():
+            attempt.set_result(None)
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClientUseError("this SchemaRegistry was closed; create another one")
 
     async def fetch(self, key: Key) -> Schema:
-        """Return a schema, and load it if need be. Raises SchemaError, ClientUseError: as `schema`."""
+        """Return a schema, and load it if need be.
+
+        Raises:
+            SchemaError: it cannot be loaded. RegistryUnavailableError: it cannot be loaded now. ClientUseError: the
+            registry client was closed.
+        """
         while True:
             try:
                 return self.schema(key)
-            except DeserializerNotReady as error:
-                await asyncio.wait([error.future])
+            except DeserializerNotReady:
+                failure = self._failure(key)
+                if failure is not None:
+                    raise failure.with_traceback(None) from None
+                await asyncio.wait([self._attempts[key]])
 
     async def register(self, subject: str, text: str, kind: str) -> Registered:
         """Register a schema of a subject; one that is registered returns its id.
@@ -161,7 +201,8 @@ class SchemaRegistry:
             kind: "AVRO", "PROTOBUF" or "JSON".
 
         Raises:
-            SchemaError: the registry rejects it, or is not available. ClientUseError: as `schema`.
+            SchemaError: the registry rejects it. RegistryUnavailableError: it is not available. ClientUseError: as
+            `schema`.
         """
         body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
         response = await self._request("POST", f"subjects/{quote(subject, safe='')}/versions", body)
@@ -171,10 +212,14 @@ class SchemaRegistry:
         return Registered(number, response.get("guid"))
 
     async def _load(self, key: Key) -> None:
-        """Load a schema into the cache, or remember the error."""
+        """Load a schema into the cache, or remember the error. Ends after a pause if the registry is not available."""
         try:
             path = f"schemas/ids/{key}" if isinstance(key, int) else f"schemas/guids/{key}"
             self._keep(key, await self._resolved(await self._request("GET", path)))
+        except RegistryUnavailableError as error:
+            await self._pause(key, error)
+        except MemoryError as error:
+            await self._pause(key, RegistryUnavailableError(f"{self._url}: schema {key}: {error!r}"))
         except SchemaError as error:
             self._remember(key, error)
         except Exception as error:  # it is reported as any other, and not requested again at once
@@ -182,11 +227,24 @@ class SchemaRegistry:
             failure.__cause__ = error
             self._remember(key, failure)
 
+    async def _pause(self, key: Key, error: RegistryUnavailableError) -> None:
+        """Fail open calls of `fetch`, and wait before records have the schema requested again."""
+        now = asyncio.get_running_loop().time()
+        self._fail(key, error, now + RETRY_S)
+        if now >= self._unavailable_until:
+            self._unavailable_until = now + self._retry_after_s
+            log.warning("records wait for schema %s, it is requested every %g s: %s", key, RETRY_S, error)
+        self._attempts[key].set_result(None)
+        await asyncio.sleep(RETRY_S)
+
     def _remember(self, key: Key, error: SchemaError) -> None:
+        self._fail(key, error, asyncio.get_running_loop().time() + self._retry_after_s)
+        log.warning("schema %s cannot be loaded, retried after %g s: %s", key, self._retry_after_s, error)
+
+    def _fail(self, key: Key, error: SchemaError, until: float) -> None:
         if len(self._failed) >= self._schemas_max:
             self._failed.pop(next(iter(self._failed)))
-        self._failed[key] = asyncio.get_running_loop().time() + self._retry_after_s, error
-        log.warning("schema %s cannot be loaded, retried after %g s: %s", key, self._retry_after_s, error)
+        self._failed[key] = until, error
 
     def _keep(self, key: Key, schema: Schema) -> None:
         if len(self._schemas) >= self._schemas_max:
@@ -217,7 +275,7 @@ class SchemaRegistry:
             texts[name] = _text(inner)
 
     async def _request(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """Send a request. Raises SchemaError that names the URL and the reason."""
+        """Send a request. Raises SchemaError, RegistryUnavailableError, which name the URL and the reason."""
         import aiohttp
 
         self._check_open()
@@ -234,18 +292,10 @@ class SchemaRegistry:
                 text = await self._body(response)
                 status = response.status
         except TimeoutError as error:
-            raise SchemaError(f"{url}: no response within {self._timeout_s:g} s") from error
-        except aiohttp.ClientError as error:
-            raise SchemaError(f"{url}: {error}") from error
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise SchemaError(f"{url}: status {status}, the response is no JSON") from error
-        if status != 200 or not isinstance(found, dict):
-            reason = found.get("message") if isinstance(found, dict) else found
-            failure = SchemaNotFoundError if status == NOT_FOUND else SchemaError
-            raise failure(f"{url}: status {status}: {str(reason)[:200]}")
-        return found
+            raise RegistryUnavailableError(f"{url}: no response within {self._timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise RegistryUnavailableError(f"{url}: {error}") from error
+        return _checked(url, status, text)
 
     async def _body(self, response: "aiohttp.ClientResponse") -> bytes:
         body = bytearray()
@@ -254,6 +304,21 @@ class SchemaRegistry:
             if len(body) > self._response_bytes_max:
                 raise SchemaError(f"{response.url}: the response has more than {self._response_bytes_max} bytes")
         return bytes(body)
+
+
+def _checked(url: str, status: int, text: bytes) -> dict[str, Any]:
+    """The JSON object of a response. Raises SchemaError, or RegistryUnavailableError if it decides nothing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RegistryUnavailableError(f"{url}: status {status}, the response is no JSON") from error
+    if isinstance(found, dict) and status == OK:
+        return found
+    reason = f"{url}: status {status}: {str(found.get('message') if isinstance(found, dict) else found)[:200]}"
+    # A proxy, or another service at this address, has statuses without a code of the registry.
+    if status in UNDECIDED or status >= 500 or not isinstance(found, dict) or "error_code" not in found:
+        raise RegistryUnavailableError(reason)
+    raise (SchemaNotFoundError if status == NOT_FOUND else SchemaError)(reason)
 
 
 def _text(response: dict[str, Any]) -> str:

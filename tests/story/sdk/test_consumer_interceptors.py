@@ -8,7 +8,7 @@ import pytest
 from kafkalite_sdk.consumer.poison import DeserializerNotReady
 from kafkalite_sdk.interceptors import ConsumerInterceptor, DeadLetterTopic
 
-from kafkalite.errors import PoisonRecordError
+from kafkalite.errors import KafkaTimeoutError, PoisonRecordError
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.client_rig import Story, story
 from tests.story.sdk.consumer_rig import A, B, append, committed, consuming, new_consumer
@@ -133,6 +133,30 @@ async def test_raise_names_the_position_behind_the_good_records(world: Story) ->
         assert (other.partition, other.value) == (1, 7)
         consumer.seek(A, error.next_offset)
         assert [each.value for each in await drained(consumer, 1)] == [2]
+
+
+@story()
+@pytest.mark.parametrize("failure", [TimeoutError, ConnectionResetError, MemoryError, KafkaTimeoutError])
+async def test_policy_does_not_see_a_failure_of_something_outside(world: Story, failure: type[Exception]) -> None:
+    """`poll` raises it, and reads the record again."""
+    world.broker.cluster.create_topic("orders")
+    append(world, A, b"0", b"1", b"2")
+    failures = 3
+
+    def looked_up(data: bytes) -> int:
+        nonlocal failures
+        if data == b"1" and failures:
+            failures -= 1
+            raise failure("the service is not available")
+        return int(data)
+
+    async with consuming(world, A, value_deserializer=looked_up, on_poison="skip") as consumer:
+        assert [each.value for each in await drained(consumer, 1)] == [0]
+        for _ in range(2):
+            with pytest.raises(failure):
+                await consumer.poll(1.0)
+            assert await consumer.position(A) == 1
+        assert [each.value for each in await drained(consumer, 2)] == [1, 2]
 
 
 @story()
