@@ -17,9 +17,11 @@ from kafkalite.state.effects import Effects
 from kafkalite.state.groups.consumer import reconciliation
 from kafkalite.state.groups.consumer.group import ConsumerGroupState
 from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
+from kafkalite.state.groups.consumer.heartbeat_interval import SHORT_MS, WaitingMembers
 from kafkalite.state.groups.consumer.reconciler import Reconciler
-from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS
-from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
+from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS, MemberState
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, HeartbeatResult
+from kafkalite.state.groups.consumer.target_assignment import deferred_ms
 from kafkalite.state.groups.group import TopicIdPartition
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
 from tests.kit.weighted_choice import Operations
@@ -63,6 +65,7 @@ class Simulation:
     def fast_heartbeat(self) -> None:
         if client := self.client():
             result = client.fast_heartbeat()
+            self.check_interval(client, result)
             if result.error == KafkaErrorCode.FENCED_INSTANCE_ID:
                 self.clients.remove(client)
 
@@ -87,7 +90,9 @@ class Simulation:
         if self.random.random() < 0.3:
             more["server_assignor"] = self.random.choice(["range", "uniform"])
         client = Client(self.shard, f"member-{self.made}", *names, rebalance_timeout_ms=30_000, **more)
-        if client.fast_heartbeat().error == KafkaErrorCode.NONE:
+        result = client.fast_heartbeat()
+        self.check_interval(client, result, joins=True)
+        if result.error == KafkaErrorCode.NONE:
             self.clients.append(client)
 
     def leave(self) -> None:
@@ -196,6 +201,20 @@ class Simulation:
         timers = {name[3] for name in self.shard.timers if name[1] == SESSION}
         assert group.members.keys() <= timers, "a member has no session timer"
 
+    def check_interval(self, client: Client, result: HeartbeatResult, *, joins: bool = False) -> None:
+        """A member that lacks nothing has the configured interval, one that joins and waits has a short one."""
+        if result.error:
+            return
+        group, settings = self.shard.group(), self.shard.settings
+        pattern = group.members[client.member_id].subscribed_topic_regex
+        is_complete = group.is_reconciled(client.member_id) and group.epoch == group.assignment_epoch
+        is_revoking = group.current(client.member_id).state == MemberState.UNREVOKED_PARTITIONS
+        if is_revoking or (is_complete and (not pattern or pattern in group.patterns)):
+            assert result.heartbeat_interval_ms == settings.heartbeat_interval_ms
+        elif joins:
+            longest_ms = max(SHORT_MS, deferred_ms(group, settings, self.shard.now) or 0)
+            assert result.heartbeat_interval_ms <= longest_ms, "a member waits a heartbeat interval for its partitions"
+
     def check_replay(self) -> None:
         assert durable(self.shard.replayed()) == durable(self.shard.machine)
 
@@ -260,7 +279,23 @@ def lose_scheduled_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reconciler, "make_scheduled_target", lambda *_: Effects())
 
 
-@pytest.mark.parametrize("bug", [skip_revocation, ignore_owners, lose_timers_at_load, lose_scheduled_targets])
+def return_the_configured_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that wait for partitions have the interval of the others."""
+
+    def configured(*given: Any, **more: Any) -> int:
+        settings: ConsumerGroupSettings = given[3]
+        return settings.heartbeat_interval_ms
+
+    monkeypatch.setattr(WaitingMembers, "interval_ms", configured)
+
+
+BUGS = [
+    *(skip_revocation, ignore_owners, lose_timers_at_load, lose_scheduled_targets),
+    return_the_configured_interval,
+]
+
+
+@pytest.mark.parametrize("bug", BUGS)
 def test_seeded_bugs_are_detected(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     assert_finds(bug, simulate, MINUTES)

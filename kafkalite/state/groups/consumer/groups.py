@@ -32,6 +32,7 @@ from kafkalite.state.groups.consumer.reconciler import (
 )
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import (
+    JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     CommandRejected,
     ConsumerGroupHeartbeat,
@@ -41,7 +42,7 @@ from kafkalite.state.groups.consumer.requests import (
     TopicLookup,
     check_heartbeat,
 )
-from kafkalite.state.groups.consumer.subscribed_regex import NEVER, RegexWatch, take_over
+from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch, take_over
 from kafkalite.state.groups.consumer_protocol import UNREADABLE, ConsumerProtocol
 from kafkalite.state.groups.group import GroupType
 from kafkalite.state.groups.records import (
@@ -173,13 +174,16 @@ class ConsumerGroups(GroupType):
             self.classic.keep_alive_all(effects, draft.group, now)
         effects.records += draft.records
         current = draft.group.current(member_id)
-        includes_assignment = request.member_epoch == 0 or request.is_full or current.assigned != before.assigned
+        progressed = current.assigned != before.assigned
+        includes_assignment = request.member_epoch == JOIN_EPOCH or request.is_full or progressed
         assignment = (
             {topic: frozenset(epochs) for topic, epochs in current.assigned.items()} if includes_assignment else None
         )
-        return HeartbeatResult(
-            KafkaErrorCode.NONE, None, member_id, current.member_epoch, settings.heartbeat_interval_ms, assignment
+        subscribes = request.member_epoch == JOIN_EPOCH or new_names or new_pattern
+        interval_ms = self.reconciler.waiting.interval_ms(
+            draft.group, member_id, settings, now, subscribes=subscribes, progressed=progressed
         )
+        return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, current.member_epoch, interval_ms, assignment)
 
     def _group(self, request: ConsumerGroupHeartbeat) -> ConsumerGroup:
         """The group of a request. A join creates it: its first record adds it to the shard."""
@@ -211,8 +215,7 @@ class ConsumerGroups(GroupType):
             return effects
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
-            self._sessions.pop((group_id, member_id), None)
-            self.reconciler.rejoining.discard((group_id, member_id))
+            self.reconciler.drop_session((group_id, member_id))
             return effects
         session = self._sessions.get((group_id, member_id))
         if kind == SESSION and session is not None and not session.timer_fired(name, effects, now):
@@ -256,7 +259,7 @@ class ConsumerGroups(GroupType):
         if group is None:
             return effects
         watch = self._watches.setdefault(group_id, RegexWatch())
-        watch.resolving, watch.resolved_at_ms = False, now.ms
+        watch.resolving = False
         draft = Draft(group)
         take_over(draft, found, self.reconciler.topics, now)
         effects.records += draft.records
@@ -266,7 +269,7 @@ class ConsumerGroups(GroupType):
         """`ResolvePatterns` failed; the next heartbeat asks again."""
         watch = self._watches.get(group_id)
         if watch is not None:
-            watch.resolving, watch.patterns_version = False, NEVER
+            watch.resolving, watch.resolved_at_ms = False, None
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """The group for ConsumerGroupDescribe; None if it does not exist."""

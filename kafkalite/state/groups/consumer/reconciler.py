@@ -15,6 +15,7 @@ from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer import membership
 from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import INITIAL_EPOCH, ConsumerGroup
+from kafkalite.state.groups.consumer.heartbeat_interval import WaitingMembers
 from kafkalite.state.groups.consumer.reconciliation import MemberState, Situation, reconcile
 from kafkalite.state.groups.consumer.requests import CommandRejected, ConsumerGroupSettings, TopicLookup
 from kafkalite.state.groups.consumer.subscribed_groups import SubscribedGroups
@@ -74,6 +75,7 @@ class Reconciler:
         groups: by name.
         sessions: by group and member.
         rejoining: classic members that have received REBALANCE_IN_PROGRESS.
+        waiting: members of the consumer protocol that wait for partitions.
         watches: what the groups have seen of their topics.
         topics_version: grows with each change of topics.
         readers: the groups that read each topic.
@@ -89,6 +91,7 @@ class Reconciler:
     to_classic: ToClassic | None = None
     sessions: dict[tuple[str, str], MemberSession] = field(default_factory=dict)
     rejoining: set[tuple[str, str]] = field(default_factory=set)
+    waiting: WaitingMembers = field(default_factory=WaitingMembers)
     watches: dict[str, RegexWatch] = field(default_factory=dict)
     readers: SubscribedGroups = field(default_factory=SubscribedGroups)
     topics_version: int = 0
@@ -217,7 +220,6 @@ class Reconciler:
             effects.set_timer((CONSUMER, TARGET_CALLED, group.group_id, ""), now.ms)
         patterns = want_resolved(group, watch, settings, self.topics_version, now)
         if patterns:
-            watch.resolving, watch.patterns_version = True, self.topics_version
             effects.questions.append(ResolvePatterns(group.group_id, patterns))
 
     def keep_session(self, effects: Effects, name: tuple[str, str], timeout_ms: int, now: Now) -> None:
@@ -228,9 +230,14 @@ class Reconciler:
         session.timeout_ms = timeout_ms
         session.extend((CONSUMER, SESSION, *name), effects, now)
 
+    def drop_session(self, name: tuple[str, str]) -> None:
+        """Drop what is in memory of a member; `name` is its group and member id."""
+        self.sessions.pop(name, None)
+        self.rejoining.discard(name)
+        self.waiting.forget(name)
+
     def forget(self, effects: Effects, group_id: str, member_id: str) -> None:
         """End the session and the timers of a member."""
-        self.sessions.pop((group_id, member_id), None)
-        self.rejoining.discard((group_id, member_id))
+        self.drop_session((group_id, member_id))
         for kind in (SESSION, REBALANCE, JOIN, SYNC):
             effects.cancel_timer((CONSUMER, kind, group_id, member_id))

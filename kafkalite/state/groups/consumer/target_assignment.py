@@ -32,9 +32,16 @@ def refresh_epoch(draft: Draft, topics: SubscribedTopics, *, bump: bool) -> None
 
 def is_due(group: ConsumerGroup, settings: ConsumerGroupSettings, now: Now) -> bool:
     """Whether a target assignment is to be made: there is none for the group epoch, and the last one is old enough."""
+    return deferred_ms(group, settings, now) == 0
+
+
+def deferred_ms(group: ConsumerGroup, settings: ConsumerGroupSettings, now: Now) -> int | None:
+    """How long the target assignment for the group epoch is deferred, 0 = it is due; None = it exists."""
+    if group.epoch <= group.assignment_epoch:
+        return None
+    age_ms = now.wall_ms - group.assignment_timestamp_ms
     # a wall clock that was set back must not hold up the group
-    too_young = 0 <= now.wall_ms - group.assignment_timestamp_ms < settings.assignment_interval_ms
-    return group.epoch > group.assignment_epoch and not too_young
+    return max(settings.assignment_interval_ms - age_ms, 0) if age_ms >= 0 else 0
 
 
 def make_target(draft: Draft, topics: SubscribedTopics, settings: ConsumerGroupSettings, now: Now) -> None:
@@ -44,7 +51,9 @@ def make_target(draft: Draft, topics: SubscribedTopics, settings: ConsumerGroupS
     for member_id in sorted(group.members):
         if group.targets.get(member_id) != targets[member_id]:
             draft.add(ConsumerGroupTargetAssignmentMember(group.group_id, member_id, targets[member_id]))
-    draft.add(ConsumerGroupTargetAssignmentMetadata(group.group_id, group.epoch, now.wall_ms))
+    # A target without topics costs nothing: it does not defer that of the pattern which is being resolved.
+    timestamp_ms = now.wall_ms if topics.found else 0
+    draft.add(ConsumerGroupTargetAssignmentMetadata(group.group_id, group.epoch, timestamp_ms))
 
 
 def _assign(group: ConsumerGroup, topics: SubscribedTopics, settings: ConsumerGroupSettings) -> dict[str, Assignment]:
