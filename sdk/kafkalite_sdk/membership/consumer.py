@@ -3,7 +3,8 @@
 Pure. The broker reconciles: the member first releases what its target assignment lacks, then reports what it owns, and
 receives partitions that other members have released. Invariants:
 1. One heartbeat is open at a time. During a revocation heartbeats go on, with the partitions that are still owned.
-2. Partitions are reported as owned until the consumer has released them, and after it has received them.
+2. Partitions are reported as owned until the consumer has released them, and as soon as it has received them: an
+   application that has not polled since would take over partitions that the broker has revoked meanwhile.
 3. After an error or a lost response the next heartbeat repeats everything.
 4. A fenced or unknown member loses its partitions, then joins with epoch 0 and its member id.
 5. A topic that was deleted and created again has a new id: its partitions are lost, then assigned.
@@ -53,6 +54,7 @@ class ConsumerMember(GroupProtocol):
         self._epoch = JOIN_EPOCH
         self._target: dict[bytes, frozenset[int]] | None = None
         self._owned: Owned = {}
+        self._assigning: Owned = {}  # received, and not taken over yet
         self._interval_s = core.settings.heartbeat_interval_s
         self._heartbeat: GroupCall | None = None
         self._heartbeat_at = -inf
@@ -102,7 +104,7 @@ class ConsumerMember(GroupProtocol):
             pattern = self._server_pattern()
             request.subscribed_topic_regex = pattern if pattern is not None or self._epoch == JOIN_EPOCH else ""
         if self._send_all or self._send_owned:
-            request.topic_partitions = _by_id(self._owned)
+            request.topic_partitions = _by_id(self._owned, self._assigning)
         self._send_all = self._send_subscription = self._send_owned = False
         self._heartbeat = self.core.send(request, self._answered, self._failed)
 
@@ -181,11 +183,12 @@ class ConsumerMember(GroupProtocol):
             return
 
         def reconciled(now: float) -> None:
-            self._owned = wanted
+            self._owned, self._assigning = wanted, {}
             self._send_owned = True
             self._reconcile(now)
 
         self.state = RECONCILING
+        self._assigning = {each: wanted[each] for each in change.assigned}
         self.core.begin_change(change, reconciled, now)
 
     def _unknown_ids(self) -> list[bytes]:
@@ -219,6 +222,7 @@ class ConsumerMember(GroupProtocol):
         self.core.abandon_calls()
         self._heartbeat = self._lookup = None
         self._epoch, self._target, self._send_all = JOIN_EPOCH, None, True
+        self._assigning = {}
         self.state = state
 
     # changes from outside
@@ -266,9 +270,9 @@ class ConsumerMember(GroupProtocol):
         done()
 
 
-def _by_id(owned: Owned) -> list[OwnedTopic]:
-    """Owned partitions as heartbeats report them."""
+def _by_id(owned: Owned, assigning: Owned) -> list[OwnedTopic]:
+    """Owned partitions as heartbeats report them; those of a topic that was created again have another id."""
     topics: dict[bytes, list[int]] = {}
-    for (_, number), topic_id in sorted(owned.items()):
+    for (_, number), topic_id in sorted({*owned.items(), *assigning.items()}):
         topics.setdefault(topic_id, []).append(number)
     return [OwnedTopic(topic_id=topic_id, partitions=numbers) for topic_id, numbers in topics.items()]

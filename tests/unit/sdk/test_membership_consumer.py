@@ -82,6 +82,25 @@ def test_assigned_partitions_are_reported_at_once() -> None:
     assert owned(rig.answer(ConsumerGroupHeartbeatRequest, unchanged(1))) == {TOPIC_IDS["a"]: [0, 1]}
 
 
+def test_received_partitions_are_reported_before_the_application_polls() -> None:
+    """Its assignment is stored: a report without it would confirm a revocation that has not happened."""
+    rig = Rig(protocol="consumer")
+    rig.view.update(rig.metadata())
+    rig.answer(ConsumerGroupHeartbeatRequest, heartbeat(1, 0, 1))
+    assert rig.change.assigned == BOTH
+    rig.wait(5)
+    rig.answer(ConsumerGroupHeartbeatRequest, heartbeat(1, 0))
+    rig.wait(5)
+    rig.fail(ConsumerGroupHeartbeatRequest)
+    rig.wait(5)
+    assert owned(rig.answer(ConsumerGroupHeartbeatRequest, unchanged(1))) == {TOPIC_IDS["a"]: [0, 1]}
+    rig.done()
+    rig.answer(ConsumerGroupHeartbeatRequest, unchanged(1))
+    assert rig.change.revoked == partitions("a1")
+    rig.done()
+    assert owned(rig.answer(ConsumerGroupHeartbeatRequest, heartbeat(2, 0))) == {TOPIC_IDS["a"]: [0]}
+
+
 def test_heartbeats_during_a_revocation_keep_the_owned_partitions() -> None:
     rig = stable()
     rig.wait(5)
