@@ -167,6 +167,47 @@ class SerialExecutor:
         del self._queues[key]
 
 
+class Window:
+    """Runs at most `limit` operations at the same time, in the order of their calls.
+
+    Thousands of requests that are encoded at once, and whose responses arrive at once, are long loop iterations.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._queue: deque[Step] = deque()
+        self._running = 0
+        self._beginning = False
+
+    def run(self, step: Step) -> None:
+        """Call `step(end)` when fewer than `limit` earlier steps have not ended.
+
+        Arguments:
+            step: calls its argument exactly once, now or later.
+        """
+        self._queue.append(step)
+        self._begin()
+
+    def close(self) -> None:
+        """Forget the steps that have not begun."""
+        self._queue.clear()
+
+    def _begin(self) -> None:
+        if self._beginning:  # steps that end at once: the loop below goes on
+            return
+        self._beginning = True
+        try:
+            while self._queue and self._running < self._limit:
+                self._running += 1
+                self._queue.popleft()(self._end)
+        finally:
+            self._beginning = False
+
+    def _end(self) -> None:
+        self._running -= 1
+        self._begin()
+
+
 class RunningStep:
     """A step that has begun.
 

@@ -298,7 +298,7 @@ class ClusterMember:
         self.broker.controller_requests.fence.registered(broker_epoch)
         self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
         self._configs.start()
-        self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, Controller)
+        self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, self.slicer, Controller)
         self._controller.start()
         # Suspended, if a session was lost, also during the start; it leads nothing of before.
         self.broker.controller_requests.when_applied(lambda: self._resume(session))

@@ -5,7 +5,6 @@ come from foreign programs, so their number and their length have limits; what i
 """
 
 import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.coordination.znodes.fields import ZnodeError
@@ -56,20 +55,19 @@ class InvalidNodes:
     def numbers(self, path: str, names: list[str]) -> list[int]:
         """The children of a node that are broker ids or indexes of partitions; the others are left out."""
         self._forget_deleted(path, names)
-        self._check(path, names, lambda name: None if is_number(name) else "its name is not a number")
-        return [int(name) for name in names if is_number(name)]
+        wrong = [name for name in names if not is_number(name)]
+        for name in wrong:
+            self._note(f"{path}/{name}", "its name is not a number")
+        return [int(name) for name in names if is_number(name)] if wrong else list(map(int, names))
 
     def topics(self, path: str, names: list[str]) -> list[str]:
         """The children of a node that are names of topics; the others are left out."""
         self._forget_deleted(path, names)
         self._forget_below(path, names)
-        self._check(path, names, complaint)
-        return [name for name in names if complaint(name) is None]
-
-    def _check(self, path: str, names: list[str], check: Callable[[str], str | None]) -> None:
-        for name in names:
-            if (reason := check(name)) is not None:
-                self._note(f"{path}/{name}", reason)
+        wrong = {name: reason for name in names if (reason := complaint(name)) is not None}
+        for name, reason in wrong.items():
+            self._note(f"{path}/{name}", reason)
+        return [name for name in names if name not in wrong]
 
     def _forget_deleted(self, path: str, names: list[str]) -> None:
         """Forget the children of a node that do not exist any more."""

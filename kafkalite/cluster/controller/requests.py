@@ -4,7 +4,7 @@ Of all live brokers, UpdateMetadata has all listeners. LeaderAndIsr has the addr
 Source: ControllerChannelManager.scala (AbstractControllerBrokerRequestBatch) of Apache Kafka 3.9.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from kafkalite.model import ZERO_UUID, Endpoint, TopicPartition
@@ -19,12 +19,14 @@ from kafkalite.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from kafkalite.slicing import Steps
 from kafkalite.state.controller.effects import (
     PartitionLeadership,
     PartitionMetadata,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
+    StoppedReplica,
     StoppedTopic,
     TopicLeadership,
     TopicMetadata,
@@ -34,14 +36,15 @@ from kafkalite.state.controller.values import Broker
 
 Send: TypeAlias = SendUpdateMetadata | SendLeaderAndIsr | SendStopReplica
 Answered: TypeAlias = UpdateMetadataAnswered | LeaderAndIsrAnswered | StopReplicaAnswered
+StoppedPartition = StopReplicaRequest.StopReplicaTopicState.StopReplicaPartitionState
 EndpointOf = Callable[[Broker], Endpoint | None]
 
 FULL, INCREMENTAL = 2, 1  # AbstractControlRequest.Type
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}  # SecurityProtocol.java
 
 
-def message(send: Send, controller_id: int, controller_epoch: int, endpoint_of: EndpointOf) -> Any:
-    """The request message.
+def message(send: Send, controller_id: int, controller_epoch: int, endpoint_of: EndpointOf) -> Steps:
+    """Return the request message; yields after each partition or topic.
 
     Arguments:
         send: of the machine.
@@ -57,17 +60,37 @@ def message(send: Send, controller_id: int, controller_epoch: int, endpoint_of: 
         return UpdateMetadataRequest(
             **sender,
             type=FULL if send.full else INCREMENTAL,
-            topic_states=list(map(metadata_of_topic, send.topics)),
+            topic_states=(yield from topics_of(send.topics, metadata_of_topic, metadata_of_partition)),
             live_brokers=list(map(live_broker, send.brokers)),
         )
     if isinstance(send, SendLeaderAndIsr):
         return LeaderAndIsrRequest(
             **sender,
             type=FULL if send.full else INCREMENTAL,
-            topic_states=list(map(leadership_of_topic, send.topics)),
+            topic_states=(yield from topics_of(send.topics, leadership_of_topic, leadership_of_partition)),
             live_leaders=list(live_leaders(send.live_leaders, endpoint_of)),
         )
-    return StopReplicaRequest(**sender, topic_states=list(map(stopped_topic, send.topics)))
+    return StopReplicaRequest(**sender, topic_states=(yield from topics_of(send.topics, stopped_topic, stopped)))
+
+
+def topics_of(
+    topics: Iterable[Any], topic_of: Callable[[Any, list[Any]], Any], partition_of: Callable[[Any], Any]
+) -> Steps:
+    """Return the topics of a request; yields after each partition.
+
+    Arguments:
+        topics: of the machine.
+        topic_of: creates a topic of the request with its partitions.
+        partition_of: creates a partition of the request.
+    """
+    converted = []
+    for topic in topics:
+        partitions: list[Any] = []
+        for partition in topic.partitions:
+            partitions.append(partition_of(partition))
+            yield
+        converted.append(topic_of(topic, partitions))
+    return converted
 
 
 def live_broker(broker: Broker) -> UpdateMetadataRequest.UpdateMetadataBroker:
@@ -85,12 +108,12 @@ def live_broker(broker: Broker) -> UpdateMetadataRequest.UpdateMetadataBroker:
     return request(id=broker.broker_id, endpoints=endpoints, rack=broker.rack)
 
 
-def metadata_of_topic(topic: TopicMetadata) -> UpdateMetadataRequest.UpdateMetadataTopicState:
+def metadata_of_topic(
+    topic: TopicMetadata, partitions: list[UpdateMetadataPartitionState]
+) -> UpdateMetadataRequest.UpdateMetadataTopicState:
     """The states of a topic's partitions."""
     return UpdateMetadataRequest.UpdateMetadataTopicState(
-        topic_name=topic.topic,
-        topic_id=topic.topic_id,
-        partition_states=list(map(metadata_of_partition, topic.partitions)),
+        topic_name=topic.topic, topic_id=topic.topic_id, partition_states=partitions
     )
 
 
@@ -118,12 +141,12 @@ def live_leaders(brokers: Iterable[Broker], endpoint_of: EndpointOf) -> Iterable
             )
 
 
-def leadership_of_topic(topic: TopicLeadership) -> LeaderAndIsrRequest.LeaderAndIsrTopicState:
+def leadership_of_topic(
+    topic: TopicLeadership, partitions: list[LeaderAndIsrPartitionState]
+) -> LeaderAndIsrRequest.LeaderAndIsrTopicState:
     """The partitions of a topic that the receiver hosts."""
     return LeaderAndIsrRequest.LeaderAndIsrTopicState(
-        topic_name=topic.topic,
-        topic_id=topic.topic_id,
-        partition_states=list(map(leadership_of_partition, topic.partitions)),
+        topic_name=topic.topic, topic_id=topic.topic_id, partition_states=partitions
     )
 
 
@@ -144,34 +167,39 @@ def leadership_of_partition(partition: PartitionLeadership) -> LeaderAndIsrParti
     )
 
 
-def stopped_topic(topic: StoppedTopic) -> StopReplicaRequest.StopReplicaTopicState:
+def stopped_topic(topic: StoppedTopic, partitions: list[StoppedPartition]) -> StopReplicaRequest.StopReplicaTopicState:
     """The replicas of a topic that the receiver does not host any more."""
-    request = StopReplicaRequest.StopReplicaTopicState
-    states = [
-        request.StopReplicaPartitionState(
-            partition_index=each.partition, leader_epoch=each.leader_epoch, delete_partition=each.delete
-        )
-        for each in topic.partitions
-    ]
-    return request(topic_name=topic.topic, partition_states=states)
+    return StopReplicaRequest.StopReplicaTopicState(topic_name=topic.topic, partition_states=partitions)
 
 
-def answered(send: Send, response: Any) -> Answered:
-    """The event of a response."""
+def stopped(replica: StoppedReplica) -> StoppedPartition:
+    """A replica that the receiver does not host any more."""
+    return StoppedPartition(
+        partition_index=replica.partition, leader_epoch=replica.leader_epoch, delete_partition=replica.delete
+    )
+
+
+def answered(send: Send, response: Any) -> Generator[None, None, Answered]:
+    """Return the event of a response; yields after each topic or partition."""
     if isinstance(send, SendUpdateMetadata):
         assert isinstance(response, UpdateMetadataResponse)
         return UpdateMetadataAnswered(send.request_id, response.error_code)
     if isinstance(send, SendLeaderAndIsr):
         assert isinstance(response, LeaderAndIsrResponse)
-        return LeaderAndIsrAnswered(send.request_id, response.error_code, leadership_errors(send, response))
+        return LeaderAndIsrAnswered(
+            send.request_id, response.error_code, (yield from leadership_errors(send, response))
+        )
     assert isinstance(response, StopReplicaResponse)
-    errors = {
-        TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors
-    }
+    errors: dict[TopicPartition, int] = {}
+    for each in response.partition_errors:
+        errors[TopicPartition(each.topic_name, each.partition_index)] = each.error_code
+        yield
     return StopReplicaAnswered(send.request_id, response.error_code, errors)
 
 
-def leadership_errors(send: SendLeaderAndIsr, response: LeaderAndIsrResponse) -> Mapping[TopicPartition, int]:
+def leadership_errors(
+    send: SendLeaderAndIsr, response: LeaderAndIsrResponse
+) -> Generator[None, None, Mapping[TopicPartition, int]]:
     """The errors by partition: by topic id since v5, by name before. An id that was not sent is ignored."""
     errors = {
         TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors
@@ -179,6 +207,9 @@ def leadership_errors(send: SendLeaderAndIsr, response: LeaderAndIsrResponse) ->
     names = {topic.topic_id: topic.topic for topic in send.topics if topic.topic_id != ZERO_UUID}
     for topic in response.topics:
         name = names.get(topic.topic_id)
-        if name is not None:
-            errors |= {TopicPartition(name, each.partition_index): each.error_code for each in topic.partition_errors}
+        if name is None:
+            continue
+        for each in topic.partition_errors:
+            errors[TopicPartition(name, each.partition_index)] = each.error_code
+            yield
     return errors

@@ -1,9 +1,10 @@
 """Runs the controller on the elected broker: reads the tree, gives events to the machine, executes its effects.
 
-1. Events are handled one after another; effects of an event are executed before the next one. A callback that runs
-   inside an effect only queues its event.
+1. Events are handled one after another, in slices; effects of an event are executed before the next one. Events that
+   arrive meanwhile are queued. A timer that such an event cancels does not expire, and a topic that it reads again is
+   reported only as it is read then.
 2. The machine lives for one term. Whatever ends the term (another controller, a lost session, a failed read) drops it
-   with its timers, reads and connections. Then this broker joins the next election.
+   with its timers, reads and connections, at the next step of its event. Then this broker joins the next election.
 3. Requests to this broker go through its handlers, without a connection.
 4. An unexpected exception in an event, an effect or a callback ends the term: what the event has not executed is never
    continued, because the machine would go on with half of a state. The next controller reads the tree again. This
@@ -14,9 +15,9 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
@@ -38,6 +39,7 @@ from kafkalite.coordination.tree import Delete
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
+from kafkalite.slicing import Slicer, Steps, grouped
 from kafkalite.state.controller import effects
 from kafkalite.state.controller.events import (
     AwaitDeletion,
@@ -46,6 +48,7 @@ from kafkalite.state.controller.events import (
     Event,
     RequestFailed,
     TimerExpired,
+    TopicRead,
 )
 from kafkalite.state.controller.values import Broker, ControllerSettings, TimerName
 
@@ -58,8 +61,8 @@ LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERR
 class Machine(Protocol):
     """The controller of `state/controller` for one term."""
 
-    def handle(self, event: Event, now_ms: int) -> Iterable[effects.Effect]:
-        """Handle an event; returns what is to be done, in its order."""
+    def steps(self, event: Event, now_ms: int) -> Generator[None, None, Iterable[effects.Effect]]:
+        """Handle an event in steps; returns what is to be done, in its order."""
 
 
 class ControllerPeer(Protocol):
@@ -93,6 +96,7 @@ class ControllerRuntime:
         session: with the coordination service.
         clock: for timers and elections.
         broker_id: of this broker.
+        slicer: spreads the work of events over loop iterations.
         new_machine: creates the machine of a term.
     """
 
@@ -102,12 +106,14 @@ class ControllerRuntime:
         session: Coordination,
         clock: Clock,
         broker_id: int,
+        slicer: Slicer,
         new_machine: Callable[[ControllerSettings], Machine],
     ) -> None:
         self._host = host
         self._session = session
         self._clock = clock
         self._broker_id = broker_id
+        self._slicer = slicer
         self._new_machine = new_machine
         self._running: RunningTerm | None = None
         self._invalid = InvalidNodes()
@@ -157,7 +163,7 @@ class ControllerRuntime:
 
     def _elected(self, term: Term) -> None:
         self._running = RunningTerm(
-            self._host, self._session, self._clock, self._broker_id, term,
+            self._host, self._session, self._clock, self._broker_id, self._slicer, term,
             self._new_machine(self._host.controller_settings(term)), self._resigned, self._failed, self._invalid,
         )  # fmt: skip
         self._invalid.clear()
@@ -227,11 +233,18 @@ class Waiting:
         self.done = done
 
 
+class Responded(NamedTuple):
+    """The response of a broker to a request; its event is created when it is handled."""
+
+    send: Send
+    response: Any
+
+
 class RunningTerm:
     """One term: the machine, and what it has begun.
 
     Arguments:
-        host, session, clock, broker_id: as of `ControllerRuntime`.
+        host, session, clock, broker_id, slicer: as of `ControllerRuntime`.
         term: of the election.
         machine: decides.
         resigned: called with the reason when the term is over.
@@ -245,6 +258,7 @@ class RunningTerm:
         session: Coordination,
         clock: Clock,
         broker_id: int,
+        slicer: Slicer,
         term: Term,
         machine: Machine,
         resigned: Callable[[str], object],
@@ -259,20 +273,25 @@ class RunningTerm:
         self._machine = machine
         self._resigned = resigned
         self._failed = failed
-        self._reader = TreeReader(session, self.report, self._fail, invalid)
-        self._events: deque[Event] = deque()
+        self._slicer = slicer
+        self._reader = TreeReader(session, self.report, self._fail, invalid, slicer)
+        self._events: deque[Event | Responded] = deque()
+        self._topics_read: dict[str, TopicRead] = {}  # the queued one of each topic that is not obsolete
+        self._expired: set[TimerName] = set()  # whose event is queued
         self._handling = self._closed = False
         self._peers: dict[int, ControllerPeer] = {}
         self._timers: dict[TimerName, Timer] = {}
         self._waiting: dict[Waiting, None] = {}
-        self._execute: dict[type, Callable[[Any], object]] = {
+        self._execute_in_slices: dict[type, Callable[[Any], Steps]] = {
             effects.Write: self._write,
-            effects.DeleteNotifications: self._delete_notifications,
-            effects.ReadTopic: lambda effect: self._reader.read_topic(effect.topic),
-            effects.ReadStates: lambda effect: self._reader.read_states(effect.read_id, effect.partitions),
             effects.SendUpdateMetadata: self._send,
             effects.SendLeaderAndIsr: self._send,
             effects.SendStopReplica: self._send,
+        }
+        self._execute: dict[type, Callable[[Any], object]] = {
+            effects.DeleteNotifications: self._delete_notifications,
+            effects.ReadTopic: lambda effect: self._read_topic(effect.topic),
+            effects.ReadStates: lambda effect: self._reader.read_states(effect.read_id, effect.partitions),
             effects.Connect: self._connect,
             effects.Disconnect: lambda effect: self._disconnect(effect.broker_id),
             effects.Completion: self._complete,
@@ -305,28 +324,63 @@ class RunningTerm:
         self.report(event._replace(token=waiting))
 
     def report(self, event: Event) -> None:
-        """Give an event to the machine, after those that came before."""
+        """Give an event to the machine, after those that came before. `ControllerMoved` ends the term at once."""
         if self._closed:
             return
-        self._events.append(event)
-        if self._handling:
-            return
-        self._handling = True
-        try:
-            while self._events:
-                self._handle(self._events.popleft())
-        except Exception as error:
-            self._fail(error)
-        finally:
-            self._handling = False
-
-    def _handle(self, event: Event) -> None:
-        for effect in self._machine.handle(event, self._now_ms()):
-            if self._closed:
-                return
-            self._execute[type(effect)](effect)
         if isinstance(event, ControllerMoved):
             self._end(event.reason)
+            return
+        if isinstance(event, TopicRead):
+            self._topics_read[event.topic] = event
+        self._queue(event)
+
+    def _queue(self, event: "Event | Responded") -> None:
+        self._events.append(event)
+        if not self._handling:
+            self._handling = True
+            self._slicer.run(grouped(self._handle_all()), self._handled)
+
+    def _handle_all(self) -> Steps:
+        """Handle the queued events, as long as the term lasts."""
+        while self._events:
+            for _ in self._handle(self._events.popleft()):
+                yield
+                if self._closed:
+                    return
+
+    def _handled(self, outcome: Outcome) -> None:
+        self._handling = False
+        try:
+            outcome.result()
+        except Exception as error:
+            self._fail(error)
+
+    def _handle(self, event: "Event | Responded") -> Steps:
+        if isinstance(event, Responded):
+            event = yield from answered(event.send, event.response)
+        elif self._is_obsolete(event):
+            return
+        for effect in (yield from self._machine.steps(event, self._now_ms())):
+            in_slices = self._execute_in_slices.get(type(effect))
+            if in_slices is None:
+                self._execute[type(effect)](effect)
+            else:
+                yield from in_slices(effect)
+            if self._closed:
+                return
+            yield
+
+    def _is_obsolete(self, event: Event) -> bool:
+        """Whether an effect of the events before it has cancelled the timer, or begun another read of the topic."""
+        if isinstance(event, TimerExpired):
+            if event.name not in self._expired:
+                return True
+            self._expired.discard(event.name)
+        elif isinstance(event, TopicRead):
+            if self._topics_read.get(event.topic) is not event:
+                return True
+            del self._topics_read[event.topic]
+        return False
 
     def _end(self, reason: str) -> None:
         if not self._closed:
@@ -358,8 +412,12 @@ class RunningTerm:
 
     # The tree.
 
-    def _write(self, write: effects.Write) -> None:
-        operations = transaction(write, self.term.epoch_version, self._host.new_topic_id)
+    def _read_topic(self, topic: str) -> None:
+        self._topics_read.pop(topic, None)
+        self._reader.read_topic(topic)
+
+    def _write(self, write: effects.Write) -> Steps:
+        operations = yield from transaction(write, self.term.epoch_version, self._host.new_topic_id)
         self._session.multi(operations, self._guarded(lambda outcome: self.report(outcome_event(write, outcome))))
 
     def _delete_notifications(self, effect: effects.DeleteNotifications) -> None:
@@ -390,13 +448,13 @@ class RunningTerm:
         if peer is not None:
             peer.close()
 
-    def _send(self, send: Send) -> None:
+    def _send(self, send: Send) -> Steps:
         peer = self._peers[send.broker_id]
-        request = message(send, self._broker_id, self.term.epoch, self._host.endpoint_of)
+        request = yield from message(send, self._broker_id, self.term.epoch, self._host.endpoint_of)
 
         def answer(response: Any) -> None:
             if self._peers.get(send.broker_id) is peer:
-                self.report(answered(send, response))
+                self._queue(Responded(send, response))
 
         def fail(reason: str) -> None:
             if self._peers.get(send.broker_id) is peer:
@@ -417,10 +475,12 @@ class RunningTerm:
         self._timers[effect.name] = self._clock.call_at(effect.at_ms / 1000, self._fire, effect.name)
 
     def _cancel_timer(self, name: TimerName) -> None:
+        self._expired.discard(name)
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
 
     def _fire(self, name: TimerName) -> None:
         del self._timers[name]
+        self._expired.add(name)
         self.report(TimerExpired(name))

@@ -4,7 +4,7 @@ Every transaction begins with a check of `/controller_epoch`: once another contr
 still sends is written (KafkaZkClient.wrapRequestWithControllerEpochCheck).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from kafkalite.clock import Outcome
@@ -33,15 +33,19 @@ def fence(epoch_version: int) -> Operation:
     return Check(controller.CONTROLLER_EPOCH, epoch_version)
 
 
-def transaction(write: effects.Write, epoch_version: int, draw_id: DrawId) -> list[Operation]:
-    """The fenced transaction of a write.
+def transaction(write: effects.Write, epoch_version: int, draw_id: DrawId) -> Generator[None, None, list[Operation]]:
+    """Return the fenced transaction of a write; yields after each operation.
 
     Arguments:
         write: of the machine.
         epoch_version: as of `fence`.
         draw_id: returns a new topic id, 16 bytes.
     """
-    return [fence(epoch_version), *(one for each in write.operations for one in converted(with_id(each, draw_id)))]
+    operations = [fence(epoch_version)]
+    for each in write.operations:
+        operations += converted(with_id(each, draw_id))
+        yield
+    return operations
 
 
 def with_id(operation: effects.Operation, draw_id: DrawId) -> effects.Operation:

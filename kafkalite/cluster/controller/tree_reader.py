@@ -7,6 +7,8 @@
 4. Nodes with invalid contents or names are left out (`invalid_nodes`), or passed on as `InvalidNode`.
 5. An unexpected exception in a callback of a read is passed on: the event would be lost, and the term must end.
 6. Any failed read ends the controller (`ControllerMoved`): the session is over, or the service refuses reads.
+7. At most READS_MAX reads are open, and lists of partitions are processed in slices: other work of the loop waits for
+   some milliseconds, however many partitions there are.
 
 Sources: KafkaController.scala (its handlers of znode changes), KafkaZkClient.scala of Apache Kafka 3.9.
 """
@@ -15,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from kafkalite.callbacks import gather
+from kafkalite.callbacks import FanIn, Window, gather
 from kafkalite.clock import Outcome
 from kafkalite.cluster.controller.invalid_nodes import InvalidNodes
 from kafkalite.coordination import znodes
@@ -25,6 +27,7 @@ from kafkalite.coordination.tree import Stat, Watcher, WatchEvent
 from kafkalite.coordination.znodes import brokers, controller
 from kafkalite.coordination.znodes.fields import ZnodeError
 from kafkalite.model import TopicPartition
+from kafkalite.slicing import Slicer, Steps, grouped
 from kafkalite.state.controller.events import (
     BrokersChanged,
     ControllerMoved,
@@ -46,6 +49,8 @@ from kafkalite.state.controller.values import (
     TopicNodes,
 )
 
+READS_MAX = 100  # their responses may arrive in one loop iteration: some 10 ms
+
 T = TypeVar("T")
 Found = tuple[bytes, Stat] | None
 Taken = Callable[[Any], object]
@@ -62,6 +67,7 @@ class TreeReader:
         report: receives the events.
         failed: receives an unexpected exception of a read.
         invalid: the nodes that are left out.
+        slicer: spreads work on many nodes over loop iterations.
     """
 
     def __init__(
@@ -70,11 +76,14 @@ class TreeReader:
         report: Callable[[Event], object],
         failed: Callable[[Exception], object],
         invalid: InvalidNodes,
+        slicer: Slicer,
     ) -> None:
         self._session = session
         self._report = report
         self._failed = failed
         self._invalid = invalid
+        self._slicer = slicer
+        self._window = Window(READS_MAX)
         self._later: list[Event] | None = []  # found while the snapshot is read
         self._reading: dict[str, bool] = {}  # the topics that are being read, and whether the read must begin again
         self._closed = False
@@ -82,6 +91,7 @@ class TreeReader:
     def close(self) -> None:
         """Report nothing any more."""
         self._closed = True
+        self._window.close()
 
     # What the machine asks for.
 
@@ -114,7 +124,7 @@ class TreeReader:
         def read(states: list[StateValue]) -> None:
             self._deliver(StatesRead(read_id, dict(zip(partitions, states, strict=True))))
 
-        gather([partial(self._state, each) for each in partitions], read)
+        self._states(partitions, read)
 
     # Watches.
 
@@ -220,7 +230,6 @@ class TreeReader:
 
         def listed(names: list[str] | None) -> None:
             made = sorted(self._invalid.numbers(path, names or []))
-            keys = [TopicPartition(topic, index) for index in made]
 
             def read(found: list[StateValue]) -> None:
                 states = {index: state for index, state in zip(made, found, strict=True) if state is not None}
@@ -228,9 +237,26 @@ class TreeReader:
                 assignment = node.replicas, node.adding, node.removing
                 taken(TopicNodes(node.topic_id, stat.version, *assignment, states, nodes, stat.czxid))
 
-            gather([partial(self._state, key) for key in keys], read)
+            self._states([TopicPartition(topic, index) for index in made], read)
 
         self._list(path, None, listed)
+
+    def _states(self, partitions: Sequence[TopicPartition], taken: Callable[[list[StateValue]], object]) -> None:
+        """Read states, and pass them on in the order of the partitions."""
+        results: FanIn[StateValue] = FanIn(len(partitions), taken)
+
+        def begin() -> Steps:
+            for index, partition in enumerate(partitions):
+                self._state(partition, partial(results.put, index))
+                yield
+
+        self._slicer.run(grouped(begin()), self._begun)
+
+    def _begun(self, outcome: Outcome) -> None:
+        try:
+            outcome.result()
+        except Exception as error:
+            self._failed(error)
 
     def _state(self, partition: TopicPartition, taken: Callable[[StateValue], object]) -> None:
         path = znodes.state_path(*partition)
@@ -276,23 +302,27 @@ class TreeReader:
         self._names(path, watch, lambda names: taken(self._invalid.topics(path, names)))
 
     def _list(self, path: str, watch: Watcher | None, taken: Callable[[list[str] | None], object]) -> None:
-        self._session.children(path, self._checked(lambda found: taken(found and found[0])), self._open(watch))
+        self._read(self._session.children, path, watch, lambda found: taken(found and found[0]))
 
     def _get(self, path: str, watch: Watcher | None, taken: Callable[[Found], object]) -> None:
-        self._session.get(path, self._checked(taken), self._open(watch))
+        self._read(self._session.get, path, watch, taken)
 
-    def _checked(self, taken: Callable[[Any], object]) -> Callable[[Outcome], object]:
-        """Pass on the value of a read, None for a missing node."""
+    def _read(self, call: Callable[..., object], path: str, watch: Watcher | None, taken: Taken) -> None:
+        """Call a method of the session, and pass on its value, None for a missing node."""
 
-        def ended(outcome: Outcome) -> None:
-            if self._closed:
-                return
-            try:
-                self._read_ended(outcome, taken)
-            except Exception as error:
-                self._failed(error)
+        def begin(end: Callable[[], None]) -> None:
+            def ended(outcome: Outcome) -> None:
+                if self._closed:
+                    return
+                end()
+                try:
+                    self._read_ended(outcome, taken)
+                except Exception as error:
+                    self._failed(error)
 
-        return ended
+            call(path, ended, self._open(watch))
+
+        self._window.run(begin)
 
     def _read_ended(self, outcome: Outcome, taken: Callable[[Any], object]) -> None:
         if outcome.error is None or isinstance(outcome.error, NoNodeError):

@@ -25,6 +25,7 @@ from kafkalite.state.controller.events import (
 from kafkalite.state.controller.partition_table import step as step_partition
 from kafkalite.state.controller.rejections import accept, reject
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topic_table import step as step_topic
 from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.writes import EpochCheck
@@ -32,7 +33,7 @@ from kafkalite.state.controller.writes import EpochCheck
 KNOWN_TO_BROKER = frozenset((KafkaErrorCode.NONE, KafkaErrorCode.STALE_CONTROLLER_EPOCH))
 
 
-def metadata_answered(context: ControllerContext, event: UpdateMetadataAnswered) -> None:
+def metadata_answered(context: ControllerContext, event: UpdateMetadataAnswered) -> Steps:
     """A broker has replaced its image; this broker's own one completes requests of clients."""
     if (answered := _end(context, event.request_id, event.error)) is None:
         return
@@ -42,12 +43,14 @@ def metadata_answered(context: ControllerContext, event: UpdateMetadataAnswered)
             partition.published = True
             partition.topic.published += 1
             topics[partition.topic] = None
+        yield
     for topic in topics:
         if topic.state is TopicState.ACTIVE:
             context.completions.published(topic)
+        yield
 
 
-def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered) -> None:
+def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered) -> Steps:
     """A broker has become leader or follower of partitions, or their log directory is offline."""
     if (answered := _end(context, event.request_id, event.error)) is None:
         return
@@ -55,12 +58,14 @@ def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered)
     refused = {key: error for key, error in event.errors.items() if error not in KNOWN_TO_BROKER}
     offline = [key for key, error in refused.items() if error == KafkaErrorCode.KAFKA_STORAGE_ERROR]
     fenced = {key for key, error in refused.items() if error == KafkaErrorCode.FENCED_LEADER_EPOCH}
-    channel.accepted |= {  # a fenced one has this topic id: its log may be deleted
-        key: topic for key, topic in request.topics.items() if key not in refused or key in fenced
-    }
-    replicas_offline(context, channel, _current(context, request, offline))
+    yield
+    for key, topic in request.topics.items():
+        if key not in refused or key in fenced:  # a fenced one has this topic id: its log may be deleted
+            channel.accepted[key] = topic
+        yield
+    yield from replicas_offline(context, channel, _current(context, request, offline))
     online = [key for key in sorted(channel.offline & request.leadership.keys()) if not event.errors.get(key)]
-    replicas_online(context, channel, _current(context, request, online))
+    yield from replicas_online(context, channel, _current(context, request, online))
     _elect_again(context, channel.broker.broker_id, _current(context, request, sorted(fenced)))
     again = {key: request.leadership.get(key, False) for key in refused if key not in offline and key not in fenced}
     if again:
@@ -76,7 +81,7 @@ def _elect_again(context: ControllerContext, broker: int, partitions: list[Parti
         step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
 
 
-def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> None:
+def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> Steps:
     """A broker has stopped replicas, and deleted their logs."""
     if (answered := _end(context, event.request_id, event.error)) is None:
         return
@@ -84,6 +89,7 @@ def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> No
     broker, topics = channel.broker.broker_id, dict[Topic, None]()
     again: dict[TopicPartition, Stop] = {}
     for key, stop in request.stops.items():
+        yield
         error = event.errors.get(key, KafkaErrorCode.NONE)
         if not stop.delete or key.partition not in stop.topic.stopping.get(broker, ()):
             continue
@@ -94,7 +100,7 @@ def stops_answered(context: ControllerContext, event: StopReplicaAnswered) -> No
             again[key] = stop
     for topic in topics:
         if topic.state is TopicState.DELETING:
-            step_topic(context, topic, TopicEvent.REPLICAS_DELETED)
+            yield from step_topic(context, topic, TopicEvent.REPLICAS_DELETED)
     if again:
         _log_refused(context, channel, "StopReplica", event.errors, again)
         channel.deferred_stops |= again

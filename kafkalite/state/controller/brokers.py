@@ -13,12 +13,13 @@ from kafkalite.state.controller.effects import Connect, DeleteNotifications, Dis
 from kafkalite.state.controller.events import BrokersChanged, LogDirsFailed
 from kafkalite.state.controller.partition_table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topic_table import step as step_topic
 from kafkalite.state.controller.topics import NO_BROKERS, Partition, Topic
 from kafkalite.state.controller.values import Broker
 
 
-def brokers_changed(context: ControllerContext, event: BrokersChanged) -> None:
+def brokers_changed(context: ControllerContext, event: BrokersChanged) -> Steps:
     """Compare the registrations with the known brokers."""
     before, now = context.brokers, compatible(context, event.brokers)
     if now == before:
@@ -29,12 +30,12 @@ def brokers_changed(context: ControllerContext, event: BrokersChanged) -> None:
     joined = [each for each in now if each not in before]
     context.log("info", f"brokers: {joined} joined, {restarted} restarted, {failed} failed, {sorted(now)} are alive")
     for broker in (*failed, *restarted):
-        disconnect(context, broker)
+        yield from disconnect(context, broker)
     for broker in (*joined, *restarted):
         connect(context, now[broker])
     _send_brokers(context, before)
     for broker in (*restarted, *joined, *failed):
-        _replicas_changed(context, broker, restarted=broker in restarted)
+        yield from _replicas_changed(context, broker, restarted=broker in restarted)
 
 
 def compatible(context: ControllerContext, brokers: Iterable[Broker]) -> dict[int, Broker]:
@@ -55,7 +56,7 @@ def connect(context: ControllerContext, broker: Broker) -> None:
     context.effects.append(Connect(broker))
 
 
-def disconnect(context: ControllerContext, broker_id: int) -> None:
+def disconnect(context: ControllerContext, broker_id: int) -> Steps:
     """Send no more requests to this incarnation of a broker; its log directories may work after a restart."""
     channel = context.channels.pop(broker_id)
     context.effects.append(Disconnect(broker_id))
@@ -64,6 +65,7 @@ def disconnect(context: ControllerContext, broker_id: int) -> None:
         partition = context.hosted.get(broker_id, {}).get(key)
         if partition is not None:
             partition.offline = (partition.offline - {broker_id}) or NO_BROKERS
+        yield
 
 
 def log_dirs_failed(context: ControllerContext, event: LogDirsFailed) -> None:
@@ -75,21 +77,23 @@ def log_dirs_failed(context: ControllerContext, event: LogDirsFailed) -> None:
     context.effects.append(DeleteNotifications(log_dir_events=tuple(event.brokers)))
 
 
-def replicas_offline(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> None:
+def replicas_offline(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> Steps:
     """The log directories of these replicas of a broker have failed."""
     for partition in partitions:
         if partition.key not in channel.offline:
             channel.offline.add(partition.key)
             partition.offline |= {channel.broker.broker_id}
             step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
+        yield
 
 
-def replicas_online(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> None:
+def replicas_online(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> Steps:
     """The log directories of these replicas of a broker work again."""
     for partition in partitions:
         channel.offline.discard(partition.key)
         partition.offline = (partition.offline - {channel.broker.broker_id}) or NO_BROKERS
         step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
+        yield
 
 
 def _supports(broker: Broker, feature: str, level: int) -> bool:
@@ -108,7 +112,7 @@ def _send_brokers(context: ControllerContext, before: dict[int, Broker]) -> None
                 context.effects.append(Connect(broker))
 
 
-def _replicas_changed(context: ControllerContext, broker: int, *, restarted: bool) -> None:
+def _replicas_changed(context: ControllerContext, broker: int, *, restarted: bool) -> Steps:
     """Evaluate the partitions of a broker, then the deletions that concern it."""
     in_deletion: dict[Topic, None] = {}
     for partition in list(context.hosted.get(broker, {}).values()):
@@ -118,11 +122,12 @@ def _replicas_changed(context: ControllerContext, broker: int, *, restarted: boo
             if restarted:
                 _note_restart(partition, broker)
             step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
+        yield
     for topic in in_deletion:
         if topic.state is not TopicState.REMOVING:
             alive = broker in context.brokers
             event = TopicEvent.REPLICAS_AVAILABLE if alive else TopicEvent.REPLICAS_UNAVAILABLE
-            step_topic(context, topic, event, broker)
+            yield from step_topic(context, topic, event, broker)
 
 
 def _note_restart(partition: Partition, broker: int) -> None:

@@ -4,7 +4,8 @@ Topics that are being deleted have leader -2 in UpdateMetadata, and leader epoch
 does not exist any more has leader -2, too: its topic was deleted before the broker learned of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from typing import TypeAlias
 
 from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite.state.controller.channel import Stop
@@ -24,6 +25,8 @@ from kafkalite.state.controller.values import EPOCH_DURING_DELETE, FIRST_LEADER_
 RECOVERED, RECOVERING = 0, 1
 UNDECIDED = frozenset((PartitionState.ELECTING, PartitionState.READING))
 
+Contents: TypeAlias = Generator[None, None, tuple[TopicMetadata, ...]]  # yields after each partition
+
 
 def find(context: ControllerContext, key: TopicPartition) -> Partition | None:
     """A partition of a known topic, which may be in deletion."""
@@ -34,25 +37,30 @@ def find(context: ControllerContext, key: TopicPartition) -> Partition | None:
 # UpdateMetadata.
 
 
-def all_metadata(context: ControllerContext) -> tuple[TopicMetadata, ...]:
+def all_metadata(context: ControllerContext) -> Contents:
     """All partitions with a state. Topics in deletion are marked as such: a broker that was not alive when the deletion
     began deletes a log only then. The tuple is shared until one of the partitions changes.
     """
     if context.all_metadata is None:
-        contents = [TopicMetadata(each.name, each.topic_id, _states(context, each)) for each in context.topics.values()]
-        context.all_metadata = tuple([each for each in contents if each.partitions])
+        contents = []
+        for topic in context.topics.values():
+            states = yield from _states(context, topic)
+            if states:
+                contents.append(TopicMetadata(topic.name, topic.topic_id, tuple(states)))
+            yield
+        context.all_metadata = tuple(contents)
     return context.all_metadata
 
 
-def metadata_of(context: ControllerContext, keys: Iterable[TopicPartition]) -> tuple[TopicMetadata, ...]:
+def metadata_of(context: ControllerContext, keys: Iterable[TopicPartition]) -> Contents:
     """These partitions. Brokers that wait for the same partitions share one tuple, until one of them changes."""
     wanted = tuple(keys)
     if (metadata := context.metadata_of.get(wanted)) is None:
-        metadata = context.metadata_of[wanted] = _metadata_of(context, wanted)
+        metadata = context.metadata_of[wanted] = yield from _metadata_of(context, wanted)
     return metadata
 
 
-def _metadata_of(context: ControllerContext, keys: tuple[TopicPartition, ...]) -> tuple[TopicMetadata, ...]:
+def _metadata_of(context: ControllerContext, keys: tuple[TopicPartition, ...]) -> Contents:
     by_topic: dict[str, list[PartitionMetadata]] = {}
     for key in keys:
         partition = find(context, key)
@@ -60,17 +68,22 @@ def _metadata_of(context: ControllerContext, keys: tuple[TopicPartition, ...]) -
             by_topic.setdefault(key.topic, []).append(_deleted(context, key.partition, partition))
         elif partition.current is not None:
             by_topic.setdefault(key.topic, []).append(_metadata(context, partition))
+        yield
     ids = {name: topic.topic_id for name in by_topic if (topic := context.topics.get(name)) is not None}
     return tuple(TopicMetadata(name, ids.get(name, ZERO_UUID), tuple(states)) for name, states in by_topic.items())
 
 
-def _states(context: ControllerContext, topic: Topic) -> tuple[PartitionMetadata, ...]:
-    partitions = topic.partitions.values()
-    if topic.state in IN_DELETION:
-        return tuple([_deleted(context, partition.key.partition, partition) for partition in partitions])
-    if topic.state is not TopicState.ACTIVE:
-        return ()
-    return tuple([_metadata(context, partition) for partition in partitions if partition.current is not None])
+def _states(context: ControllerContext, topic: Topic) -> Generator[None, None, list[PartitionMetadata]]:
+    in_deletion, states = topic.state in IN_DELETION, list[PartitionMetadata]()
+    if not in_deletion and topic.state is not TopicState.ACTIVE:
+        return states
+    for partition in topic.partitions.values():
+        if in_deletion:
+            states.append(_deleted(context, partition.key.partition, partition))
+        elif partition.current is not None:
+            states.append(_metadata(context, partition))
+        yield
+    return states
 
 
 def _metadata(context: ControllerContext, partition: Partition) -> PartitionMetadata:
@@ -101,11 +114,14 @@ def _deleted(context: ControllerContext, index: int, partition: Partition | None
 # LeaderAndIsr.
 
 
-def leadership_of(partitions: Iterable[tuple[Partition, bool]], receiver: int) -> tuple[TopicLeadership, ...]:
+def leadership_of(
+    partitions: Iterable[tuple[Partition, bool]], receiver: int
+) -> Generator[None, None, tuple[TopicLeadership, ...]]:
     """Partitions with a state, each with whether it is new, for a broker."""
     by_topic: dict[Topic, list[PartitionLeadership]] = {}
     for partition, is_new in partitions:
         by_topic.setdefault(partition.topic, []).append(_leadership(partition, is_new, receiver))
+        yield
     return tuple(TopicLeadership(topic.name, topic.topic_id, tuple(states)) for topic, states in by_topic.items())
 
 

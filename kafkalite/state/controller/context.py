@@ -12,6 +12,7 @@ from kafkalite.state.controller.channel import Channel
 from kafkalite.state.controller.completions import Completions
 from kafkalite.state.controller.effects import CancelTimer, Effect, Log, Operation, SetTimer, TopicMetadata, Write
 from kafkalite.state.controller.states import TopicState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.values import Broker, ControllerSettings, Replicas, TimerName
 from kafkalite.state.controller.writes import PendingWrite
@@ -90,7 +91,7 @@ class ControllerContext:
         for broker in partition.replicas:
             self.hosted.setdefault(broker, {})[partition.key] = partition
 
-    def forget(self, topic: Topic) -> None:
+    def forget(self, topic: Topic) -> Steps:
         """Remove a topic from memory."""
         del self.topics[topic.name]
         for partition in topic.partitions.values():
@@ -100,6 +101,7 @@ class ControllerContext:
                     del hosted[partition.key]
                 if not hosted:
                     del self.hosted[broker]
+            yield
 
     # Brokers.
 

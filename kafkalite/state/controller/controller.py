@@ -3,7 +3,7 @@
 `events` says what the runtime guarantees, `effects` what it does. README.md has the tables and the invariants.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -36,6 +36,7 @@ from kafkalite.state.controller.events import (
 from kafkalite.state.controller.sending import send_pending
 from kafkalite.state.controller.state_writes import write_states
 from kafkalite.state.controller.states import TopicState
+from kafkalite.state.controller.steps import Steps, continued
 from kafkalite.state.controller.values import NO_LEADER, ControllerSettings
 
 
@@ -44,9 +45,9 @@ def controller_moved(context: ControllerContext, event: ControllerMoved) -> None
     context.moved = event.reason
 
 
-def timer_expired(context: ControllerContext, event: TimerExpired) -> None:
+def timer_expired(context: ControllerContext, event: TimerExpired) -> Steps:
     """A timer is due."""
-    TIMERS[event.name[0]](context, event.name[1])
+    yield from continued(TIMERS[event.name[0]](context, event.name[1]))
 
 
 TIMERS: dict[str, Callable[[ControllerContext, Any], object]] = {
@@ -105,7 +106,17 @@ class Controller:
         self._ended = False
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Process an event.
+        """Process an event at once; as `steps`."""
+        steps = self.steps(event, now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                effects: list[Effect] = end.value
+                return effects
+
+    def steps(self, event: Event, now_ms: int) -> Generator[None, None, list[Effect]]:
+        """Process an event in steps of some microseconds; the next event is reported after the last one.
 
         Arguments:
             event: see `events`.
@@ -117,12 +128,12 @@ class Controller:
         if self._ended:
             return []
         context.now_ms = now_ms
-        HANDLERS[type(event)](context, event)
+        yield from continued(HANDLERS[type(event)](context, event))
         if context.moved is not None:
             return self._resign(context.moved)
-        write_states(context)
+        yield from write_states(context)
         reads.read_nodes(context)
-        send_pending(context)
+        yield from send_pending(context)
         effects = list(context.effects)
         context.effects.clear()
         return effects

@@ -13,6 +13,7 @@ from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import DeleteNotifications
 from kafkalite.state.controller.events import SnapshotRead
 from kafkalite.state.controller.states import TopicState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topic_events import add_unread, event_of, refuse_deletions
 from kafkalite.state.controller.topic_table import step
 from kafkalite.state.controller.topics import Topic
@@ -20,7 +21,7 @@ from kafkalite.state.controller.values import FeaturesNode, InvalidNode, Replica
 from kafkalite.state.controller.write_results import enable_features
 
 
-def snapshot_read(context: ControllerContext, event: SnapshotRead) -> None:
+def snapshot_read(context: ControllerContext, event: SnapshotRead) -> Steps:
     """Begin to control the cluster."""
     snapshot = event.snapshot
     _load_features(context, snapshot.features)
@@ -29,7 +30,8 @@ def snapshot_read(context: ControllerContext, event: SnapshotRead) -> None:
         connect(context, broker)
     _load_deletions(context, snapshot)
     for name, nodes in snapshot.topics.items():
-        _load_topic(context, name, nodes)
+        yield from _load_topic(context, name, nodes)
+        yield
     _load_requests(context, snapshot)
     _log_loaded(context)
 
@@ -51,9 +53,9 @@ def _load_deletions(context: ControllerContext, snapshot: Snapshot) -> None:
         add_unread(context, name)
 
 
-def _load_topic(context: ControllerContext, name: str, nodes: TopicNodes | InvalidNode) -> None:
+def _load_topic(context: ControllerContext, name: str, nodes: TopicNodes | InvalidNode) -> Steps:
     topic = context.topics[name] = Topic(name)
-    step(context, topic, event_of(nodes), nodes)
+    yield from step(context, topic, event_of(nodes), nodes)
 
 
 def _load_requests(context: ControllerContext, snapshot: Snapshot) -> None:

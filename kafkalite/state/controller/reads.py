@@ -5,6 +5,7 @@ from kafkalite.state.controller.effects import ReadStates, ReadTopic
 from kafkalite.state.controller.events import StatesRead
 from kafkalite.state.controller.partition_table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics import Partition
 from kafkalite.state.controller.values import InvalidNode, StoredState
 
@@ -25,10 +26,11 @@ def read_nodes(context: ControllerContext) -> None:
     context.states_to_read.clear()
 
 
-def states_read(context: ControllerContext, event: StatesRead) -> None:
+def states_read(context: ControllerContext, event: StatesRead) -> Steps:
     """The result of `ReadStates`."""
     for partition in context.reads.pop(event.read_id, ()):
         resolve(context, partition, event.states[partition.key], has_node=partition.has_node)
+        yield
 
 
 def resolve(context: ControllerContext, partition: Partition, stored: Stored, *, has_node: bool) -> None:

@@ -1,6 +1,7 @@
 """Sends what waits for the brokers: for each idle channel the next request, with the newest states."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from typing import TypeAlias
 
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.channel import AFTER, Channel, InFlight, RequestType, Stop
@@ -9,12 +10,15 @@ from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, TopicMetadata
 from kafkalite.state.controller.rejections import is_left_out, keys_of, probe
 from kafkalite.state.controller.states import PartitionState, TopicState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics import Partition
 
 KNOWN = frozenset((PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ELECTING, PartitionState.DELETED))
 
+Next: TypeAlias = Generator[None, None, InFlight | None]  # returns the request that is sent
 
-def send_pending(context: ControllerContext) -> None:
+
+def send_pending(context: ControllerContext) -> Steps:
     """Send the next request of each idle channel."""
     if context.changed:
         context.all_metadata = None
@@ -27,17 +31,19 @@ def send_pending(context: ControllerContext) -> None:
             if channel.evaluate_full and not channel.all_leadership:
                 channel.all_leadership = may_promise(context, channel)
                 channel.evaluate_full = False
-            send_next(context, channel)
+            yield from send_next(context, channel)
     context.changed.clear()
     context.evaluated = False
 
 
-def send_next(context: ControllerContext, channel: Channel) -> None:
+def send_next(context: ControllerContext, channel: Channel) -> Steps:
     """Send the next request of an idle channel, if there is one."""
     for request_type in AFTER[channel.last]:
-        if channel.waits_for(request_type) and (request := SENDERS[request_type](context, channel)) is not None:
-            channel.in_flight, channel.last = request, request_type
-            return
+        if channel.waits_for(request_type):
+            request = yield from SENDERS[request_type](context, channel)
+            if request is not None:
+                channel.in_flight, channel.last = request, request_type
+                return
     channel.last = RequestType.STOP_REPLICA  # the next change begins with LeaderAndIsr
 
 
@@ -58,13 +64,13 @@ def _known(partition: Partition) -> bool:
     return partition.state in KNOWN
 
 
-def _send_metadata(context: ControllerContext, channel: Channel) -> InFlight:
+def _send_metadata(context: ControllerContext, channel: Channel) -> Next:
     names = probe(channel, RequestType.UPDATE_METADATA)
     everything, metadata = channel.all_metadata and names is None, channel.metadata
     if names is not None:
-        topics, metadata = metadata_of(context, keys_of(context, channel, names)), {}
+        topics, metadata = (yield from metadata_of(context, keys_of(context, channel, names))), {}
     else:
-        topics = all_metadata(context) if everything else metadata_of(context, metadata)
+        topics = yield from (all_metadata(context) if everything else metadata_of(context, metadata))
         channel.all_metadata, channel.brokers_changed, channel.metadata = False, False, {}
     if channel.rejected:
         topics = tuple([each for each in topics if not is_left_out(context, channel, each.topic)])
@@ -72,20 +78,23 @@ def _send_metadata(context: ControllerContext, channel: Channel) -> InFlight:
     request_id = context.next_id()
     brokers = tuple(context.brokers.values())
     context.effects.append(SendUpdateMetadata(request_id, broker.broker_id, broker.epoch, everything, brokers, topics))
-    led = _led(context, topics) if broker.broker_id == context.settings.broker_id else ()
+    led = (yield from _led(context, topics)) if broker.broker_id == context.settings.broker_id else ()
     return InFlight(request_id, RequestType.UPDATE_METADATA, everything, metadata=metadata, led=led, sent=topics)
 
 
-def _led(context: ControllerContext, topics: tuple[TopicMetadata, ...]) -> tuple[Partition, ...]:
+def _led(context: ControllerContext, topics: tuple[TopicMetadata, ...]) -> Generator[None, None, tuple[Partition, ...]]:
     """The partitions with a leader that this broker's image will have, and did not have before."""
     led = []
     for topic in topics:
-        keys = [TopicPartition(topic.topic, each.partition) for each in topic.partitions if each.leader >= 0]
-        led += [partition for key in keys if (partition := find(context, key)) is not None and not partition.published]
+        for each in topic.partitions:
+            partition = find(context, TopicPartition(topic.topic, each.partition)) if each.leader >= 0 else None
+            if partition is not None and not partition.published:
+                led.append(partition)
+            yield
     return tuple(led)
 
 
-def _send_leadership(context: ControllerContext, channel: Channel) -> InFlight | None:
+def _send_leadership(context: ControllerContext, channel: Channel) -> Next:
     broker = channel.broker
     hosted = context.hosted.get(broker.broker_id, {})
     names = probe(channel, RequestType.LEADER_AND_ISR)
@@ -95,11 +104,11 @@ def _send_leadership(context: ControllerContext, channel: Channel) -> InFlight |
         keys = [key for key in keys if key.topic in names]
     if channel.rejected:
         keys = [key for key in keys if not is_left_out(context, channel, key.topic)]
-    partitions = [
-        (partition, waiting.get(key, False))
-        for key in keys
-        if (partition := hosted.get(key)) is not None and _is_hosted(partition, broker.broker_id)
-    ]
+    partitions = []
+    for key in keys:
+        if (partition := hosted.get(key)) is not None and _is_hosted(partition, broker.broker_id):
+            partitions.append((partition, waiting.get(key, False)))
+        yield
     full = everything and names is None and may_promise(context, channel)
     if names is None:
         channel.leadership, channel.all_leadership = {}, False
@@ -107,11 +116,12 @@ def _send_leadership(context: ControllerContext, channel: Channel) -> InFlight |
         channel.suspects.pop(RequestType.LEADER_AND_ISR, None)
         return None
     channel.full_due = channel.full_due and not full
-    topics = leadership_of(partitions, broker.broker_id)
+    topics = yield from leadership_of(partitions, broker.broker_id)
     request_id = context.next_id()
     leaders = {partition.current.leader for partition, _ in partitions if partition.current is not None}
     live = tuple(context.brokers[leader] for leader in sorted(leaders) if leader in context.brokers)
     context.effects.append(SendLeaderAndIsr(request_id, broker.broker_id, broker.epoch, full, topics, live))
+    yield
     return InFlight(
         request_id,
         RequestType.LEADER_AND_ISR,
@@ -131,22 +141,24 @@ def _is_hosted(partition: Partition, broker_id: int) -> bool:
     return topic.state is TopicState.ACTIVE or topic.waits_for(partition.key.partition, broker_id)
 
 
-def _send_stops(context: ControllerContext, channel: Channel) -> InFlight | None:
+def _send_stops(context: ControllerContext, channel: Channel) -> Next:
     broker = channel.broker
     names = probe(channel, RequestType.STOP_REPLICA)
-    wanted = {key: stop for key, stop in channel.stops.items() if _must_stop(context, broker.broker_id, key, stop)}
-    stops = {key: stop for key, stop in wanted.items() if not stop.delete or channel.accepted.get(key) is stop.topic}
-    stops = {
-        key: stop
-        for key, stop in stops.items()
-        if (names is None or key.topic in names) and not is_left_out(context, channel, key.topic)
-    }
-    channel.stops = {key: stop for key, stop in wanted.items() if key not in stops}
+    stops: dict[TopicPartition, Stop] = {}
+    left: dict[TopicPartition, Stop] = {}
+    for key, stop in channel.stops.items():
+        if _must_stop(context, broker.broker_id, key, stop):
+            accepted = not stop.delete or channel.accepted.get(key) is stop.topic
+            sent = accepted and (names is None or key.topic in names) and not is_left_out(context, channel, key.topic)
+            (stops if sent else left)[key] = stop
+        yield
+    channel.stops = left
     if not stops:
         channel.suspects.pop(RequestType.STOP_REPLICA, None)
         return None
     request_id = context.next_id()
     topics = stopped(stops)
+    yield
     context.effects.append(SendStopReplica(request_id, broker.broker_id, broker.epoch, topics))
     return InFlight(request_id, RequestType.STOP_REPLICA, stops=stops, sent=topics)
 

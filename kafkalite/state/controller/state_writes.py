@@ -6,6 +6,7 @@ from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import CheckTopic, CreatePartitionsNode, CreateState, Operation, SetState
 from kafkalite.state.controller.partition_table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.writes import StateWrite
 
@@ -18,15 +19,16 @@ REPLICA_BYTES = 11
 Batch = tuple[tuple[Operation, ...], tuple[Partition | None, ...]]
 
 
-def write_states(context: ControllerContext) -> None:
+def write_states(context: ControllerContext) -> Steps:
     """Write the states that this event has chosen."""
     chosen = [partition for partition in context.chosen if partition.state is not PartitionState.DELETED]
     for operations, partitions in _batches(context, chosen):
         context.write(operations, StateWrite(partitions))
+        yield
     context.chosen.clear()
 
 
-def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> None:
+def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> Steps:
     """The states are in the tree: from now on they are the current ones."""
     for partition, version in zip(write.partitions, versions, strict=True):
         if partition is not None and partition.state is not PartitionState.DELETED:
@@ -35,13 +37,15 @@ def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[
             partition.has_node = True
             led = context.leader_online(partition)
             step(context, partition, PartitionEvent.LED if led else PartitionEvent.LEADERLESS)
+            yield
 
 
-def reject_states(context: ControllerContext, write: StateWrite, at: int) -> None:
+def reject_states(context: ControllerContext, write: StateWrite, at: int) -> Steps:
     """Nothing is known to be written: read all states of the transaction, and decide again."""
     for partition in write.partitions:
         if partition is not None and partition.state is not PartitionState.DELETED:
             step(context, partition, PartitionEvent.WRITE_FAILED)
+            yield
 
 
 def _batches(context: ControllerContext, chosen: list[Partition]) -> Iterator[Batch]:

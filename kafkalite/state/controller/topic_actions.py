@@ -9,6 +9,7 @@ from kafkalite.state.controller.effects import DeleteDeletion, SetTopicId
 from kafkalite.state.controller.partition_table import step as step_partition
 from kafkalite.state.controller.reads import resolve, revise
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.values import InvalidNode, TopicNodes
 from kafkalite.state.controller.writes import RequestRemoval, TopicIdWrite
@@ -25,7 +26,7 @@ def read(context: ControllerContext, topic: Topic, argument: Argument) -> None:
     context.topics_to_read[topic.name] = None
 
 
-def add_partitions(context: ControllerContext, topic: Topic, argument: Argument) -> TopicEvent | None:
+def add_partitions(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """Add the partitions that are not known, and use states that are newer than the known ones.
 
     A deletion begins only now: the nodes that were read after the request are those of the topic to be deleted.
@@ -49,6 +50,7 @@ def add_partitions(context: ControllerContext, topic: Topic, argument: Argument)
             revise(context, partition, argument.states.get(index))
         else:
             resolve(context, partition, argument.states.get(index), has_node=index in nodes)
+        yield
     return TopicEvent.DELETION_CONFIRMED if deleted else None
 
 
@@ -70,21 +72,21 @@ def refuse_deletion(context: ControllerContext, topic: Topic, argument: Argument
     context.log("error", f"topic {topic.name}: it cannot be deleted because its znode is invalid")
 
 
-def withdraw_request(context: ControllerContext, topic: Topic, argument: Argument) -> None:
+def withdraw_request(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """Forget a name without a topic, and remove the request to delete it."""
     if topic.name in context.deletions:
         context.log("warning", f"topic {topic.name}: it cannot be deleted because it does not exist")
-    forget(context, topic, argument)
+    yield from forget(context, topic, argument)
 
 
-def forget(context: ControllerContext, topic: Topic, argument: Argument) -> None:
+def forget(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """Forget a topic that does not exist, and remove the request to delete it if there is one."""
     remove_request(context, topic.name)
-    context.forget(topic)
+    yield from context.forget(topic)
     context.completions.deleted(topic.name)
 
 
-def lose(context: ControllerContext, topic: Topic, argument: Argument) -> None:
+def lose(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """The nodes of a topic were deleted by others: brokers stop its replicas and keep the logs."""
     context.log("warning", f"topic {topic.name}: its znodes were deleted by others, its logs are kept")
     for partition in topic.partitions.values():
@@ -95,8 +97,9 @@ def lose(context: ControllerContext, topic: Topic, argument: Argument) -> None:
         if partition.state is not PartitionState.DELETED:
             step_partition(context, partition, PartitionEvent.DELETED)
         context.change_metadata(partition.key)
+        yield
     context.completions.deletion_begun(topic)
-    forget(context, topic, argument)
+    yield from forget(context, topic, argument)
 
 
 def remove_request(context: ControllerContext, name: str) -> None:

@@ -5,6 +5,8 @@ that deletes nodes checks that the deletion is still requested, and the last one
 request together.
 """
 
+from collections.abc import Generator
+
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.channel import Stop
 from kafkalite.state.controller.context import ControllerContext
@@ -20,6 +22,7 @@ from kafkalite.state.controller.effects import (
 )
 from kafkalite.state.controller.partition_table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, TopicEvent
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topic_actions import Argument
 from kafkalite.state.controller.topics import Topic
 from kafkalite.state.controller.values import TopicNodes
@@ -28,7 +31,7 @@ from kafkalite.state.controller.writes import NodeRemoval
 PARTITIONS_PER_WRITE = 150  # two deletions each; see MULTI_STATES_MAX
 
 
-def begin(context: ControllerContext, topic: Topic, argument: Argument) -> TopicEvent | None:
+def begin(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """Remove the topic from all images, and delete its replicas."""
     context.log("info", f"topic {topic.name}: its deletion begins")
     for partition in topic.partitions.values():
@@ -36,17 +39,18 @@ def begin(context: ControllerContext, topic: Topic, argument: Argument) -> Topic
         context.change_metadata(partition.key)
         for broker in partition.replicas if partition.current is not None else ():  # else no broker has a log
             topic.unavailable.setdefault(broker, set()).add(partition.key.partition)
+        yield
     context.completions.deletion_begun(topic)
     for broker in sorted(topic.unavailable):
-        _stop(context, topic, broker)
+        yield from _stop(context, topic, broker)
     return check(context, topic, None)
 
 
-def stop_replicas(context: ControllerContext, topic: Topic, argument: Argument) -> TopicEvent | None:
+def stop_replicas(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """Delete the replicas on a broker that is back."""
     assert isinstance(argument, int)
     _wait_for(topic, argument)
-    _stop(context, topic, argument)
+    yield from _stop(context, topic, argument)
     return check(context, topic, None)
 
 
@@ -70,11 +74,11 @@ def report_ineligible(context: ControllerContext, topic: Topic, argument: Argume
     context.completions.deleted(topic.name)
 
 
-def delete_nodes(context: ControllerContext, topic: Topic, argument: Argument) -> None:
+def delete_nodes(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """Delete the nodes that were read, in as many transactions as they need."""
     assert isinstance(argument, TopicNodes)
     if topic.write_id not in context.writes:  # else its result leads here
-        topic.removal = removal(topic, argument)
+        topic.removal = yield from removal(topic, argument)
         delete_next_nodes(context, topic, None)
 
 
@@ -84,30 +88,31 @@ def delete_next_nodes(context: ControllerContext, topic: Topic, argument: Argume
     topic.write_id = context.write(operations, NodeRemoval(topic, operations))
 
 
-def finish(context: ControllerContext, topic: Topic, argument: Argument) -> None:
+def finish(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """The topic does not exist any more."""
     context.log("info", f"topic {topic.name}: deleted")
     context.deletions.discard(topic.name)
-    context.forget(topic)
+    yield from context.forget(topic)
     context.completions.deleted(topic.name)
 
 
-def cancel(context: ControllerContext, topic: Topic, argument: Argument) -> None:
+def cancel(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:
     """The request was removed by others. The topic is read as a new one: logs that are deleted are created again."""
     context.log("warning", f"topic {topic.name}: the request to delete it was removed, some of its logs are deleted")
-    context.forget(topic)
+    yield from context.forget(topic)
     context.topics[topic.name] = Topic(topic.name)
     context.unknown.add(topic.name)
     context.topics_to_read[topic.name] = None
 
 
-def removal(topic: Topic, nodes: TopicNodes) -> list[tuple[Operation, ...]]:
-    """The transactions that delete the nodes of a topic, the first one last."""
+def removal(topic: Topic, nodes: TopicNodes) -> Generator[None, None, list[tuple[Operation, ...]]]:
+    """Return the transactions that delete the nodes of a topic, the first one last; yields after each of them."""
     partitions = sorted(nodes.partition_nodes or ())
     writes = [_topic_nodes(topic, nodes)]
     for start in range(0, len(partitions), PARTITIONS_PER_WRITE):
         part = partitions[start : start + PARTITIONS_PER_WRITE]
         writes.append((CheckDeletion(topic.name), *_partition_nodes(topic, nodes, part)))
+        yield
     return writes
 
 
@@ -131,7 +136,7 @@ def _topic_nodes(topic: Topic, nodes: TopicNodes) -> tuple[Operation, ...]:
     return (*operations, DeleteDeletion(topic.name))
 
 
-def _stop(context: ControllerContext, topic: Topic, broker: int) -> None:
+def _stop(context: ControllerContext, topic: Topic, broker: int) -> Steps:
     """Ask a broker to delete its replicas, if it is alive; those of failed log directories wait."""
     if (channel := context.channels.get(broker)) is None:
         return
@@ -144,6 +149,7 @@ def _stop(context: ControllerContext, topic: Topic, broker: int) -> None:
             channel.stop(partition.key, Stop(topic, partition.leader_epoch, delete=True))
             if channel.accepted.get(partition.key) is not topic:
                 channel.lead(partition.key, is_new=False)
+        yield
 
 
 def _wait_for(topic: Topic, broker: int) -> None:

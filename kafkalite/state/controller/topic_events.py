@@ -4,20 +4,22 @@ from kafkalite.state.controller.context import IN_DELETION, UNKNOWN_TOPICS, Cont
 from kafkalite.state.controller.effects import DeleteDeletion
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic, DeletionsChanged, TopicRead, TopicsChanged
 from kafkalite.state.controller.states import TopicEvent, TopicState
+from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topic_table import step
 from kafkalite.state.controller.topics import Topic
 from kafkalite.state.controller.values import InvalidNode, TopicNodes
 from kafkalite.state.controller.writes import RequestRemoval
 
 
-def topics_changed(context: ControllerContext, event: TopicsChanged) -> None:
+def topics_changed(context: ControllerContext, event: TopicsChanged) -> Steps:
     """Read new topics, and forget those that others have deleted."""
     for name in sorted(event.topics - context.topics.keys()):
         add_unread(context, name)
+        yield
     for name in sorted(context.topics.keys() - event.topics):
         topic = context.topics[name]
         if topic.state is not TopicState.UNREAD:  # else it is being read
-            step(context, topic, TopicEvent.MISSING)
+            yield from step(context, topic, TopicEvent.MISSING)
 
 
 def add_unread(context: ControllerContext, name: str) -> Topic:
@@ -28,7 +30,7 @@ def add_unread(context: ControllerContext, name: str) -> Topic:
     return topic
 
 
-def topic_read(context: ControllerContext, event: TopicRead) -> None:
+def topic_read(context: ControllerContext, event: TopicRead) -> Steps:
     """The nodes of a topic, or that it does not exist. Another node or id: it was deleted and created again.
 
     Nodes of a name that is not known are ignored: `TopicsChanged` will bring it.
@@ -38,11 +40,11 @@ def topic_read(context: ControllerContext, event: TopicRead) -> None:
         return
     if _is_other(topic, nodes):
         if topic.state is TopicState.ACTIVE:
-            step(context, topic, TopicEvent.MISSING)
+            yield from step(context, topic, TopicEvent.MISSING)
         else:  # the deletion begins again, with the replicas of the existing topic
-            context.forget(topic)
+            yield from context.forget(topic)
         topic = context.topics[event.topic] = Topic(event.topic)
-    step(context, topic, event_of(nodes), nodes)
+    yield from step(context, topic, event_of(nodes), nodes)
 
 
 def _is_other(topic: Topic, nodes: TopicNodes | InvalidNode | None) -> bool:
@@ -61,7 +63,7 @@ def event_of(nodes: TopicNodes | InvalidNode | None) -> TopicEvent:
     return TopicEvent.READ_WITHOUT_ID if nodes.topic_id is None else TopicEvent.READ
 
 
-def deletions_changed(context: ControllerContext, event: DeletionsChanged) -> None:
+def deletions_changed(context: ControllerContext, event: DeletionsChanged) -> Steps:
     """Begin the deletions that are requested, and end those whose request was removed."""
     if not context.settings.delete_topic_enable:
         refuse_deletions(context, event.topics)
@@ -74,11 +76,12 @@ def deletions_changed(context: ControllerContext, event: DeletionsChanged) -> No
         if topic is None:
             add_unread(context, name)
         else:
-            step(context, topic, TopicEvent.DELETION_REQUESTED)
+            yield from step(context, topic, TopicEvent.DELETION_REQUESTED)
+        yield
     for name in withdrawn:
         topic = context.topics.get(name)
         if topic is not None and topic.state in IN_DELETION:
-            step(context, topic, TopicEvent.DELETION_WITHDRAWN)
+            yield from step(context, topic, TopicEvent.DELETION_WITHDRAWN)
 
 
 def refuse_deletions(context: ControllerContext, topics: frozenset[str]) -> None:

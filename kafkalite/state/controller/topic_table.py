@@ -10,6 +10,7 @@ from kafkalite.state.controller import topic_actions as actions
 from kafkalite.state.controller import topic_deletion as deletion
 from kafkalite.state.controller.context import UNKNOWN_TOPICS, ControllerContext
 from kafkalite.state.controller.states import TopicEvent, TopicState
+from kafkalite.state.controller.steps import Steps, continued
 from kafkalite.state.controller.topic_actions import Argument
 from kafkalite.state.controller.topics import Topic
 
@@ -18,7 +19,7 @@ class TopicTransition(NamedTuple):
     """A row of the table."""
 
     state: TopicState
-    action: Callable[[ControllerContext, Topic, Argument], TopicEvent | None]
+    action: Callable[[ControllerContext, Topic, Argument], TopicEvent | Steps | None]
 
 
 Event, Row = TopicEvent, TopicTransition
@@ -78,13 +79,13 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
 }
 
 
-def step(context: ControllerContext, topic: Topic, event: TopicEvent | None, argument: Argument = None) -> None:
+def step(context: ControllerContext, topic: Topic, event: TopicEvent | None, argument: Argument = None) -> Steps:
     """Change the state of a topic, with the events that follow at once; all have the same argument."""
     context.evaluated = True
     while event is not None:
         row = TRANSITIONS[topic.state, event]
         topic.state = row.state
-        event = row.action(context, topic, argument)
+        event = yield from continued(row.action(context, topic, argument))
     if topic.state in UNKNOWN_TOPICS:
         context.unknown.add(topic.name)
     elif context.topics.get(topic.name) is topic or topic.name not in context.topics:

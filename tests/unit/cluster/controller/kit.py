@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from kafkalite.clock import Outcome
@@ -130,8 +130,9 @@ class NotingMachine:
         self.events: list[Event] = []
         self._script = script
 
-    def handle(self, event: Event, now_ms: int) -> Iterable[Effect]:
+    def steps(self, event: Event, now_ms: int) -> Generator[None, None, Iterable[Effect]]:
         self.events.append(event)
+        yield
         scripted = self._script.get(type(event))
         return () if scripted is None else scripted(event)
 

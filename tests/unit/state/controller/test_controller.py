@@ -4,6 +4,7 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
+from kafkalite.slicing import finish
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.completions import AWAIT
@@ -215,4 +216,4 @@ def test_transactions_of_states_and_of_deletions_are_bounded() -> None:
     assert sum(sizes) == count and max(sizes) <= MULTI_STATES_MAX
     states = dict.fromkeys(range(count), stored(1))
     topic, read = Topic("a"), TopicNodes(ID, 0, replicas, {}, {}, states, frozenset(range(count)), 10)
-    assert max(map(len, removal(topic, read))) <= 1 + 2 * PARTITIONS_PER_WRITE
+    assert max(map(len, finish(removal(topic, read)))) <= 1 + 2 * PARTITIONS_PER_WRITE
