@@ -64,7 +64,8 @@ Examples:
   kafkalite cluster up --brokers 2 --set num.partitions=6 --restart
 
 If a broker ends, the others continue, and a line names the broker and the reason. `kill -USR1 PID`, with the process id
-of this command, starts it again; --restart does so after a second. Ctrl-C stops all brokers, a second one kills them.
+of this command, starts it again; --restart does so after a second. Ctrl-C, SIGTERM or a closed terminal (SIGHUP) stops
+all brokers, a second signal kills them; with `nohup` they continue when the terminal is closed.
 The exit code is 1 if a broker has ended meanwhile, else 0; 2 if the start has failed, or no broker is left."""
 )
 @click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=3, show_default=True, help="Number of brokers.")
@@ -99,7 +100,8 @@ async def up(brokers: int, data: str, port: int, settings: tuple[str, ...], rest
             click.echo(f"kafkalite cluster ready on {','.join(each.address for each in cluster.members)}")
             await cluster.run()
     except asyncio.CancelledError:  # Ctrl-C, SIGTERM or SIGHUP: all brokers are stopped
-        click.echo("kafkalite: all brokers are stopped", err=True)
+        if interrupts.received is not signal.SIGHUP:  # its terminal is closed: writing to it fails
+            click.echo("kafkalite: all brokers are stopped", err=True)
     if cluster.incomplete:
         raise click.exceptions.Exit(EXIT_INCOMPLETE)
 

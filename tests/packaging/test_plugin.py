@@ -175,6 +175,10 @@ def test_clusters_belong_to_one_test(tmp_path: Path) -> None:
     [
         ("@pytest.mark.kafkalite(partition=3)", "", "does not accept partition; it accepts settings, brokers, "),
         ("@pytest.mark.kafkalite(3)", "", "does not accept 3; it accepts settings, brokers, partitions"),
+        ("@pytest.mark.kafkalite(partitions=0)", "", "ValueError: partitions is 0, expected at least 1"),
+        ("@pytest.mark.kafkalite(partitions=-1)", "", "ValueError: partitions is -1, expected at least 1"),
+        ("", "kafkalite_partitions = 0", "kafkalite_partitions is '0', expected a number above 0"),
+        ("", "kafkalite_partitions = -1", "kafkalite_partitions is '-1', expected a number above 0"),
         ("", "kafkalite_partitions = many", "kafkalite_partitions is 'many', expected a number above 0"),
         ("", "kafkalite_settings = num.partitions", "'num.partitions' is no setting, expected NAME=VALUE"),
     ],

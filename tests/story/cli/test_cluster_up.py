@@ -1,9 +1,12 @@
 """`cluster up` runs brokers as processes, and stops them all."""
 
+import fcntl
 import os
+import pty
 import re
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 from typing import IO, Self
@@ -186,6 +189,43 @@ def test_what_a_killed_broker_had_is_named_and_is_an_error(tmp_path: Path) -> No
         printed, errors = processes[2].communicate(timeout=TIMEOUT_S)
         assert processes[2].returncode == 2, "groups of the killed broker may be missing"
         assert f"broker {3 - coordinator}" in errors, errors
+
+
+def test_a_closed_terminal_stops_the_brokers(tmp_path: Path) -> None:
+    """The terminal sends SIGHUP, and cannot be written to any more."""
+    terminal, standard = pty.openpty()
+
+    def control() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    command = [*COMMAND, "cluster", "up", "--brokers", "2", "--port", "0", "--data", str(tmp_path)]
+    process = subprocess.Popen(
+        command, stdin=standard, stdout=standard, stderr=standard, env=ENVIRON, start_new_session=True,
+        preexec_fn=control,
+    )  # fmt: skip
+    os.close(standard)
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        printed = b""
+        while READY.encode() not in printed:
+            printed += screen.read(4096)
+    assert process.wait(TIMEOUT_S) == 0
+    pids = [int(each) for each in re.findall(rb" (\d+)  /", printed)]
+    assert len(pids) == 2 and not any(os.path.exists(f"/proc/{each}") for each in pids)
+    assert "clean shutdown" in (tmp_path / "broker-2.log").read_text()
+
+
+def test_a_command_under_nohup_ignores_a_closed_terminal(tmp_path: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        up = Up(tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    with up, Admin(up.bootstrap) as admin:
+        for pid in (up.process.pid, *up.pids):
+            os.kill(pid, signal.SIGHUP)
+        up.process.send_signal(signal.SIGUSR1)  # it is handled after SIGHUP; no broker has ended
+        assert {each.broker_id for each in admin.cluster.describe().brokers} == {1, 2}
+        assert up.end(signal.SIGTERM) == (0, "kafkalite: all brokers are stopped\n")
 
 
 def test_a_second_signal_kills_the_brokers(tmp_path: Path) -> None:
