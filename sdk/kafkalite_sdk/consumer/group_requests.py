@@ -8,6 +8,7 @@ Invariants:
    lose partitions that the group has taken away.
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,6 +24,8 @@ from kafkalite_sdk.consumer.commits import CommitCall, Commits
 from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets, FetchOffsetsCall
 from kafkalite_sdk.membership.membership import Membership
 from kafkalite_sdk.membership.settings import GroupCall, MemberIdentity, MembershipSettings
+
+log = logging.getLogger("kafkalite_sdk.retries")
 
 GROUP_CHANNEL = "group"
 
@@ -173,6 +176,10 @@ class GroupRequests:
         )
 
     def _answered(self, call: GroupCall, response: Response) -> None:
+        if code := getattr(response, "error_code", 0):
+            error = error_for(code, getattr(response, "error_message", None))
+            if error.retriable:
+                log.debug("group %s: %s", self.group, error)
         self.membership.answered(call, response, self._now())
         self._changed()
 
