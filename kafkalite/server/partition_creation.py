@@ -3,8 +3,8 @@ append.
 
 Invariants:
 1. One batch per log directory is in progress at a time. Partitions with a waiting append come first, all that have
-   gathered meanwhile, and as many others, to which the client may append next. Without a waiting append, partitions are
-   created in small batches with pauses, so that they do not keep the disk busy.
+   gathered meanwhile, and half as many others, to which the client may append next. Without a waiting append,
+   partitions are created in small batches with pauses, so that they do not keep the disk busy.
 2. A partition is opened when its files are on the disk and its log directory is recorded: one transaction per 256
    partitions. A crash before leaves any part of the files, and no partition that is offline: a start creates the files
    of an unrecorded partition again.
@@ -182,7 +182,7 @@ class PartitionCreator:
         now = self._clock.monotonic()
         batch = self._take(queue, queue.urgent, BATCH)
         if batch:  # the next ones in the background come with it: the client may append to them next
-            batch += self._take(queue, queue.background, min(len(batch), BATCH - len(batch)))
+            batch += self._take(queue, queue.background, min((len(batch) + 1) // 2, BATCH - len(batch)))
         elif queue.background and now < queue.not_before:
             self._wake(queue)
         else:

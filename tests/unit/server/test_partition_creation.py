@@ -167,6 +167,15 @@ def test_partitions_with_a_waiting_append_come_first(rig: Rig) -> None:
     assert len(rig.directories) == 2 + BACKGROUND_BATCH
 
 
+def test_half_as_many_others_come_with_waiting_appends(rig: Rig) -> None:
+    """More would delay the appends; the client may append to the others next."""
+    partitions = rig.host("t", 3 * BACKGROUND_BATCH)
+    for partition in partitions[:10]:
+        rig.append(partition)
+    assert rig.run_until_idle() == [(0, 0)] * 10
+    assert len(rig.directories) == 15
+
+
 def test_appends_of_one_loop_iteration_share_a_batch(rig: Rig) -> None:
     for partition in rig.host("t", 10):
         rig.append(partition)
