@@ -11,6 +11,9 @@
    lead truncated logs in the leader epoch of the longer ones. The controller repeats its requests.
 2. A broker epoch of -1, which Apache Kafka accepts from controllers before 2.2, is rejected.
 3. A controller epoch above the known one is compared with the tree: a made-up one would fence the controller.
+4. Each registration begins with the controller epoch of the tree, as a new process does. An older tree may have been
+   restored, whose controllers have lower epochs: the epoch that was known before would fence them until as many
+   elections have followed.
 
 Sources: KafkaApis.isBrokerEpochStale, ReplicaManager (controllerEpoch) of Apache Kafka 3.9, which compares no ids, and
 accepts a higher broker epoch than its own, and any higher controller epoch.
@@ -36,9 +39,9 @@ class ControllerFence:
     """The epochs that a broker knows.
 
     Attributes:
-        controller_id, controller_epoch: of the latest accepted request; -1 before the first one.
+        controller_id, controller_epoch: of the latest accepted request of this registration; -1 before the first one.
         broker_epoch: of this broker's registration; None while it has none.
-        tree_epoch: the controller epoch in the tree when it was last read; -1 before.
+        tree_epoch: the controller epoch in the tree when it was last read in this registration; -1 before.
     """
 
     def __init__(self) -> None:
@@ -50,6 +53,7 @@ class ControllerFence:
     def registered(self, broker_epoch: int) -> None:
         """This broker has registered; requests for its other registrations are rejected."""
         self.broker_epoch = broker_epoch
+        self.controller_id = self.controller_epoch = self.tree_epoch = NO_EPOCH
 
     def unregistered(self) -> None:
         """The registration has ended: no request is accepted until the next one."""
@@ -88,8 +92,9 @@ class ControllerFence:
                 KafkaErrorCode.STALE_BROKER_EPOCH,
                 f"broker epoch is {request.broker_epoch}, this registration has {self.broker_epoch}",
             )
-        if request.controller_epoch < self.controller_epoch:
-            return KafkaErrorCode.STALE_CONTROLLER_EPOCH, f"the latest controller epoch is {self.controller_epoch}"
+        known = self.tree_epoch if self.controller_epoch == NO_EPOCH else self.controller_epoch
+        if request.controller_epoch < known:
+            return KafkaErrorCode.STALE_CONTROLLER_EPOCH, f"the latest controller epoch is {known}"
         if request.controller_epoch == self.controller_epoch and request.controller_id != self.controller_id:
             return (
                 KafkaErrorCode.STALE_CONTROLLER_EPOCH,

@@ -61,15 +61,16 @@ class TopicConfigs:
 
 
 class ControllerEpochs:
-    """`/controller_epoch` in the tree: by default, every epoch is known there; `reads` counts."""
+    """`/controller_epoch` in the tree: that of the latest request, or `epoch`; `reads` counts."""
 
     def __init__(self) -> None:
-        self.epoch = 2**31 - 1
+        self.epoch: int | None = None
+        self.requested = 0
         self.reads = 0
 
     def read_epoch(self, then: Any) -> None:
         self.reads += 1
-        then(self.epoch)
+        then(self.requested if self.epoch is None else self.epoch)
 
 
 class NoTopics:
@@ -123,6 +124,7 @@ class ControlledBroker:
 
     async def apply(self, request: Any) -> Any:
         """The response to a request of the controller."""
+        self.controller_epochs.requested = request.controller_epoch
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         requests = self.running.controller_requests
         apply = {

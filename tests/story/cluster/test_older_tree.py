@@ -21,7 +21,9 @@ from kafkalite.testing.simulated_broker import SimulatedBroker
 from kafkalite.testing.simulated_cluster import MEMBER_SETTINGS, SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 from tests.kit.server import batch, outcomes, produce_request
+from tests.story.cluster.foreign_program import ForeignProgram
 from tests.story.cluster.saved_tree import SavedTree
+from tests.story.cluster.test_invalid_nodes import create_everywhere
 from tests.story.cluster.test_three_brokers import Client, led
 
 Scenario = Callable[[SimulatedCluster, Client], Coroutine[Any, Any, None]]
@@ -115,6 +117,22 @@ def test_a_running_broker_keeps_its_producer_ids_when_an_older_tree_is_restored(
         assert await new_producer(client, 1) > assigned + RAISED_BY
 
     simulate(tmp_path, scenario, brokers=2)
+
+
+def test_running_brokers_follow_the_controllers_of_an_older_tree(tmp_path: Path) -> None:
+    """Their epochs are lower than those that the brokers know from before the restore."""
+
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        foreign = ForeignProgram(cluster)
+        saved = SavedTree(cluster.zookeeper)
+        for _ in range(5):
+            foreign.depose()
+            await pass_time(1.0)
+        saved.restore()
+        await pass_time(10.0)
+        await create_everywhere(client, "after")
+
+    simulate(tmp_path, scenario, brokers=3)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

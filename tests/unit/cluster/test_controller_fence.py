@@ -19,8 +19,9 @@ def request(controller: int = 1, epoch: int = 5, broker_epoch: int = 10, kraft: 
 def fence() -> ControllerFence:
     fence = ControllerFence()
     fence.registered(10)
-    fence.tree_epoch_read(9)
+    fence.tree_epoch_read(5)
     assert fence.accept(request())[0] == 0
+    fence.tree_epoch_read(9)
     return fence
 
 
@@ -56,8 +57,20 @@ def test_rejected_request_changes_nothing(fence: ControllerFence) -> None:
 
 def test_requests_for_the_registration_before_are_stale(fence: ControllerFence) -> None:
     fence.registered(20)
+    fence.tree_epoch_read(5)
     assert fence.accept(request(broker_epoch=10))[0] == Error.STALE_BROKER_EPOCH
     assert fence.accept(request(broker_epoch=20))[0] == Error.NONE
+
+
+def test_a_registration_begins_with_the_controller_epoch_of_the_tree(fence: ControllerFence) -> None:
+    """Also if it is lower than before: an older tree was restored. A controller of an earlier epoch is rejected."""
+    fence.unregistered()
+    fence.registered(20)
+    restored = request(epoch=3, controller=2, broker_epoch=20)
+    assert fence.needs_tree_epoch(restored)
+    fence.tree_epoch_read(3)
+    assert fence.accept(request(epoch=2, broker_epoch=20))[0] == Error.STALE_CONTROLLER_EPOCH
+    assert fence.accept(restored)[0] == Error.NONE
 
 
 @pytest.mark.parametrize("broker_epoch", [-1, 0, 10, 2**62])
