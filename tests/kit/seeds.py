@@ -19,7 +19,6 @@ RANDOM = "random"
 
 FAILED = [  # test, seed; seeds of tests that draw other choices since then are left out
     ("tests/rigs/test_crash_steps.py::test_a_crash_at_every_step[delete_unsynced-power]", 260866340),
-    ("tests/story/cluster/test_simulation.py -k random_faults", 2601),
 ]
 
 

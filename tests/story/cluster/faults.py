@@ -12,7 +12,9 @@ from kafkalite.coordination.tree import Delete
 from kafkalite.coordination.znodes.controller import CONTROLLER, decode_controller
 from kafkalite.testing.simulated_cluster import PORT, ZOOKEEPER, ZOOKEEPER_PORT, host_of
 from kafkalite.testing.virtual_loop import pass_time
+from tests.story.cluster.foreign_faults import ForeignFaults
 from tests.story.cluster.late_transaction import LateTransaction
+from tests.story.cluster.older_trees import OlderTrees
 from tests.story.cluster.registration_faults import RegistrationFaults
 from tests.story.cluster.restored_counters import restore_counters, start_after_copies, start_copy
 from tests.story.cluster.world import ClusterWorld
@@ -23,6 +25,7 @@ MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 CLOCK_STEPS_MS = (-HOUR_MS, -16 * MINUTE_MS, -1000, 1000, 16 * MINUTE_MS, HOUR_MS)
 CLIENT = "client"
 LATE = "late transaction"
+NODE = "invalid node"
 Undo = Callable[[], object]
 
 
@@ -43,11 +46,16 @@ class Faults:
             *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
             *(self._depose, self._disconnect, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
             *(self._delay_transaction, self._reboot, self._kill_while_hosting),
-            *(self._delay_transaction, self._restore_counters, self._copy_directory),
+            *(self._restore_counters, self._restore_tree, self._copy_directory),
+            *(self._write_node, self._raise_in_effect, self._skew_clocks),
         ]
         self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
+        if self._restore_tree in self.kinds:  # see `older_trees`
+            self.kinds = [kind for kind in self.kinds if kind not in (self._cut_power, self._reboot)]
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._registrations = RegistrationFaults(world, self._start, self._runs)
+        self._foreign = ForeignFaults(world)
+        self._trees = OlderTrees(world)
         self._undo: dict[str, Undo] = {}
         self._copies: list[asyncio.Task[None]] = []
         self._session_id = world.zookeeper.tree.open_session()
@@ -84,6 +92,7 @@ class Faults:
 
     async def _heal(self) -> None:
         self._registrations.heal()
+        self._trees.heal()
         while self._undo:
             self._undo.popitem()[1]()
         await asyncio.gather(*self._starting.values(), *self._copies)
@@ -138,6 +147,23 @@ class Faults:
         if all(task.done() for task in self._copies):
             copying = start_copy(self._world, self._world.directory, broker_id, len(self._copies))
             self._copies.append(asyncio.ensure_future(copying))
+
+    def _restore_tree(self, _broker_id: int) -> None:
+        self._trees.restore_later()
+
+    def _skew_clocks(self, _broker_id: int) -> None:
+        self._foreign.skew_clocks(self._world.brokers)
+
+    # Programs.
+
+    def _write_node(self, _broker_id: int) -> None:
+        if NODE not in self._undo:
+            self._undo[NODE] = self._foreign.write_node()
+
+    def _raise_in_effect(self, _broker_id: int) -> None:
+        controller = self._controller()
+        if controller is not None and self._runs(controller):
+            self._foreign.raise_in_effect(controller)
 
     # Sessions and connections.
 

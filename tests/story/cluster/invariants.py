@@ -10,6 +10,7 @@ from pathlib import Path
 from kafkalite.coordination import znodes
 from kafkalite.coordination.znodes.brokers import registration_path
 from tests.story.cluster.administrator import Administrator
+from tests.story.cluster.foreign_program import FOREIGN_TOPICS
 from tests.story.cluster.world import ClusterWorld
 from tests.story.sdk.simulated_producer import named
 
@@ -70,6 +71,7 @@ def check_images(world: ClusterWorld) -> None:
                 for at, one in enumerate(topic.partitions)
             }
             for name, topic in broker.running.image.topics.items()
+            if name not in FOREIGN_TOPICS
         }  # fmt: skip
         different = {name for name in tree.keys() | image.keys() if tree.get(name) != image.get(name)}
         assert not different, f"broker {broker_id}: " + ", ".join(
@@ -107,6 +109,7 @@ def check_directories(world: ClusterWorld, directory: Path, with_records: set[st
     for broker_id, partitions in expected.items():
         logs = [path.parent.name for path in (directory / str(broker_id)).glob(f"*/{METADATA}")]
         found = {name for name in logs if not name.endswith((STRAY, DELETED))}
+        found = {name for name in found if name.rpartition("-")[0] not in FOREIGN_TOPICS}
         lost = (partitions - found) & with_records
         assert not lost, f"broker {broker_id} has lost the logs of {sorted(lost)}"
         assert found <= partitions, f"broker {broker_id} has the logs of others: {sorted(found - partitions)}"

@@ -108,6 +108,10 @@ def test_acknowledged_changes_and_records_are_kept_under_random_faults(tmp_path:
             "slow_disk",
             "full_disk",
             "restore_counters",
+            "older trees",
+            "invalid nodes",
+            "exceptions in effects",
+            "skew_clocks",
             "copies that are refused",
             "deleted topics",
         ):

@@ -25,6 +25,7 @@ class Trace:
     Attributes:
         winners: the session that has won each controller epoch.
         won: called at the end of each election.
+        foreign: the sessions of programs that are no brokers.
         violations: what must not happen, in order.
         writes: number of transactions that only a controller writes: nodes of partitions, deletions of topics.
         fenced, rejected: number of transactions of controllers of earlier epochs, and of others that were refused
@@ -34,6 +35,7 @@ class Trace:
     def __init__(self, tree: Tree) -> None:
         self.winners: dict[int, int] = {}
         self.won: list[Callable[[], object]] = []
+        self.foreign: set[int] = set()
         self.violations: list[str] = []
         self.writes = self.fenced = self.rejected = 0
         self._tree = tree
@@ -46,6 +48,12 @@ class Trace:
         """Of all changes until now."""
         return self._digest.hexdigest()
 
+    def restored(self) -> None:
+        """An older tree was restored: the controller epochs after its own are won again."""
+        node = self._tree.find(CONTROLLER_EPOCH)
+        last = -1 if node is None else decode_controller_epoch(node.data)
+        self.winners = {epoch: session_id for epoch, session_id in self.winners.items() if epoch <= last}
+
     def _observed(self, operations: Sequence[Operation], session_id: int, now_ms: int) -> Any:
         raised = raises_epoch(self._tree, operations)
         try:
@@ -57,7 +65,7 @@ class Trace:
         for operation in operations:
             if isinstance(operation, Create | Set) and operation.path == CONTROLLER_EPOCH:
                 self._won(decode_controller_epoch(operation.data), session_id)
-        if not raised and any(map(of_controller, operations)):
+        if not raised and session_id not in self.foreign and any(map(of_controller, operations)):
             self._written(session_id)
         return results
 

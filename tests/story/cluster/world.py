@@ -23,6 +23,7 @@ from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_cluster import PORT, SimulatedCluster, host_of
 from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
 from tests.kit.server import fetch_request, fetched
+from tests.story.cluster.foreign_program import FOREIGN_TOPICS
 from tests.story.cluster.trace import Trace
 from tests.story.sdk.virtual import check_nothing_left
 
@@ -88,13 +89,13 @@ class ClusterWorld:
         return next(name for name, node in self.topics().items() if node.topic_id == topic_id)
 
     def topics(self) -> dict[str, znodes.TopicNode]:
-        """The topics in the tree."""
+        """The topics in the tree, without those of the foreign program."""
         tree = self.zookeeper.tree
         try:
             names, _ = tree.children(znodes.TOPICS)
         except NoNodeError:
             return {}
-        paths = {name: znodes.topic_path(name) for name in names}
+        paths = {name: znodes.topic_path(name) for name in names if name not in FOREIGN_TOPICS}
         return {name: znodes.decode_topic(path, tree.get(path)[0]) for name, path in paths.items()}
 
     def states(self, topic: str) -> dict[int, tuple[int, int, int]]:
