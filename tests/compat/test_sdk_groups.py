@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import ConsumerGroupType
 from kafkalite_sdk import Consumer, RebalanceListener, TopicPartition
 
+from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.test_groups_migration import type_of
 from tests.kit.brokers import IS_KAFKALITE, wait_until
@@ -51,6 +52,54 @@ class Owned(RebalanceListener):
     def on_partitions_lost(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions.difference_update(partitions)
         self.lost += 1
+
+
+STALE, ILLEGAL = KafkaErrorCode.STALE_MEMBER_EPOCH, KafkaErrorCode.ILLEGAL_GENERATION
+COMMITS = {  # protocols of the two members, and the error of a commit for the partition of the other one
+    ("consumer", "consumer"): STALE,
+    ("consumer", "classic"): STALE,
+    ("classic", "consumer"): ILLEGAL,
+    ("classic", "classic"): None,
+    ("registered", "registered"): ILLEGAL,
+}
+
+
+@pytest.mark.parametrize(("protocols", "code"), [each for each in COMMITS.items() if each[0][0] in PROTOCOLS])
+async def test_commit_of_a_partition_of_another_member_ends_and_the_member_stays(
+    group_address: str, new_group_topic: MakeTopic, protocols: tuple[str, str], code: KafkaErrorCode | None
+) -> None:
+    topic, group = new_group_topic(2), unused_name("moved")
+    first_settings, second_settings = (
+        {"group": group, "enable_auto_commit": False, "default_api_timeout_ms": 20_000, **SETTINGS[protocol]}
+        for protocol in protocols
+    )
+    async with (
+        asyncio.timeout(120),
+        Consumer(group_address, **first_settings) as first,
+        Consumer(group_address, **second_settings) as second,
+    ):
+        first.subscribe(topic)
+        while len(first.assignment()) < 2:
+            await first.poll(timeout=0.1)
+        second.subscribe(topic)
+        while not len(first.assignment()) == len(second.assignment()) == 1:
+            await asyncio.gather(first.poll(timeout=0.1), second.poll(timeout=0.1))
+        (own,), (moved,) = first.assignment(), second.assignment()
+        member = first.health().member_id
+        error: KafkaError | None = None
+        try:
+            await first.commit({own: 3, moved: 3})
+        except KafkaError as raised:
+            error = raised
+        assert not isinstance(error, KafkaTimeoutError)
+        if IS_KAFKALITE:
+            assert (
+                error is None if code is None else error is not None and error.code == code and str(moved) in str(error)
+            )
+        await first.commit({own: 4})
+        assert first.health().member_id == member
+        offsets = await first.committed([own])
+    assert offsets[own] is not None and offsets[own].offset == 4
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -5,6 +5,9 @@ Pure: no I/O, no clock. Invariants:
 2. One request is open. Commits that wait behind it leave together, later offsets of a partition over earlier ones: a
    retry never replaces a newer offset.
 3. A partition that the group has taken away is not committed again: a new owner may have committed a later offset.
+4. STALE_MEMBER_EPOCH has two meanings: the member has a new epoch, with which the commit is repeated, or the partition
+   has another owner. The commit fails if the same response accepts another partition, or if a heartbeat since has
+   returned the epoch of the commit. Until then no other commit is sent (rule 2).
 Sources: ConsumerCoordinator.java and CommitRequestManager.java of Apache Kafka 4.3.
 """
 
@@ -37,6 +40,14 @@ UNKNOWN_TOPIC_ATTEMPTS = 3
 """A new topic may be unknown to the coordinator for a short time; a deleted one stays unknown."""
 
 
+class StaleEpoch(NamedTuple):
+    """A response with STALE_MEMBER_EPOCH: the sender, the partitions, and when it arrived, by the loop's clock in s."""
+
+    identity: MemberIdentity
+    partitions: tuple[TopicPartition, ...]
+    at: float
+
+
 class Commit:
     """Offsets to commit.
 
@@ -44,9 +55,10 @@ class Commit:
         offsets: those that are not committed yet.
         deadline: in seconds of the loop's clock.
         error: of a partition that cannot be committed.
+        stale: what STALE_MEMBER_EPOCH said of the partitions that are left, None = it did not.
     """
 
-    __slots__ = ("attempts", "deadline", "done", "error", "offsets")
+    __slots__ = ("attempts", "deadline", "done", "error", "offsets", "stale")
 
     def __init__(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, done: CommitDone) -> None:
         self.offsets = dict(offsets)
@@ -54,6 +66,7 @@ class Commit:
         self.done = done
         self.attempts = 0
         self.error: KafkaError | None = None
+        self.stale: StaleEpoch | None = None
 
     def drop(self, topic_partition: TopicPartition, error: KafkaError) -> None:
         """Give a partition up."""
@@ -128,14 +141,19 @@ class Commits:
         else:
             done(None)
 
-    def requests(self, now: float, identity: MemberIdentity) -> Iterator[CommitCall]:
+    def requests(
+        self, now: float, identity: MemberIdentity, last_heartbeat: float | None = None
+    ) -> Iterator[CommitCall]:
         """Yield the request that leaves now for the coordinator.
 
         Arguments:
             now: in seconds of the loop's clock.
             identity: of the member; generation -1 = it is not a member.
+            last_heartbeat: when the member received the last response to a heartbeat, None = never.
         """
         if not self._waiting or self._open is not None or now < self._retry_at:
+            return
+        if self._awaits_epoch(identity, last_heartbeat) or not self._waiting:
             return
         commits, self._waiting = self._waiting, []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -143,6 +161,21 @@ class Commits:
             offsets.update(commit.offsets)
         self._open = CommitCall(self._request(offsets, identity), identity, offsets, commits)
         yield self._open
+
+    def _awaits_epoch(self, identity: MemberIdentity, last_heartbeat: float | None) -> bool:
+        """Whether a commit waits for the epoch of the member. Those whose epoch was the right one fail."""
+        for commit in list(self._waiting):
+            stale = commit.stale
+            if stale is not None and stale.identity == identity:
+                if last_heartbeat is None or last_heartbeat < stale.at:
+                    return True
+                for each in stale.partitions:
+                    commit.drop(each, self._error(KafkaErrorCode.STALE_MEMBER_EPOCH, each))
+            commit.stale = None
+            if not commit.offsets:
+                self._waiting.remove(commit)
+                self._done(commit)
+        return False
 
     def _request(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], identity: MemberIdentity
@@ -173,14 +206,21 @@ class Commits:
             for topic in response.topics
             for each in topic.partitions
         }
+        is_current = 0 in codes.values()  # the epoch of the request
         retried = []
         for commit in call.commits:
             commit.attempts += 1
+            stale = []
             for topic_partition in list(commit.offsets):
                 code = codes.get(topic_partition, int(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
                 if code in MEMBER_ERRORS:
                     self.member_error = call.identity, code
-                self._end(commit, topic_partition, code)
+                if code == STALE and not is_current:
+                    stale.append(topic_partition)
+                else:
+                    self._end(commit, topic_partition, code)
+            if stale:
+                commit.stale = StaleEpoch(call.identity, tuple(stale), now)
             if commit.offsets:
                 retried.append(commit)
             else:
@@ -192,10 +232,16 @@ class Commits:
             del commit.offsets[topic_partition]
             return
         self.coordinator_lost |= code in COORDINATOR_LOST
-        error = error_for(code, f"the offset of {topic_partition} is not committed in group {self._group}")
+        error = self._error(code, topic_partition)
         unknown_topic = code == UNKNOWN_TOPIC and commit.attempts >= UNKNOWN_TOPIC_ATTEMPTS
-        if not (error.retriable or code == STALE) or unknown_topic:
+        if not error.retriable or unknown_topic:
             commit.drop(topic_partition, error)
+
+    def _error(self, code: int, topic_partition: TopicPartition) -> KafkaError:
+        text = f"the offset of {topic_partition} is not committed in group {self._group}"
+        if code == STALE:
+            text += "; another member owns the partition now, or its offset was rewound"
+        return error_for(code, text)
 
     def _done(self, commit: Commit) -> None:
         self.committed += commit.error is None

@@ -197,7 +197,7 @@ class GroupRequests:
             self._connect(node)
             return
         if identity is not None:
-            for call in self.commits.requests(now, identity):
+            for call in self.commits.requests(now, identity, self.membership.last_heartbeat):
                 self._send_commit(node, call)
         for question in self.committed.requests(now):
             self._send_question(node, question)

@@ -374,9 +374,12 @@ class ClassicMember(GroupProtocol):
         self._reason = reason
 
     def commit_failed(self, code: int, now: float) -> None:
-        if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
+        if code == Code.UNKNOWN_MEMBER_ID:
             if self.state == STABLE:
                 self._reset(code, now)
+        elif code == Code.ILLEGAL_GENERATION:
+            if self.state == STABLE:  # its response shows whether the generation has ended, or a partition has moved
+                self._heartbeat_at = -inf
         elif code == Code.REBALANCE_IN_PROGRESS:
             self._request_join("a commit failed during a rebalance")
         elif code == Code.FENCED_INSTANCE_ID:

@@ -131,6 +131,40 @@ def test_stale_member_epoch_is_retried_with_the_new_epoch(commits, outcomes):
     assert call.request.generation_id_or_member_epoch == 4
 
 
+STALE = KafkaErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_commit_of_a_partition_with_another_owner_fails_with_its_response(commits, outcomes):
+    commit(commits, outcomes, {A: 1, B: 1})
+    call = request(commits)
+    commits.answered(call, response(call, b=STALE), 0.0)
+    (error,) = outcomes
+    assert error.code == STALE and "t-1" in str(error) and "another member owns" in str(error)
+    assert commits.idle, "the partition that is owned is stored"
+
+
+def test_commit_with_the_epoch_of_the_member_fails_with_the_next_heartbeat(commits, outcomes):
+    commit(commits, outcomes, {B: 1})
+    call = request(commits)
+    commits.answered(call, response(call, b=STALE), 5.0)
+    assert not list(commits.requests(6.0, MEMBER, 4.0)) and not outcomes, "the heartbeat is older than the error"
+    commit(commits, outcomes, {A: 1})
+    assert not list(commits.requests(6.0, MEMBER, 4.0)), "a retry must not replace a newer offset"
+    (call,) = commits.requests(6.0, MEMBER, 5.5)
+    assert sent(call) == {A: 1} and [error.code for error in outcomes] == [STALE]
+    commits.answered(call, response(call), 6.0)
+    assert outcomes[1:] == [None] and commits.idle
+
+
+def test_commit_that_is_stale_in_each_new_epoch_fails(commits, outcomes):
+    commit(commits, outcomes, {A: 1})
+    for epoch in (3, 4):
+        (call,) = commits.requests(epoch, MEMBER._replace(generation=epoch), epoch)
+        commits.answered(call, response(call, a=STALE), epoch)
+    assert not list(commits.requests(5.0, MEMBER._replace(generation=4), 5.0))
+    assert [error.code for error in outcomes] == [STALE] and commits.idle
+
+
 def test_commit_of_a_deleted_topic_fails_after_three_attempts(commits, outcomes):
     commit(commits, outcomes, {A: 1, B: 1})
     for attempt in range(3):

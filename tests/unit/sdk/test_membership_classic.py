@@ -106,6 +106,8 @@ def test_rejected_member_loses_its_partitions_before_it_joins_again(code: int, m
         rig.answer(HeartbeatRequest, HeartbeatResponse(error_code=code))
     elif source == "commit":
         rig.membership.commit_failed(rig.membership.identity(), code, rig.now)
+        if code == Error.ILLEGAL_GENERATION:
+            rig.answer(HeartbeatRequest, HeartbeatResponse(error_code=code))
     else:
         rebalance(rig)
         if source == "join":
@@ -119,6 +121,16 @@ def test_rejected_member_loses_its_partitions_before_it_joins_again(code: int, m
     assert not rig.sends(JoinGroupRequest)
     rig.done()
     assert rig.call(JoinGroupRequest)[1].member_id == member_id
+
+
+def test_member_stays_in_its_generation_when_a_commit_of_a_moved_partition_fails() -> None:
+    """Members of the classic protocol in a consumer group: the partition has another owner, the generation goes on."""
+    rig = stable()
+    identity = rig.membership.identity()
+    rig.membership.commit_failed(identity, Error.ILLEGAL_GENERATION, rig.now)
+    rig.answer(HeartbeatRequest, HeartbeatResponse())
+    assert rig.membership.identity() == identity and rig.membership.change is None
+    assert not rig.sends(JoinGroupRequest)
 
 
 def test_commit_error_of_an_older_generation_is_ignored() -> None:

@@ -37,6 +37,7 @@ log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 ALL_RECORDS = 1 << 30
 LOST_MEMBERSHIP = (
     KafkaErrorCode.ILLEGAL_GENERATION,
+    KafkaErrorCode.STALE_MEMBER_EPOCH,
     KafkaErrorCode.UNKNOWN_MEMBER_ID,
     KafkaErrorCode.REBALANCE_IN_PROGRESS,
     KafkaErrorCode.FENCED_INSTANCE_ID,
