@@ -35,7 +35,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-broker test-spark first-broker first-spark spark pipeline contract build loadgen debug asan bench compare simulate torture torture-spark lint dist clean
+.PHONY: help run test test-broker test-spark first-broker first-spark spark pipeline contract build loadgen debug asan bench compare simulate torture torture-spark suites lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -120,6 +120,12 @@ torture: build .venv/stamp-test build/stamp-asan
 	$(DRAWN_SEED) $(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --simulations 5000 --minutes 30 \
 		--crash-seeds 2000 --flips 10000 --seeded-bugs 11 --fairness-seconds 1800 \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
+	$(if $(AIOKAFKA),$(MAKE) suites)
+
+#: make suites    the tests of other projects with our client in aiokafka's place (AIOKAFKA=checkout; also a part of torture)
+suites: build .venv/stamp-test
+	$(if $(AIOKAFKA),,$(error AIOKAFKA=checkout is missing: a clone of aiokafka))
+	$(BIN)/python -m tests.suites aiokafka $(AIOKAFKA) -q --timeout 120 $(PYTEST_ARGS)
 
 #: make torture-spark  the pipeline under 300 kills and 200 reads of history; then its tests on PySpark 4.3
 torture-spark: LONG = --timeout 28800 -o faulthandler_timeout=28860

@@ -60,7 +60,9 @@ CONFINED_LIBRARIES = {
 }
 # Of the packages that all others may import, those that a user of the SDK sees.
 SPARK_OPEN = ("errors", "model", "metrics", "_version")
-AIOKAFKA_MODULES = ("__main__", "admin.client", "background", "consumer", "producer", "topics", "util")
+AIOKAFKA_MODULES = (
+    *("__main__", "admin.client", "background", "consumer", "departure", "lifetime", "producer", "topics", "util"),
+)
 # In the SDK all modules but these are pure. Time and timers come from the event loop, `time` is for wall clocks.
 SDK_LIBRARIES = {
     "asyncio": (
@@ -84,7 +86,6 @@ SDK_LIBRARIES = {
     "time": (
         "kafkalite_sdk.blocking.producer",
         "kafkalite_sdk.client.environment",
-        "kafkalite_sdk.compat.aiokafka.consumer.consumer",
         "kafkalite_sdk.compat.aiokafka.producer.message_accumulator",
     ),
     "threading": (

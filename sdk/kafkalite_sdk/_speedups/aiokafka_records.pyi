@@ -77,9 +77,11 @@ def converted_by_partition(
 ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
     """Return records of the engine as those of aiokafka by partition, in their order.
 
+    A record for which a deserializer raises ends the result, unless it is the first one.
+
     Arguments:
-        records: of a consumer without deserializers; the list has None instead afterwards.
+        records: of a consumer without deserializers; those that are not returned remain in the list.
         key_deserializer, value_deserializer: as of `converted`.
 
-    Raises: as `converted`.
+    Raises: as `converted`, for the first record, which the list does not contain any more.
     """

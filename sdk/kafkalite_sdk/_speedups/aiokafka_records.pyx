@@ -9,7 +9,10 @@ from types import GenericAlias
 from kafkalite.model import TopicPartition
 
 cdef extern from "Python.h":
+    void PyObject_GC_Track(void *record)
     void PyObject_GC_UnTrack(void *record)
+    int PyObject_GC_IsTracked(object record)
+    int PyObject_GenericSetAttr(object record, object name, void *value) except -1
 
 __all__ = ["ConsumerRecord", "converted", "converted_by_partition"]
 
@@ -60,6 +63,11 @@ cdef class ConsumerRecord:
         self.serialized_value_size = serialized_value_size
         self.headers = headers
 
+    def __setattr__(self, name, value):
+        if not PyObject_GC_IsTracked(self):  # a program may set an object that refers to the record
+            PyObject_GC_Track(<void *> self)
+        PyObject_GenericSetAttr(self, name, <void *> value)
+
     @classmethod
     def __class_getitem__(cls, types, /):
         return GenericAlias(cls, types)
@@ -73,7 +81,7 @@ cdef class ConsumerRecord:
         return f"ConsumerRecord({', '.join(f'{name}={getattr(self, name)!r}' for name in FIELDS)})"
 
     def __reduce__(self):
-        return ConsumerRecord, tuple(getattr(self, name) for name in FIELDS)
+        return ConsumerRecord, tuple(getattr(self, name) for name in FIELDS), vars(self) or None
 
 
 def converted(Record record not None, key_deserializer=None, value_deserializer=None):
@@ -87,14 +95,26 @@ def converted_by_partition(list records not None, key_deserializer=None, value_d
     cdef list same = None
     cdef RecordBatch batch = None
     cdef Record record
-    cdef Py_ssize_t at
-    for at in range(len(records)):
+    cdef bint releases = key_deserializer is None and value_deserializer is None
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t count = len(records)
+    while at < count:
         record = records[at]
-        records[at] = None  # so that its memory is used for the next ones
+        try:
+            converted_record = convert(record, key_deserializer, value_deserializer)
+        except Exception:
+            if at:
+                break  # the next call raises it
+            del records[0]
+            raise
         if record.batch is not batch:
             batch = record.batch
             same = found.setdefault(TopicPartition(batch.topic, batch.partition), [])
-        same.append(convert(record, key_deserializer, value_deserializer))
+        same.append(converted_record)
+        if releases:
+            records[at] = None  # so that its memory is used for the next ones
+        at += 1
+    del records[:at]
     return found
 
 

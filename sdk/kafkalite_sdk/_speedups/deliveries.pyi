@@ -124,6 +124,8 @@ class ProducerBatch:
 class FutureRecordMetadata:
     """The future of one record: awaitable, with the methods of `asyncio.Future` that its users and asyncio call.
 
+    `isinstance(future, asyncio.Future)` is true.
+
     `cancel` ends the future only: the record is still sent.
     """
 

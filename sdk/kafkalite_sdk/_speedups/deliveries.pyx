@@ -4,7 +4,8 @@
 Invariants:
 1. A record costs one object of 64 bytes. Its outcome belongs to its batch: completing a batch visits only the futures
    that are awaited or have a callback.
-2. `asyncio.isfuture` is true for a future, so asyncio awaits, gathers and shields it without a task.
+2. `asyncio.isfuture` and `isinstance(future, asyncio.Future)` are true for a future, so asyncio awaits, gathers and
+   shields it without a task.
 3. Callbacks run through the event loop in the order of their registration, never inside the call that completes the
    batch.
 4. `cancel` ends the future only; its record is still sent.
@@ -18,7 +19,7 @@ cimport cython
 
 from libc.stdint cimport int32_t, int64_t
 
-from asyncio import CancelledError, InvalidStateError
+from asyncio import CancelledError, Future, InvalidStateError
 from contextvars import copy_context
 from copy import copy
 
@@ -206,6 +207,10 @@ cdef int observe_parts(ProducerBatch batch, int32_t begin, int32_t end) except -
 @cython.freelist(1024)
 cdef class FutureRecordMetadata:
     """The future of one record; see deliveries.pyi."""
+
+    @property
+    def __class__(self):
+        return Future  # `isinstance`: programs ask it before they wait for a future or cancel it
 
     @property
     def _asyncio_future_blocking(self):

@@ -109,9 +109,10 @@ class AssignmentChanges:
                 steps.append(partial(self._release, driver.streams, change.revoked))
             if self._auto_commit is not None and self.commit_on_revoke:
                 steps.append(lambda: self._commit(change.revoked))
+        if change.revoked or change.begins:
             self._notify(listener.on_partitions_revoked, change.revoked)
         steps.append(lambda: self._replace(change))
-        if change.assigned:
+        if change.assigned or change.ends:
             self._notify(listener.on_partitions_assigned, change.assigned)
 
     def _notify(self, method: Callable[[Partitions], Awaitable[None] | None], partitions: Assigned) -> None:

@@ -95,6 +95,7 @@ class Driver(Generic[K, V]):
         on_attention: called whenever `work` finds that the group needs a poll; None = nothing.
         closed: `close` was called.
         released: partitions that were revoked and whose records are kept until the next assignment.
+        awaits_topics: partitions will be assigned by the caller when their topics exist: `poll` waits for them.
     """
 
     closed = False
@@ -116,6 +117,7 @@ class Driver(Generic[K, V]):
         committed = None if self.group is None else self.group.committed
         self.resolver = OffsetResolver(positions, client.view, self.offsets, self._epochs, committed, self.drop_fetched)
         self.released: frozenset[TopicPartition] = frozenset()
+        self.awaits_topics = False
         self.iterated = False
         self.attention = False
         self.attention_at = inf
@@ -182,7 +184,8 @@ class Driver(Generic[K, V]):
     @property
     def reads(self) -> bool:
         """Whether the application has subscribed or assigned anything."""
-        return bool(self.positions.states) or (self.group is not None and self.group.subscribed)
+        subscribed = self.group is not None and self.group.subscribed
+        return bool(self.positions.states) or subscribed or self.awaits_topics
 
     def check_not_closed(self) -> None:
         """Raise ClientUseError if the consumer was closed."""
@@ -211,6 +214,7 @@ class Driver(Generic[K, V]):
         wake_at = min(wake_at, self._send_lookups(now, usable))
         if self.group is not None:
             wake_at = min(wake_at, self.group.work(now))
+            self._watch_group()  # a change that this work has begun must not wait for the next heartbeat
         if fetch:
             wake_at = min(wake_at, self._send_fetches(now, usable))
         self._alarm.set(max(min(wake_at, self._blocked_until), now + WAKE_S_MIN))
@@ -220,12 +224,17 @@ class Driver(Generic[K, V]):
         if self.group is not None:
             if self.iterated:
                 self.group.membership.poll(now)
-            self.attention = self.group.needs_poll
-            if self.attention and self.on_attention is not None:
-                self.on_attention()
+            self.attention = False
+            self._watch_group()
         self.iterated = False
         self.attention |= self.attention_at <= now
         return inf if self.attention else self.attention_at
+
+    def _watch_group(self) -> None:
+        if self.group is not None and self.group.needs_poll:
+            self.attention = True
+            if self.on_attention is not None:
+                self.on_attention()
 
     def _usable(self, now: float, node: int) -> bool:
         blocked_until = self.client.blocked_until(node)

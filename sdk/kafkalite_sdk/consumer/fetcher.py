@@ -239,6 +239,11 @@ class Fetcher(Generic[K, V]):
         """Whether `take` has something to do: records, or an error to raise."""
         return self._failure is not None or any(each.readable for each in self._queue)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a request is open: the next one to its broker leaves when it has ended."""
+        return any(node.call is not None for node in self._plan.nodes.values())
+
     def take(self, records_max: int, only: Collection[TopicPartition] = ()) -> list[Record[K, V]]:
         """Return records, and advance the positions; each call begins with another partition.
 

@@ -109,6 +109,12 @@ class OffsetResolver:
             if view is not None and number < len(view.partitions):
                 self._positions.leader_epoch_changed(state, view.partitions[number].leader_epoch)
 
+    def waits(self) -> bool:
+        """Whether a partition with a known leader waits for its position, and has not failed."""
+        states = self._positions.states.values()
+        missing = (state for state in states if state.position < 0 and not state.revoking)
+        return any(self._view.leader(*each.topic_partition) >= 0 and not self._has_error(each) for each in missing)
+
     def _current(self, state: PartitionState) -> bool:
         return self._positions.states.get(state.topic_partition) is state
 

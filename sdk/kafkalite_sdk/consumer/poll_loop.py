@@ -156,6 +156,8 @@ class PollLoop(Generic[K, V]):
             now = driver.now()
             if records or now >= self._deadline:
                 return records
+            if self._changes is not None and self._changes.pending:
+                continue  # `work` has begun a change
             if taken and not self._waits():
                 await asyncio.sleep(0)  # poison values were skipped: there may be more records
                 continue
@@ -177,7 +179,7 @@ class PollLoop(Generic[K, V]):
         if not records:
             records = self._driver.fetcher.take(records_max, only)
         if not records:
-            self._raise_lookup_error()
+            self._raise_lookup_error(only)
         return records
 
     def _take_columns(self, columns: ColumnBuilder) -> ColumnBuilder:
@@ -188,16 +190,17 @@ class PollLoop(Generic[K, V]):
         if not columns:
             self._driver.fetcher.take_columns(columns)
         if not columns:
-            self._raise_lookup_error()
+            self._raise_lookup_error(())
         return columns
 
     def _raise_group_error(self) -> None:
         if self._driver.group is not None:
             self._driver.group.raise_error()
 
-    def _raise_lookup_error(self) -> None:
-        if (error := self._driver.resolver.take_error()) is not None:
-            raise error
+    def _raise_lookup_error(self, only: Collection[TopicPartition]) -> None:
+        for partition in only or (None,):
+            if (error := self._driver.resolver.take_error(partition)) is not None:
+                raise error
 
     async def next(self) -> Record[K, V]:
         """Return the next record of `async for`, and keep those behind it in `driver.iteration`.

@@ -107,6 +107,13 @@ class Subscriptions:
         self._assigned = bool(partitions)
         self._do(assign)
 
+    def forget(self) -> None:
+        """Forget what was subscribed or assigned before the start."""
+        self._before_start.clear()
+        self._assigned = False
+        if self._driver.group is not None:
+            self._driver.group.subscribed = False
+
     async def unsubscribe(self, timeout_s: float) -> None:
         """Release all partitions and leave the group; see `_unsubscribe`."""
         streams = self._driver.streams

@@ -75,6 +75,7 @@ class ClassicMember(GroupProtocol):
         self._joined_topics: frozenset[str] = frozenset()
         self._last = NO_PARTITIONS, NO_GENERATION  # the last assignment and its generation, for user data
         self._missed_generation = False
+        self._begun = False  # the beginning of this rebalance was reported
         self._leader: GroupLeader | None = None
         self._assignor: ClassicAssignor | None = None  # of the generation
 
@@ -101,7 +102,10 @@ class ClassicMember(GroupProtocol):
         owned = self.core.assignment
         revoked = frozenset(each for each in owned if not self.cooperative or each.topic not in topics)
         self.state = REVOKING
-        self.core.begin_change(AssignmentChange(revoked=revoked, keep_fetched=not self.cooperative), self._join, now)
+        begins = self.core.reports_rebalances and not self._begun
+        self._begun = True
+        change = AssignmentChange(revoked=revoked, keep_fetched=not self.cooperative, begins=begins)
+        self.core.begin_change(change, self._join, now)
 
     def _join(self, now: float) -> None:
         self._rejoin = False
@@ -296,7 +300,9 @@ class ClassicMember(GroupProtocol):
 
     def _apply(self, assigned: Partitions, now: float) -> None:
         owned = self.core.assignment
-        change = AssignmentChange(revoked=owned - assigned, assigned=assigned - owned)
+        ends = self.core.reports_rebalances and self._begun
+        self._begun = False
+        change = AssignmentChange(revoked=owned - assigned, assigned=assigned - owned, ends=ends)
         self.core.begin_change(change, self._applied, now)
 
     def _set_identity(self) -> None:

@@ -48,6 +48,7 @@ class MemberCore:
         error: fatal; the member has ended.
         left: the member has left the group, or is not in one.
         last_heartbeat: when a heartbeat succeeded last, None = never.
+        reports_rebalances: a classic rebalance is a change also for a member without partitions.
     """
 
     def __init__(self, settings: MembershipSettings, random: RandomNumbers, view: ClusterView) -> None:
@@ -63,6 +64,7 @@ class MemberCore:
         self.error: KafkaError | None = None
         self.left = True
         self.last_heartbeat: float | None = None
+        self.reports_rebalances = False
         self.outgoing: list[GroupCall] = []
         self._open: set[GroupCall] = set()
         self._after_change: Then | None = None

@@ -147,6 +147,19 @@ class Membership:
         others = self._protocol.watched_topics() if self._protocol is not None else frozenset[str]()
         return own | assigned | others
 
+    @property
+    def wanted_topics(self) -> frozenset[str]:
+        """The topics that the member reads: those of its pattern, as far as they are known."""
+        return self._core.wanted_topics or frozenset()
+
+    def report_rebalances(self) -> None:
+        """Let each classic rebalance be a `change`, also without partitions that are revoked or assigned."""
+        self._core.reports_rebalances = True
+
+    def match_internal_topics(self) -> None:
+        """Let a pattern that the client resolves match internal topics, too."""
+        self._core.topics.internal = True
+
     def identity(self) -> MemberIdentity | None:
         """The member for OffsetCommit and OffsetFetch; None = it is no member: commits must fail without a request."""
         return self._core.identity

@@ -91,6 +91,8 @@ class AssignmentChange(NamedTuple):
         start_offsets: where the broker names the start offsets: of every assigned partition; -1 = the reset policy.
         keep_fetched: revoked partitions are probably assigned again by the next change: prefetched records are kept
             until then, and used if a partition starts at its old position.
+        begins, ends: of a rebalance: `on_partitions_revoked` or `on_partitions_assigned` is called without partitions,
+            too (aiokafka's listeners).
     """
 
     lost: Partitions = NO_PARTITIONS
@@ -98,9 +100,11 @@ class AssignmentChange(NamedTuple):
     assigned: Partitions = NO_PARTITIONS
     start_offsets: Mapping[TopicPartition, int] = NO_OFFSETS
     keep_fetched: bool = False
+    begins: bool = False
+    ends: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.lost or self.revoked or self.assigned)
+        return bool(self.lost or self.revoked or self.assigned) or self.begins or self.ends
 
 
 NO_CHANGE = AssignmentChange()

@@ -20,12 +20,14 @@ class GroupTopics:
         view: the metadata of the client; it has priority.
 
     Attributes:
-        all_names: topics of the last response for all topics, without internal ones; None = there was none.
+        all_names: topics of the last response for all topics; None = there was none.
+        internal: whether `all_names` has internal topics.
     """
 
     def __init__(self, view: ClusterView) -> None:
         self.view = view
         self.all_names: frozenset[str] | None = None
+        self.internal = False
         self._partitions: dict[str, int] = {}
         self._ids: dict[bytes, str] = {}
 
@@ -70,7 +72,7 @@ class GroupTopics:
             self._partitions[topic.name] = len(topic.partitions)
             if topic.topic_id != ZERO_UUID:
                 self._ids[topic.topic_id] = topic.name
-            if not topic.is_internal:
+            if self.internal or not topic.is_internal:
                 names.add(topic.name)
         if of_all:
             self.all_names = frozenset(names)

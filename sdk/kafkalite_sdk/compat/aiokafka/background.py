@@ -103,6 +103,8 @@ class Rebalances:
         assert group is not None
         while group.membership.state != "stable" or self._changes.pending:
             group.raise_error()
+            if driver.on_attention is None:
+                raise ClientUseError("the consumer is stopped")
             group.membership.poll(driver.now())
             if self._changes.pending:
                 await self._changes.carry_out()
@@ -110,9 +112,23 @@ class Rebalances:
             if group.membership.state != "stable":
                 await driver.wait(driver.now() + 1)
 
-    def check_not_in_listener(self) -> None:
-        """Raise ClientUseError if a listener runs, except in the task of this object, which `stop` waits for."""
-        if self._changes.busy and (self._task is None or self._task is asyncio.current_task()):
+    async def ended(self) -> None:
+        """Wait until the group does not rebalance. Raises what the group fails with."""
+        driver, group = self._driver, self._driver.group
+        while group is not None and (group.membership.state != "stable" or self._changes.pending):
+            group.raise_error()
+            if driver.on_attention is None or not group.subscribed:
+                break
+            driver.work()
+            await driver.wait(driver.now() + 1)
+
+    def check_not_in_listener(self, poller: asyncio.Task[Any] | None) -> None:
+        """Raise ClientUseError if a listener runs in this task.
+
+        Arguments:
+            poller: the task that polls or starts.
+        """
+        if self._changes.busy and asyncio.current_task() in (self._task, poller):
             raise ClientUseError("a rebalance listener runs; call stop() after it has returned")
 
     async def stop(self) -> None:
@@ -127,13 +143,15 @@ class GrouplessSubscription:
 
     Arguments:
         driver: of the consumer.
+        internal: a pattern matches internal topics, too.
 
     Attributes:
         topics: names, None = there is a pattern or no subscription.
     """
 
-    def __init__(self, driver: AnyDriver) -> None:
+    def __init__(self, driver: AnyDriver, *, internal: bool) -> None:
         self._driver = driver
+        self._internal = internal
         self.topics: frozenset[str] | None = None
         self._pattern: re.Pattern[str] | None = None
         driver.client.on_metadata.append(self._metadata_changed)
@@ -147,11 +165,13 @@ class GrouplessSubscription:
         """
         self.topics = None if pattern is not None else frozenset(topics)
         self._pattern = None if pattern is None else re.compile(pattern)
+        self._driver.awaits_topics = True
         self.follow()
 
     def unsubscribe(self) -> None:
         """End the subscription."""
         self.topics = self._pattern = None
+        self._driver.awaits_topics = False
         self._driver.client.use_all_topics(False)
         self._driver.assign(())
 
@@ -169,7 +189,7 @@ class GrouplessSubscription:
         if self.topics is not None:
             driver.client.use_topics(sorted(self.topics), create=True)
         partitions = [
-            TopicPartition(name, number) for name in self._names() for number in range(len(self._view(name).partitions))
+            TopicPartition(name, number) for name in self.names() for number in range(len(self._view(name).partitions))
         ]
         if set(partitions) != driver.assignment():
             driver.assign(partitions)
@@ -178,11 +198,13 @@ class GrouplessSubscription:
     def _view(self, name: str) -> Any:
         return self._driver.client.view.topics[name]
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
+        """Return the subscribed topics that exist."""
         known = self._driver.client.view.topics
         if self._pattern is None:
             return sorted(name for name in self.topics or () if name in known)
-        return sorted(name for name, view in known.items() if self._pattern.match(name) and not view.internal)
+        usable = (name for name, view in known.items() if self._internal or not view.internal)
+        return sorted(name for name in usable if self._pattern.match(name))
 
     def _metadata_changed(self, _: MetadataChanges) -> None:
         self.follow()

@@ -20,6 +20,8 @@ CLIENT_ARGUMENTS = (
 )
 """The arguments of `client_options`."""
 
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
 
 def warn_of(**arguments: object) -> None:
     """Warn of arguments without effect that are set, as aiokafka does."""
@@ -54,8 +56,16 @@ def client_options(
         security_protocol, ssl_context, sasl_mechanism, sasl_plain_username, sasl_plain_password,
             sasl_oauth_token_provider: as in aiokafka.
         options: those with the same name in the SDK; None = the default of the SDK.
+
+    Raises: ValueError with aiokafka's text, which programs match.
     """
     options = {name: value for name, value in options.items() if value is not None}
+    if security_protocol not in PROTOCOLS:
+        raise ValueError(
+            f"`security_protocol` should be SSL or PLAINTEXT, or SASL_ before it; got {security_protocol!r}"
+        )
+    if security_protocol.endswith("SSL") and ssl_context is None:
+        raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'; see helpers.create_ssl_context")
     if security_protocol == "PLAINTEXT":
         return options
     options |= {"security_protocol": security_protocol}
@@ -65,6 +75,8 @@ def client_options(
         return options
     if sasl_mechanism == "GSSAPI":
         raise reject_arguments('sasl_mechanism="GSSAPI"', "use SCRAM-SHA-512, OAUTHBEARER or PLAIN")
+    if sasl_mechanism == "PLAIN" and (sasl_plain_username is None or sasl_plain_password is None):
+        raise ValueError("sasl_plain_username and sasl_plain_password required for PLAIN sasl")
     options["sasl_mechanism"] = sasl_mechanism
     if sasl_oauth_token_provider is not None:
         options["sasl_token"] = sasl_oauth_token_provider.token

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kafkalite.errors import AuthenticationError, KafkaTimeoutError, error_for
+from kafkalite.errors import AuthenticationError, KafkaErrorCode, error_for
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import ClusterView, MetadataChanges
@@ -23,7 +23,7 @@ async def wait_for_topic(client: ClusterClient, topic: str, timeout_s: float) ->
         timeout_s: longest wait.
 
     Returns: its partition numbers.
-    Raises: the error of the broker; AuthenticationError; KafkaTimeoutError.
+    Raises: the error of the broker; AuthenticationError; UnknownTopicOrPartitionError after the timeout, as aiokafka.
     """
     found = partitions_of(client.view, topic)
     if found is not None:
@@ -51,7 +51,8 @@ async def wait_for_topic(client: ClusterClient, topic: str, timeout_s: float) ->
         async with asyncio.timeout(timeout_s):
             await known
     except TimeoutError:
-        raise KafkaTimeoutError(f"topic {topic} has no partitions after {timeout_s:g} s; does it exist?") from None
+        text = f"topic {topic} has no partitions after {timeout_s:g} s; does it exist?"
+        raise error_for(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) from None
     finally:
         client.on_metadata.remove(changed)
         client.on_rejected.remove(rejected)

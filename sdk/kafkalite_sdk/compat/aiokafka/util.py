@@ -15,6 +15,14 @@ def create_task(coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(coro)
 
 
+def get_running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop. Raises RuntimeError: there is none, or it is closed."""
+    loop = asyncio.get_event_loop()
+    if not loop.is_running():
+        raise RuntimeError("The object should be created within an async function or provide loop directly.")
+    return loop
+
+
 def create_future(loop: asyncio.AbstractEventLoop | None = None) -> "asyncio.Future[Any]":
     """Return a new future; `loop` None = of the running loop."""
     return (loop or asyncio.get_running_loop()).create_future()
@@ -37,7 +45,7 @@ def commit_structure_validate(
 
 def _partition(each: object) -> TopicPartition:
     if not isinstance(each, TopicPartition):
-        raise TypeError(f"{each!r} is not a TopicPartition")
+        raise TypeError(f"Key should be TopicPartition instance, it is {each!r}")
     return each
 
 
@@ -47,5 +55,5 @@ def _offset(value: object) -> OffsetAndMetadata:
     if not isinstance(value, tuple) or len(value) != 2 or not isinstance(value[0], int):
         raise ValueError(f"{value!r} is neither an offset nor a pair of offset and metadata")
     if not isinstance(value[1], str):
-        raise TypeError(f"the metadata of an offset is {value[1]!r}, expected a str")
+        raise TypeError(f"Metadata should be a string, it is {value[1]!r}")
     return OffsetAndMetadata(*value)

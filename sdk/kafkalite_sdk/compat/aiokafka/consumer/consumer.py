@@ -8,8 +8,9 @@ Invariants:
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import Any, Self
@@ -20,21 +21,24 @@ from kafkalite_sdk._speedups.aiokafka_records import ConsumerRecord, converted, 
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 from kafkalite_sdk.compat.aiokafka.background import GrouplessSubscription, ListenerAdapter, Rebalances
-from kafkalite_sdk.compat.aiokafka.consumer.options import new_consumer
+from kafkalite_sdk.compat.aiokafka.consumer.internals import Coordinator, SubscriptionState
+from kafkalite_sdk.compat.aiokafka.consumer.lookups import Lookups
+from kafkalite_sdk.compat.aiokafka.consumer.options import new_consumer, subscribed_topics
 from kafkalite_sdk.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafkalite_sdk.compat.aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafkalite_sdk.compat.aiokafka.departure import Departure
 from kafkalite_sdk.compat.aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalOperation
 from kafkalite_sdk.compat.aiokafka.installation import VERSION
-from kafkalite_sdk.compat.aiokafka.structs import OffsetAndMetadata, OffsetAndTimestamp
-from kafkalite_sdk.compat.aiokafka.topics import all_topics, partitions_of, wait_for_topic
+from kafkalite_sdk.compat.aiokafka.structs import OffsetAndMetadata
+from kafkalite_sdk.compat.aiokafka.topics import wait_for_topic
 from kafkalite_sdk.compat.aiokafka.util import commit_structure_validate
 from kafkalite_sdk.consumer import offset_and_metadata as engine
-from kafkalite_sdk.consumer.driver import AnyDriver
-from kafkalite_sdk.membership.settings import MemberIdentity
+from kafkalite_sdk.consumer.consumer import Consumer
 
 log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 
 ALL_RECORDS = 1 << 30
+SEEK_EXTRA_S = 0.5  # for the request behind the one that was open at the seek
 LOST_MEMBERSHIP = (
     KafkaErrorCode.ILLEGAL_GENERATION,
     KafkaErrorCode.STALE_MEMBER_EPOCH,
@@ -47,18 +51,13 @@ Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 Deserialize = Callable[[bytes | None], Any]
 
 
-class AIOKafkaConsumer:
+class AIOKafkaConsumer(Lookups):
     """Reads records of topics, alone or in a group; see aiokafka's documentation and docs/aiokafka.md.
 
     Arguments: those of aiokafka 0.14, with its defaults. Times are in ms, sizes in bytes.
         rebalance_timeout_ms, consumer_timeout_ms, api_version, loop: accepted without effect.
-        exclude_internal_topics: False is rejected; name internal topics instead.
         sasl_mechanism: "GSSAPI" is rejected.
     """
-
-    _closed = False
-    _topics: frozenset[str] = frozenset()
-    _leaving: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -103,59 +102,115 @@ class AIOKafkaConsumer:
         client_rack: str | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "topics")}
-        asyncio.get_running_loop()
-        self._consumer = new_consumer(self.subscription, **arguments)
+        super().__init__(loop, "AIOKafkaConsumer")
+        self._closed = False
         self._group_id = group_id
+        self._group_instance_id = group_instance_id
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._max_poll_records = max_poll_records
+        self._fetch_max_wait_s = fetch_max_wait_ms / 1000
         self._request_timeout_s = request_timeout_ms / 1000
+        self._build(arguments, internal=not exclude_internal_topics)
+        if topics:
+            self.subscribe(topics)
+
+    def _build(self, arguments: dict[str, Any], *, internal: bool) -> None:
+        """Create the engine and what surrounds it; `internal`: patterns match internal topics, too."""
+        self._stopped = asyncio.Event()
         self._lock = asyncio.Lock()
+        self._sought_until = -inf
+        self._wanted: frozenset[str] = frozenset()
+        self._poller: asyncio.Task[Any] | None = None
+        self._consumer = new_consumer(lambda: topics_of(), **arguments)
         self._driver = self._consumer._driver
         self._records = self._consumer._iteration
         changes = self._consumer._loop._changes
         self._rebalances = None if changes is None else Rebalances(self._driver, changes, self._lock)
-        self._groupless = GrouplessSubscription(self._driver) if group_id is None else None
+        self._groupless = None if self._group_id is not None else GrouplessSubscription(self._driver, internal=internal)
+        self._subscription = subscription = SubscriptionState(self._driver, self._groupless)
+
+        def topics_of() -> frozenset[str]:  # not a method: a reference to this object would keep it from being deleted
+            return subscription.topics
+
+        self._departure = Departure(self._driver, partial(_leave, self._consumer, self._lock))
         self._listener = ListenerAdapter(None, self._driver)
-        self._coordinator = _Coordinator(self._driver)
-        if topics:
-            self.subscribe(topics)
+        self._coordinator = Coordinator(self._driver, self._group_id)
+        if self._driver.group is not None:
+            self._driver.group.membership.report_rebalances()
+            if internal:
+                self._driver.group.membership.match_internal_topics()
 
     async def start(self) -> None:
-        """Connect, wait for the topics, and join the group.
+        """Connect, wait for the topics, join the group, and find the positions: later records are returned.
 
-        Raises: KafkaConnectionError, and what the group fails with.
+        Raises: KafkaConnectionError, UnknownTopicOrPartitionError, and what the group fails with.
         """
+        self._open()
         await self._consumer.start()
         try:
-            for topic in sorted(self._topics):
+            for topic in sorted(self._wanted):
                 await wait_for_topic(self._driver.client, topic, self._request_timeout_s)
             if self._groupless is not None:
                 self._groupless.follow()
             elif self._rebalances is not None and self._driver.group is not None and self._driver.group.subscribed:
-                async with self._lock:
+                async with self._alone():
                     await self._rebalances.joined()
+            await self._positions_found()
         except BaseException:
             await self.stop()
             raise
 
+    async def _positions_found(self) -> None:
+        """Wait until each partition with a leader has a position, or an error that the next call raises."""
+        driver = self._driver
+        deadline = driver.now() + self._request_timeout_s
+        while not self._closed:
+            driver.work()
+            if not driver.resolver.waits() or driver.now() >= deadline:
+                break
+            await driver.wait(deadline)
+
     async def stop(self) -> None:
         """Commit what was returned with automatic commits, leave the group, and close the connections.
+
+        A second call waits for the first one.
 
         Raises: ClientUseError inside a rebalance listener.
         """
         if self._closed:
+            await self._stopped.wait()
             return
         if self._rebalances is not None:
-            self._rebalances.check_not_in_listener()
+            self._rebalances.check_not_in_listener(self._poller)
         self._closed = True
         self._listener.enabled = False
+        try:
+            await self._stop()
+        finally:
+            self._stopped.set()
+
+    async def _stop(self) -> None:
         if self._rebalances is not None:
             await self._rebalances.stop()
-        if self._leaving is not None:
-            await asyncio.wait([self._leaving])
-        await self._consumer.close()
+        await self._departure.ended()
+        if self._driver.started and self._poller is not asyncio.current_task():
+            self._consumer._loop.interrupt()
+            async with self._lock:  # the open poll ends
+                await self._consumer.close()
+        else:
+            await self._consumer.close()
         self._records.clear()
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Only one task at a time polls or joins the group."""
+        async with self._lock:
+            self._poller = asyncio.current_task()
+            try:
+                yield
+            finally:
+                self._poller = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -183,55 +238,54 @@ class AIOKafkaConsumer:
 
         Raises: TypeError, ValueError for arguments that are not valid; IllegalStateError after `assign`.
         """
-        if bool(topics) == bool(pattern):
-            raise TypeError("pass either `topics` or `pattern`")
-        if not isinstance(topics, tuple | set | list | frozenset):
-            raise TypeError("`topics` should be a list of names")
-        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
-            raise TypeError("`listener` should be a ConsumerRebalanceListener")
-        self._topics = frozenset(topics)
-        self._listener = ListenerAdapter(listener, self._driver)
+        names = subscribed_topics(topics, pattern, listener)
+        if self._departure.assigned or (self._groupless and self._driver.assignment() and not self._groupless.active):
+            raise ClientUseError("partitions are assigned by assign(); call unsubscribe() before subscribe()")
+        self._create_topics(names)
+        adapter = ListenerAdapter(listener, self._driver)
         if self._groupless is not None:
-            if self._driver.positions.states and not self._groupless.active:
-                raise ClientUseError("partitions are assigned by assign(); call unsubscribe() before subscribe()")
-            self._groupless.subscribe(self._topics, pattern)
+            self._groupless.subscribe(names, pattern)
         elif pattern is not None:
-            self._consumer.subscribe(pattern=f"(?:{pattern}).*", listener=self._listener)
+            self._departure.then(partial(self._consumer.subscribe, pattern=f"(?:{pattern}).*", listener=adapter))
         else:
-            self._consumer.subscribe(self._topics, listener=self._listener)
+            self._departure.then(partial(self._consumer.subscribe, names, listener=adapter))
+        self._listener = adapter
+        self._subscription.names = names
+
+    def _create_topics(self, names: frozenset[str]) -> None:
+        self._wanted = names
+        self._departure.then(partial(self._driver.client.use_topics, sorted(names), create=True))
 
     def subscription(self) -> frozenset[str]:
         """Return the names of the subscribed topics."""
-        group = self._driver.group
-        if self._topics or group is None or not group.subscribed:
-            return self._topics
-        return frozenset(group.membership.topics)
+        return self._subscription.topics
 
     def unsubscribe(self) -> None:
         """End the subscription or assignment; the member leaves its group in the background."""
-        self._topics = frozenset()
+        self._subscription.names = self._wanted = frozenset()
+        self._listener.enabled = False
         if self._groupless is not None:
             self._groupless.unsubscribe()
-        else:
-            self._leaving = self._driver.client.loop.create_task(self._leave())
-
-    async def _leave(self) -> None:
-        self._consumer._loop.interrupt()  # a task that waits for a record holds the lock
-        try:
-            async with self._lock:
-                await self._consumer.unsubscribe()
-        except Exception:
-            log.exception("the consumer has not left its group")
+        if not self._driver.started:
+            self._consumer._subscriptions.forget()
+        elif self._groupless is None:
+            self._departure.begin()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Raises IllegalStateError after `subscribe`."""
-        if self._groupless is not None and self._groupless.active:
+        """Read exactly these partitions; topics that do not exist are created. Raises IllegalStateError after
+        `subscribe`.
+        """
+        if self._subscription.names or (self._groupless is not None and self._groupless.active):
             raise ClientUseError("topics are subscribed; call unsubscribe() before assign()")
-        self._consumer.assign(list(partitions))
+        named = frozenset(partitions)
+        self._create_topics(frozenset(each.topic for each in named))
+        self._departure.then(partial(self._consumer.assign, named))
+        if self._departure.active:
+            self._departure.assigned = named
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are read."""
-        return set(self._driver.assignment())
+        return set(self._departure.assigned if self._departure.active else self._driver.assignment())
 
     # records
 
@@ -261,7 +315,8 @@ class AIOKafkaConsumer:
 
         Arguments:
             partitions: whose records are returned; none = all that are assigned.
-            timeout_ms: longest time to wait for the first record.
+            timeout_ms: longest time to wait for the first record. After a seek, unless it is 0, at least the time
+                that an open request to the broker may take.
             max_records: None = `max_poll_records`, or all that were fetched.
 
         Raises: as `getone`; ValueError.
@@ -269,25 +324,33 @@ class AIOKafkaConsumer:
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError(f"max_records is {max_records!r}, expected an int above 0")
         records_max = max_records or self._max_poll_records or ALL_RECORDS
-        records = await self._poll(timeout_ms / 1000, records_max, frozenset(partitions))
-        return converted_by_partition(records, self._key_deserializer, self._value_deserializer)
+        timeout_s = timeout_ms / 1000
+        if timeout_s and self._sought_until > -inf:
+            timeout_s, self._sought_until = max(timeout_s, self._sought_until - self._driver.now()), -inf
+        records = await self._poll(timeout_s, records_max, frozenset(partitions))
+        try:
+            return converted_by_partition(records, self._key_deserializer, self._value_deserializer)
+        finally:
+            records.reverse()
+            self._records += records  # from a record on that its deserializer rejects
 
     async def _poll(
         self, timeout_s: float, records_max: int, only: frozenset[TopicPartition]
     ) -> list[Record[bytes, bytes]]:
-        """Poll the engine; only one task at a time does."""
+        """Poll the engine; only one task at a time does. Return nothing if the consumer is stopped meanwhile."""
         if self._closed:
             raise ConsumerStoppedError
-        async with self._lock:
-            while True:
+        await self._departure.ended()
+        async with self._alone():
+            while not self._closed:
                 try:
                     return await self._consumer._loop.poll(timeout_s, records_max, only)
                 except MaxPollIntervalExceededError as error:
                     log.warning("%s", error)
                 except ClientUseError:
-                    if self._closed:
-                        raise ConsumerStoppedError from None
-                    raise
+                    if not self._closed:
+                        raise
+        return []
 
     def _converted(self, record: Record[bytes, bytes]) -> ConsumerRecord[Any, Any]:
         return converted(record, self._key_deserializer, self._value_deserializer)
@@ -315,9 +378,12 @@ class AIOKafkaConsumer:
         group; IllegalStateError for partitions that are not assigned; ValueError, TypeError.
         """
         self._check_group()
+        await self._departure.ended()
         assigned = self._driver.assignment()
+        if not assigned and (self._driver.group is None or not self._driver.group.subscribed):
+            raise ClientUseError("Not subscribed to any topics; there is nothing to commit")
         if not assigned:
-            raise ClientUseError("no partitions are assigned; there is nothing to commit")
+            raise ClientUseError("No partitions assigned; there is nothing to commit")
         try:
             await self._consumer.commit(None if offsets is None else _commits(offsets, assigned))
         except KafkaError as error:
@@ -339,28 +405,47 @@ class AIOKafkaConsumer:
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record. Raises IllegalStateError for a partition that is not assigned."""
-        return await self._consumer.position(partition, timeout=self._request_timeout_s)
+        await self._departure.ended()
+        while True:
+            changes = self._driver.positions.changes
+            try:
+                return await self._consumer.position(partition, timeout=self._request_timeout_s)
+            except ClientUseError:
+                if self._rebalances is not None:
+                    await self._rebalances.ended()  # the next assignment may have the partition
+                if self._closed or changes == self._driver.positions.changes:
+                    raise
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset. Raises ValueError, IllegalStateError."""
         if not isinstance(offset, int) or offset < 0:
             raise ValueError(f"the offset is {offset!r}, expected an int, 0 or more")
-        self._consumer.seek(partition, offset)
+        if self._departure.active and partition not in self._departure.assigned:
+            raise ClientUseError(f"Partition {partition} is not assigned")
+        self._departure.then(partial(self._consumer.seek, partition, offset))
+        if self._driver.fetcher.waiting:
+            self._sought_until = self._driver.now() + self._fetch_max_wait_s + SEEK_EXTRA_S
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the first records (none named = of all assigned partitions)."""
+        await self._departure.ended()
         self._consumer.seek_to_beginning(*self._checked(partitions))
         return await self._positions_known(partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Continue behind the last records (none named = of all assigned partitions)."""
+        await self._departure.ended()
         self._consumer.seek_to_end(*self._checked(partitions))
         return await self._positions_known(partitions)
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """Continue at the committed offsets (none named = of all assigned partitions), and return them."""
+        await self._departure.ended()
+        wanted = self._checked(partitions) or sorted(self._driver.assignment())
+        for each in wanted:
+            self._consumer._queries.state_of(each)  # raises IllegalStateError
         self._check_group()
-        found = await self._consumer.committed(self._checked(partitions) or sorted(self._driver.assignment()))
+        found = await self._consumer.committed(wanted)
         for each, committed in found.items():
             if committed is not None:
                 self._consumer.seek(each, committed)
@@ -368,8 +453,8 @@ class AIOKafkaConsumer:
 
     def _checked(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         if not all(isinstance(each, TopicPartition) for each in partitions):
-            raise TypeError("partitions must be TopicPartition objects")
-        if not partitions and not self._driver.assignment():
+            raise TypeError("partitions must be TopicPartition instances")
+        if not partitions and not self.assignment():
             raise ClientUseError("no partitions are assigned")
         return partitions
 
@@ -378,89 +463,30 @@ class AIOKafkaConsumer:
             await self.position(each)
         return True
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets of the first records."""
-        return await self._consumer.beginning_offsets(partitions, timeout=self._request_timeout_s)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets behind the last records."""
-        return await self._consumer.end_offsets(partitions, timeout=self._request_timeout_s)
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first records of a time in ms or later, None = there is none."""
-        times = {each: int(timestamp) for each, timestamp in timestamps.items()}
-        found = await self._consumer.offsets_for_times(times, timeout=self._request_timeout_s)
-        return {
-            each: None if offset is None else OffsetAndTimestamp(offset.offset, offset.timestamp_ms)
-            for each, offset in found.items()
-        }
-
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of partitions until `resume`."""
         if self._checked(partitions):
-            self._consumer.pause(*partitions)
+            self._departure.then(partial(self._consumer.pause, *partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of partitions again."""
         if self._checked(partitions):
-            self._consumer.resume(*partitions)
+            self._departure.then(partial(self._consumer.resume, *partitions))
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
         return set(self._consumer.paused())
 
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the offset behind the last record that consumers may read, as the last response reports it."""
-        return _known(self._consumer._queries.state_of(partition).high_watermark)
 
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the last stable offset, as the last response reports it."""
-        return _known(self._consumer._queries.state_of(partition).last_stable_offset)
-
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return the time of the last poll of the consumer in ms since 1970, None = there was none."""
-        self._consumer._queries.state_of(partition)
-        polled_at = self._consumer._loop.polled_at
-        return None if polled_at == -inf else int((time.time() - self._driver.now() + polled_at) * 1000)
-
-    # topics
-
-    async def topics(self) -> set[str]:
-        """Return the names of all topics of the cluster."""
-        return await all_topics(self._driver.client)
-
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition numbers of a topic that the consumer reads, None = unknown."""
-        return partitions_of(self._driver.client.view, topic)
-
-
-class _Coordinator:
-    """What programs read of aiokafka's coordinator.
-
-    Arguments:
-        driver: of the consumer.
-    """
-
-    def __init__(self, driver: AnyDriver) -> None:
-        self._driver = driver
-
-    @property
-    def member_id(self) -> str:
-        """The member id in the group, "" = not a member."""
-        group = self._driver.group
-        identity: MemberIdentity | None = None if group is None else group.membership.identity()
-        return "" if identity is None else identity.member_id
+async def _leave(consumer: Consumer[bytes, bytes], lock: asyncio.Lock) -> None:
+    consumer._loop.interrupt()  # a task that waits for a record holds the lock
+    async with lock:
+        await consumer.unsubscribe()
 
 
 def _commits(offsets: Offsets, assigned: frozenset[TopicPartition]) -> dict[TopicPartition, engine.OffsetAndMetadata]:
     found = commit_structure_validate(offsets)
     for each in found:
         if each not in assigned:
-            raise ClientUseError(f"{each} is not assigned")
+            raise ClientUseError(f"Partition {each} is not assigned")
     return {each: engine.OffsetAndMetadata(offset.offset, offset.metadata) for each, offset in found.items()}
-
-
-def _known(offset: int) -> int | None:
-    return None if offset < 0 else offset

@@ -1,10 +1,12 @@
 """The arguments of aiokafka's consumer as options of the engine's."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafkalite_sdk.compat.aiokafka.abc import ConsumerRebalanceListener
 from kafkalite_sdk.compat.aiokafka.consumer.user_assignor import Assignors, engine_assignors
-from kafkalite_sdk.compat.aiokafka.settings import CLIENT_ARGUMENTS, client_options, reject_arguments, warn_of
+from kafkalite_sdk.compat.aiokafka.settings import CLIENT_ARGUMENTS, client_options, warn_of
 from kafkalite_sdk.consumer.consumer import Consumer
 
 SAME = (
@@ -35,24 +37,22 @@ def new_consumer(
     group_id: str | None,
     partition_assignment_strategy: Assignors,
     max_poll_records: int | None,
-    exclude_internal_topics: bool,
     **arguments: Any,
 ) -> Consumer[bytes, bytes]:
     """Return the engine's consumer for the arguments of aiokafka's.
 
     Arguments:
         subscription: returns the names of the subscribed topics.
-        bootstrap_servers, group_id, partition_assignment_strategy, max_poll_records, exclude_internal_topics: as in
-            aiokafka.
+        bootstrap_servers, group_id, partition_assignment_strategy, max_poll_records: as in aiokafka.
         arguments: all others.
 
     Raises: ValueError, TypeError for those that are not valid or not supported.
     """
-    warn_of(loop=arguments["loop"], api_version=arguments["api_version"])
+    warn_of(api_version=arguments["api_version"])
     if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
-        raise ValueError(f"max_poll_records is {max_poll_records!r}, expected an int above 0")
-    if not exclude_internal_topics:
-        raise reject_arguments("exclude_internal_topics=False", "subscribe to internal topics by their names")
+        raise ValueError(f"`max_poll_records` should be positive Integer, it is {max_poll_records!r}")
+    if arguments["isolation_level"] not in ("read_uncommitted", "read_committed"):
+        raise ValueError(f"Incorrect isolation level {arguments['isolation_level']}")
     options = {name: arguments[name] for name in SAME}
     if group_id is not None:
         options |= {name: arguments[name] for name in SAME_IN_GROUPS}
@@ -60,3 +60,28 @@ def new_consumer(
         options["partition_assignment_strategy"] = engine_assignors(partition_assignment_strategy, subscription)
     client = client_options(**{name: arguments[name] for name in CLIENT_ARGUMENTS})
     return Consumer(bootstrap_servers, **options, **client)
+
+
+def subscribed_topics(
+    topics: Iterable[str], pattern: str | None, listener: ConsumerRebalanceListener | None
+) -> frozenset[str]:
+    """Return the names of a subscription, empty for a pattern.
+
+    Arguments: those of `AIOKafkaConsumer.subscribe`.
+
+    Raises: TypeError, ValueError with aiokafka's text.
+    """
+    if not (topics or pattern):
+        raise TypeError("You should provide either `topics` or `pattern`")
+    if topics and pattern:
+        raise TypeError("You can't provide both `topics` and `pattern`")
+    if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+        raise TypeError("listener should be an instance of ConsumerRebalanceListener")
+    if not isinstance(topics, tuple | set | list | frozenset):
+        raise TypeError("Topics should be list of strings")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
+    return frozenset(topics)

@@ -13,6 +13,7 @@ from kafkalite_sdk.producer.reports import FailedRecords
 log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+COMPRESSION_TYPES = ("gzip", "snappy", "lz4", "zstd", None)
 _missing = object()
 _numbers = count(1)
 
@@ -37,9 +38,11 @@ def new_producer(
 
     Raises: ValueError, TypeError for those that are not valid or not supported.
     """
-    warn_of(loop=arguments["loop"], api_version=arguments["api_version"])
+    warn_of(api_version=arguments["api_version"])
     if transactional_id is not None:
         raise reject_arguments("transactional_id", "transactions are not supported yet")
+    if compression_type not in COMPRESSION_TYPES:
+        raise ValueError(f"Invalid compression type! It is {compression_type!r}, expected one of {COMPRESSION_TYPES}")
     request_timeout_ms, linger_ms = arguments["request_timeout_ms"], arguments["linger_ms"]
     arguments["client_id"] = client_id or f"aiokafka-producer-{next(_numbers)}"
     return Producer(
@@ -63,7 +66,7 @@ def _acks(acks: Any, *, idempotent: bool) -> Any:
     if acks is _missing:
         return "all" if idempotent else 1
     if acks not in (0, 1, -1, "all"):
-        raise ValueError(f"acks is {acks!r}, expected 0, 1, -1 or 'all'")
+        raise ValueError(f"Invalid ACKS parameter: {acks!r}, expected 0, 1, -1 or 'all'")
     if idempotent and acks not in (-1, "all"):
         raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
     return acks

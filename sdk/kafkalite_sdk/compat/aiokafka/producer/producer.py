@@ -12,6 +12,7 @@ from kafkalite.errors import BufferExhaustedError, ClientUseError
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider
+from kafkalite_sdk.compat.aiokafka.lifetime import LoopClient
 from kafkalite_sdk.compat.aiokafka.partitioner import DefaultPartitioner
 from kafkalite_sdk.compat.aiokafka.producer.message_accumulator import BatchBuilder
 from kafkalite_sdk.compat.aiokafka.producer.options import Partitioner, _missing, new_producer
@@ -22,7 +23,7 @@ _DEFAULT_PARTITIONER = DefaultPartitioner()
 Serialize = Callable[[Any], bytes | None]
 
 
-class AIOKafkaProducer:
+class AIOKafkaProducer(LoopClient):
     """Sends records to topics; see aiokafka's documentation and docs/aiokafka.md.
 
     Arguments: those of aiokafka 0.14, with its defaults. Times are in ms, sizes in bytes.
@@ -63,7 +64,8 @@ class AIOKafkaProducer:
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name != "self"}
-        asyncio.get_running_loop()
+        super().__init__(loop, "AIOKafkaProducer")
+        self._without_acks = acks == 0
         self._producer = new_producer(**arguments)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
@@ -71,18 +73,24 @@ class AIOKafkaProducer:
         self._partitioner = partitioner
         self._request_timeout_s = request_timeout_ms / 1000
         self._closed = False
+        self._stopped = asyncio.Event()
         self._view = self._producer._client.view
 
     async def start(self) -> None:
         """Connect. Raises KafkaConnectionError."""
+        self._open()
         await self._producer.start()
 
     async def stop(self) -> None:
-        """Send all records, wait for their acknowledgements, and close the connections."""
+        """Send all records, wait for their acknowledgements, and close the connections. A second call waits, too."""
         if self._closed:
+            await self._stopped.wait()
             return
         self._closed = True
-        await self._producer._close(None, raises=False)
+        try:
+            await self._producer._close(None, raises=False)
+        finally:
+            self._stopped.set()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -115,7 +123,7 @@ class AIOKafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes]] | None = None,
-    ) -> FutureRecordMetadata:
+    ) -> "asyncio.Future[RecordMetadata]":
         """Queue a record; wait for the metadata of its topic and for space in the buffer.
 
         Arguments:
@@ -125,7 +133,7 @@ class AIOKafkaProducer:
             timestamp_ms: None = now.
             headers: name and value of each.
 
-        Returns: the future of its metadata.
+        Returns: the future of its metadata; of None with acks=0.
         Raises: KafkaTimeoutError without space or metadata in time; MessageSizeTooLargeError.
         """
         assert value is not None or key is not None, "Need at least one: key or value"
@@ -135,7 +143,8 @@ class AIOKafkaProducer:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
-        return await self._send(topic, value, key, partition, timestamp_ms, headers)
+        future = await self._send(topic, value, key, partition, timestamp_ms, headers)
+        return _without_metadata(future) if self._without_acks else future  # type: ignore[return-value]
 
     async def _send(
         self,
@@ -196,7 +205,7 @@ class AIOKafkaProducer:
             await self._send(topic, each.value, each.key, partition, each.timestamp_ms, each.headers)
             for each in batch.records
         ]
-        return asyncio.ensure_future(_first(futures))
+        return asyncio.ensure_future(_first(futures, without_acks=self._without_acks))
 
     # transactions
 
@@ -221,5 +230,23 @@ class AIOKafkaProducer:
         raise reject_arguments("send_offsets_to_transaction()", "transactions are not supported yet")
 
 
-async def _first(futures: list[FutureRecordMetadata]) -> RecordMetadata:
-    return (await asyncio.gather(*futures))[0]
+async def _first(futures: list[FutureRecordMetadata], *, without_acks: bool) -> Any:
+    first = (await asyncio.gather(*futures))[0]
+    return None if without_acks else first
+
+
+def _without_metadata(future: FutureRecordMetadata) -> "asyncio.Future[None]":
+    """Return a future of None: the broker does not answer, so there is no offset."""
+    found: asyncio.Future[None] = future.get_loop().create_future()
+
+    def ended(sent: FutureRecordMetadata) -> None:
+        if found.done():
+            return
+        error = sent.exception()
+        if error is None:
+            found.set_result(None)
+        else:
+            found.set_exception(error)
+
+    future.add_done_callback(ended)
+    return found
