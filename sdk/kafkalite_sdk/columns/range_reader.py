@@ -4,7 +4,8 @@ Invariants:
 1. Every record of the range is returned once, in order, and no other record. Offsets without a record (compacted,
    control batches, aborted transactions) are skipped.
 2. Memory is bounded by the open requests, the responses that are not read yet and one batch of columns.
-3. An error is raised behind the records before it. If the log does not have the range any more, it names the range.
+3. An error is raised behind the records before it. If the log does not have the range any more, it names the range;
+   only the answer of a broker says so.
 Sources: SubscriptionState.java, FetchCollector.java of Apache Kafka 4.3; KIP-392.
 """
 
@@ -19,6 +20,7 @@ from kafkalite.errors import (
     InvalidMetadataError,
     KafkaError,
     KafkaErrorCode,
+    KafkaTimeoutError,
     OffsetRangeError,
     error_for,
 )
@@ -37,7 +39,7 @@ from kafkalite_sdk.consumer.fetch_settings import FetchSettings
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 NO_REPLICA = NO_EPOCH = -1
-SESSIONLESS = -1
+SESSIONLESS = UNKNOWN_END = -1
 
 
 class OffsetRange(NamedTuple):
@@ -88,6 +90,7 @@ class RangeReader:
         self._leaderless = False
         self._lost: KafkaError | None = None
         self._reason = "no broker has answered"
+        self._log_end = UNKNOWN_END
 
     async def batches(self, builder: ColumnBuilder) -> AsyncIterator[ColumnBatch]:
         """Yield the records in batches.
@@ -187,6 +190,7 @@ class RangeReader:
         else:
             end = data.last_stable_offset if self._settings.isolation_level else data.high_watermark
             self._reason = f"the log ends at offset {end}"
+            self._log_end = data.high_watermark
             part.retry_at = self._client.loop.time() + self._settings.retry_backoff_s
 
     def _refer(self, part: Part, node: int, replica: int) -> None:
@@ -223,6 +227,7 @@ class RangeReader:
         part.failures += 1
         part.retry_at = self._client.loop.time() + self._backoff.delay_s(part.failures)
         self._reason = reason
+        self._log_end = UNKNOWN_END
         self._client.refresh_metadata([self._name.topic])
 
     def _unavailable(self, offset: int, reason: str) -> OffsetRangeError:
@@ -260,7 +265,11 @@ class RangeReader:
         self._changed.set()
 
     async def _wait(self) -> None:
-        """Wait for the first part. If it has had no records for too long, the range is lost behind those before."""
+        """Wait for the first part, for at most the timeout.
+
+        The range is lost only if a broker has answered that its log ends before; a broker that does not answer, or a
+        partition without a leader, says nothing about the records.
+        """
         loop = self._client.loop
         part = self._plan.parts[0]
         deadline = loop.time() + self._timeout_s
@@ -273,5 +282,8 @@ class RangeReader:
             except TimeoutError:
                 if loop.time() >= deadline:
                     reason = f"no records within {self._timeout_s:g} s: {self._reason}"
-                    self._lost = self._unavailable(part.position, reason)
+                    if UNKNOWN_END < self._log_end < part.end:
+                        self._lost = self._unavailable(part.position, reason)
+                    else:
+                        self._lost = KafkaTimeoutError(f"{self._name} at offset {part.position}: {reason}")
             self._client.check_owner()

@@ -127,8 +127,9 @@ class ColumnReader:
 
         Raises:
             OffsetRangeError: retention or a truncation has removed records, the topic was deleted, or the log ends
-                before `end`; it names the range. CorruptRecordError: a batch is damaged. KafkaError: an error of the
-                partition that is not retriable. TypeError, ValueError: an argument is not valid.
+                before `end`; it names the range. KafkaTimeoutError: no broker has answered with records within the
+                timeout. CorruptRecordError: a batch is damaged. KafkaError: an error of the partition that is not
+                retriable. TypeError, ValueError: an argument is not valid.
         """
         if not 0 <= start <= end:
             raise ValueError(f"start is {start} and end {end}, expected 0 <= start <= end")

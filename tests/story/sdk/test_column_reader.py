@@ -9,7 +9,7 @@ import pytest
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.columns import ColumnReader
 
-from kafkalite.errors import ClientUseError, CorruptRecordError, OffsetRangeError
+from kafkalite.errors import ClientUseError, CorruptRecordError, KafkaTimeoutError, OffsetRangeError
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.arrow_reader import read_rows
@@ -148,6 +148,33 @@ async def test_truncation_that_comes_first_names_the_range(world: Story) -> None
         with pytest.raises(OffsetRangeError, match="at 100: no records within 20 s: the log ends at offset 100"):
             await offsets(reader, 90, 200, timeout=20.0)
         assert world.now - began < 25.0
+
+
+@story()
+async def test_broker_that_does_not_answer_has_lost_nothing(world: Story) -> None:
+    fill(world, 40)
+    async with reading(world) as reader:
+        for frozen in (True, False):
+            broker = world.broker.nodes[1]
+            broker.freeze() if frozen else broker.stop()
+            with pytest.raises(KafkaTimeoutError, match="orders-0 at offset 90: no records within 20 s"):
+                await offsets(reader, 90, 200, timeout=20.0)
+            if frozen:
+                broker.thaw()
+            else:
+                await broker.start()
+            assert await offsets(reader, 90, 200) == list(range(90, 200))
+
+
+@story()
+async def test_partition_without_a_leader_has_lost_nothing(world: Story) -> None:
+    fill(world, 40)
+    async with reading(world) as reader:
+        leader, log(world).leader = log(world).leader, -1
+        with pytest.raises(KafkaTimeoutError, match="no records within 20 s: orders-0 has no leader"):
+            await offsets(reader, 90, 200, timeout=20.0)
+        log(world).leader = leader
+        assert await offsets(reader, 90, 200) == list(range(90, 200))
 
 
 @story()
