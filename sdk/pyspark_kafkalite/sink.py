@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 
 from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import SchemaError
+from pyspark_kafkalite.pieces import pieces
 from pyspark_kafkalite.sink_options import SinkOptions, sink_columns
 
 if TYPE_CHECKING:
     import pyarrow
 
-TABLE_BYTES = 4 << 20
 OPEN_TABLES = 8
 
 
@@ -103,13 +103,6 @@ def send_tables(client: Mapping[str, Any], tables: Iterable[tuple[str, "pyarrow.
             each.result()
     freeze_modules()
     return rows
-
-
-def pieces(batch: "pyarrow.RecordBatch") -> Iterator["pyarrow.RecordBatch"]:
-    """Yield the rows of a batch in pieces that fit into the buffer of the producer."""
-    rows = max(1, batch.num_rows * TABLE_BYTES // max(batch.nbytes, 1))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
 
 
 class BatchWriter(_Sending, DataSourceArrowWriter):

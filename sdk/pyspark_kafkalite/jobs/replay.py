@@ -81,7 +81,8 @@ def send_rows(sending: Sending, batches: "Iterator[pyarrow.RecordBatch]") -> "It
     """
     import pyarrow
 
-    from pyspark_kafkalite.sink import pieces, send_tables
+    from pyspark_kafkalite.pieces import pieces
+    from pyspark_kafkalite.sink import send_tables
 
     tables = (
         (sending.topic, piece)
