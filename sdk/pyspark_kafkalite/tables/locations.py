@@ -10,6 +10,7 @@ T = TypeVar("T")
 
 COMMITS = "_commits"
 ATTEMPTS = "_attempts"
+RECOVERED = "_recovered"
 COMPACTIONS = "_compactions"
 REPLACED = "_replaced"
 SEARCHES = 2
@@ -27,7 +28,7 @@ def find(root: Path, name: str) -> Path:
         DamagedTableError: it does not exist.
     """
     base = Path(name).name
-    found = (root / name, *(root / each / base for each in (ATTEMPTS, COMPACTIONS, REPLACED)))
+    found = (root / name, *(root / each / base for each in (ATTEMPTS, RECOVERED, COMPACTIONS, REPLACED)))
     for path in found * SEARCHES:
         if path.exists():
             return path

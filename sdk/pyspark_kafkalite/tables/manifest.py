@@ -5,6 +5,7 @@
     TABLE/_commits/00000000000000000000.json   one for each commit, with the offsets it contains
     TABLE/_commits/00000000000000000499.snapshot   the state after a commit, see `snapshots`
     TABLE/_attempts/                   files of batches that are not committed; Spark and pyarrow do not list it
+    TABLE/_recovered/                  attempts that a start has found, until it knows that no commit needs them
     TABLE/_compactions/                files of a compaction that is not committed, and its lock
     TABLE/_replaced/                   files that a compaction has replaced, for readers that have begun before
 
@@ -14,7 +15,10 @@ Invariants:
 2. A file of a batch is flushed before the commit that names it. After the commit, a hard link publishes it; then its
    attempt is removed. Each step may be repeated, by any process.
 3. A commit is published completely before the next one is created. So only the last one can be unfinished.
-4. An attempt is removed only if no commit needs it.
+4. An attempt is removed only if no commit needs it, and none can be created that does. A commit is prepared as a file
+   first, then its attempts are verified, then it is linked. A start moves all attempts into `_recovered` first, then
+   removes prepared commits, then reads the commits. A commit that is linked after that was prepared after the removal,
+   so it was verified after the move, and has found that its attempts are missing.
 5. A commit that another process or an earlier incarnation has created may not be durable yet: its directory is flushed
    before its files are published, since published files without a commit would be visible for ever.
 6. A commit that replaces files makes them invisible, durably, before it publishes the new ones. So a plain reader may
@@ -28,13 +32,13 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pyspark_kafkalite.tables import rules, snapshots
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.locations import ATTEMPTS, COMMITS, COMPACTIONS, REPLACED, find
+from pyspark_kafkalite.tables.locations import ATTEMPTS, COMMITS, COMPACTIONS, RECOVERED, REPLACED, find
 from pyspark_kafkalite.tables.model import (
     NO_COMMIT,
     Batch,
@@ -49,6 +53,8 @@ from pyspark_kafkalite.tables.state import StateBuilder, TableState
 
 SEQUENCE_DIGITS = 20
 LOCK = "lock"
+PREPARED = ".json"
+"""End of the name of a commit that is not linked yet, among the attempts."""
 
 
 class ManifestTable:
@@ -73,6 +79,7 @@ class ManifestTable:
         self._root = _local(location)
         self._commits = self._root / COMMITS
         self._attempts = self._root / ATTEMPTS
+        self._recovered = self._root / RECOVERED
         self._compactions = self._root / COMPACTIONS
         self._replaced = self._root / REPLACED
         self._published = NO_COMMIT
@@ -113,18 +120,38 @@ class ManifestTable:
     def recover(self) -> Recovery:
         """Publish the files of the last commit, and remove attempts that no commit needs.
 
-        A writer calls it once, before its first batch. Attempts of another writer are removed, too: its commit fails.
+        A writer calls it once, before its first batch. Attempts of another writer are removed, too: its commit fails,
+        unless it was created before.
 
         Raises:
             DamagedTableError: a file of the last commit is missing.
         """
+        moved = self._move_attempts()
+        prepared = [self._attempts / name for name in sorted(os.listdir(self._attempts)) if name.endswith(PREPARED)]
+        for path in prepared:
+            self._disk.remove(path)
         self._refresh()
         published = self._publish_last()
-        removed = [self._attempts / name for name in sorted(os.listdir(self._attempts))]
+        removed = [path for path in moved if path.exists()]
         for path in removed:
             self._disk.remove(path)
         self._write_snapshot()
-        return Recovery(published, len(removed))
+        return Recovery(published, len(removed) + len(prepared))
+
+    def _move_attempts(self) -> list[Path]:
+        """Move the attempts into `_recovered`; returns them, with those of an interrupted start."""
+        names = [name for name in sorted(os.listdir(self._attempts)) if not name.endswith(PREPARED)]
+        earlier = os.listdir(self._recovered) if self._recovered.is_dir() else []
+        if names:
+            self._disk.make_directory(self._recovered)
+        for name in names:
+            with suppress(FileExistsError, FileNotFoundError):  # moved before, or published by its writer
+                self._disk.link(self._attempts / name, self._recovered / name)
+        if names:
+            self._disk.flush_directory(self._recovered)
+        for name in names:
+            self._disk.remove(self._attempts / name)
+        return [self._recovered / name for name in sorted({*earlier, *names})]
 
     def commit(self, batch: Batch) -> CommitResult:
         """Add a batch to the table. A batch that is in the table is skipped; its new attempts are removed.
@@ -151,7 +178,6 @@ class ManifestTable:
                 return CommitResult(earlier.sequence, repeated=True)
             rules.check_owner(state.appended, batch, self.location)
             gaps = rules.check_continuity(state.ends, batch, ranges, self.location)
-            self._check_attempts(self._attempts, batch.attempts)
             if self._added(rules.next_commit(state.last, batch, ranges, gaps)):
                 return CommitResult(self._state.sequence, repeated=False)
 
@@ -187,7 +213,6 @@ class ManifestTable:
             self._refresh()
             self._publish_last()
             commit = rules.replacing_commit(self._state, replacement, self.location)
-            self._check_attempts(self._compactions, replacement.files)
             if self._added(commit):
                 return commit.sequence
 
@@ -217,10 +242,16 @@ class ManifestTable:
     def _create(self, commit: Commit) -> bool:
         """Create the file of a commit, unless its number exists; returns whether it was created."""
         content = json.dumps(commit.to_json(), separators=(",", ":")).encode()
-        written = self._attempts_of(commit) / f"{commit.sequence}-{uuid.uuid4().hex}.json"
+        written = self._attempts_of(commit) / f"{commit.sequence}-{uuid.uuid4().hex}{PREPARED}"
         self._disk.write(written, content)
         try:
+            self._check_attempts(self._attempts_of(commit), commit.attempts)
             self._disk.link(written, self._commit_path(commit.sequence))
+        except FileNotFoundError:
+            raise DamagedTableError(
+                f"table {self.location}: another writer has recovered the table; nothing was committed; stop one of "
+                "them"
+            ) from None
         except FileExistsError:
             if not os.path.samefile(written, self._commit_path(commit.sequence)):  # NFS: the reply may have been lost
                 return False
@@ -244,7 +275,7 @@ class ManifestTable:
         for directory in sorted({(self._root / each.name).parent for each in linked}):
             self._disk.flush_directory(directory)
         for each in commit.attempts:
-            if (attempt := self._attempts_of(commit) / Path(each.name).name).exists():
+            for attempt in (path for path in self._sources(each, commit) if path.exists()):
                 self._disk.remove(attempt)
         self._published = commit.sequence
         return len(linked)
@@ -272,21 +303,27 @@ class ManifestTable:
 
     def _link(self, file: DataFile, commit: Commit) -> bool:
         """Publish a file; returns whether its directory is to be flushed: its attempt exists."""
-        attempt, target = self._attempts_of(commit) / Path(file.name).name, self._root / file.name
+        target = self._root / file.name
         if target.parent != self._root:
             self._disk.make_directory(target.parent)
-        try:
-            self._disk.link(attempt, target)
-        except FileExistsError:
-            return True  # the link may not be durable yet
-        except FileNotFoundError:
-            if not target.exists() and not self._commit_path(commit.sequence + 1).exists():
-                raise DamagedTableError(
-                    f"table {self.location}: file {file.name} of its last commit is missing, in the table and in "
-                    f"{self._attempts_of(commit).name}; restore it, or create the table again"
-                ) from None
-            return False
-        return True
+        for attempt in self._sources(file, commit):
+            try:
+                self._disk.link(attempt, target)
+            except FileExistsError:
+                return True  # the link may not be durable yet
+            except FileNotFoundError:
+                continue
+            return True
+        if not target.exists() and not self._commit_path(commit.sequence + 1).exists():
+            raise DamagedTableError(
+                f"table {self.location}: file {file.name} of its last commit is missing, in the table and in "
+                f"{self._attempts_of(commit).name}; restore it, or create the table again"
+            )
+        return False
+
+    def _sources(self, file: DataFile, commit: Commit) -> tuple[Path, ...]:
+        """Where a file is before it is published; a start moves attempts from the first to the second directory."""
+        return tuple(each / Path(file.name).name for each in (self._attempts_of(commit), self._recovered))
 
     def _discard(self, batch: Batch, earlier: Commit) -> None:
         """Remove the attempts of a repeated batch."""
