@@ -253,19 +253,18 @@ class ControllerRequests:
                 host({})
 
         def host(overrides: Overrides) -> None:
-            self._slicer.run(grouped(self._hosting.assigning(request, overrides)), applied)
+            self._slicer.run(grouped(self._assigning(request, overrides)), applied)
 
         def applied(outcome: Outcome) -> None:
             self._read_again(self._hosting.end_hosting(topics))
             if outcome.error is not None:
                 done(outcome)
                 return
-            response = Outcome(assigned(outcome.value))
             behind = self._hosting.take_behind()
             if behind:  # the answer lets the controller elect again: the epochs in the tree are raised before
-                self.raise_epochs(behind, partial(done, response))
+                self.raise_epochs(behind, partial(done, outcome))
             else:
-                done(response)
+                done(outcome)
 
         self._slicer.run(grouped(self._checking(request)), checked)
 
@@ -278,6 +277,11 @@ class ControllerRequests:
 
         if topics:
             self._configs.read(topics, read)
+
+    def _assigning(self, request: LeaderAndIsrRequest, overrides: Overrides) -> Steps:
+        """Apply a request, and return the response."""
+        results = yield from self._hosting.assigning(request, overrides)
+        return (yield from assigned(results))
 
     def _checking(self, request: LeaderAndIsrRequest) -> Steps:
         """Check a request, leave what a full one does not name, and return the topics whose configs are needed."""
@@ -292,16 +296,19 @@ class ControllerRequests:
     # StopReplica.
 
     def _stop_replica(self, request: StopReplicaRequest, done: Then) -> None:
-        def applied(outcome: Outcome) -> None:
-            if outcome.error is None:
-                outcome = Outcome(stopped(outcome.value))
-            done(outcome)
+        self._slicer.run(grouped(self._stopping(request)), done)
 
-        self._slicer.run(grouped(self._hosting.stopping(request, self._deletions)), applied)
+    def _stopping(self, request: StopReplicaRequest) -> Steps:
+        """Apply a request, and return the response."""
+        results = yield from self._hosting.stopping(request, self._deletions)
+        return (yield from stopped(results))
 
 
-def assigned(results: Sequence[PartitionError]) -> LeaderAndIsrResponse:
-    """The response to LeaderAndIsr. Versions 0 to 4, which have no topic ids, are rejected as a whole."""
+def assigned(results: Sequence[PartitionError]) -> Steps:
+    """Return the response to LeaderAndIsr; yields after each partition.
+
+    Versions 0 to 4, which have no topic ids, are rejected as a whole.
+    """
     topics: dict[bytes, LeaderAndIsrTopicError] = {}
     for result in results:
         topic = topics.get(result.topic_id)
@@ -309,13 +316,15 @@ def assigned(results: Sequence[PartitionError]) -> LeaderAndIsrResponse:
             topic = topics[result.topic_id] = LeaderAndIsrTopicError(topic_id=result.topic_id, partition_errors=[])
         error = LeaderAndIsrPartitionError(partition_index=result.partition, error_code=result.error)
         topic.partition_errors.append(error)
+        yield
     return LeaderAndIsrResponse(error_code=0, topics=list(topics.values()))
 
 
-def stopped(results: Sequence[PartitionError]) -> StopReplicaResponse:
-    """The response to StopReplica."""
-    errors = [
-        StoppedError(topic_name=result.topic, partition_index=result.partition, error_code=result.error)
-        for result in results
-    ]
+def stopped(results: Sequence[PartitionError]) -> Steps:
+    """Return the response to StopReplica; yields after each partition."""
+    errors = []
+    for result in results:
+        each = StoppedError(topic_name=result.topic, partition_index=result.partition, error_code=result.error)
+        errors.append(each)
+        yield
     return StopReplicaResponse(error_code=0, partition_errors=errors)

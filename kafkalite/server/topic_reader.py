@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from kafkalite.callbacks import gather
+from kafkalite.callbacks import Window, gather
 from kafkalite.clock import Clock, Outcome
 from kafkalite.cluster.config_reads import Texts, is_out_of_reach, read_configs, readable
 from kafkalite.cluster.membership.current_session import CurrentSession
@@ -15,6 +15,7 @@ from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.server")
 RETRY_S = 0.5
+READS_MAX = 100  # their responses may arrive in one loop iteration
 INVALID_RETRY_S = 10.0  # after a node that cannot be used
 
 
@@ -32,11 +33,20 @@ class TopicReader:
         self._log = RateLimitedLog(LOGGER, clock)
 
     def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Texts | None]], object]) -> None:
-        """Read the configs of topics, as `read_configs`."""
-        gather(
-            [partial(self.read_configs, topic) for topic in topics],
-            lambda found: then(dict(zip(topics, found, strict=True))),
-        )
+        """Read the configs of topics, as `read_configs`; at most READS_MAX at the same time."""
+        window = Window(READS_MAX)
+
+        def read(topic: str, taken: Callable[[Texts | None], object]) -> None:
+            def begin(end: Callable[[], None]) -> None:
+                def ended(found: Texts | None) -> None:
+                    end()
+                    taken(found)
+
+                self.read_configs(topic, ended)
+
+            window.run(begin)
+
+        gather([partial(read, topic) for topic in topics], lambda found: then(dict(zip(topics, found, strict=True))))
 
     def read_configs(self, topic: str, then: Callable[[Texts | None], object]) -> None:
         """Read the configs of a topic. If they cannot be read, that is logged, and the result is None."""

@@ -1,10 +1,11 @@
 """`kafkalite.callbacks`: every callback is called, once, in order, also after an exception."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from kafkalite.callbacks import FanIn, SerialExecutor, call_all, call_each, fail_on_exception, gather, once
+from kafkalite.callbacks import FanIn, SerialExecutor, Window, call_all, call_each, fail_on_exception, gather, once
 
 
 def test_step_begins_when_previous_step_of_its_key_has_ended() -> None:
@@ -119,3 +120,37 @@ def test_gather_collects_results_that_arrive_at_once_and_later() -> None:
     assert not done
     pending[0](1)
     assert done == [[1, 2, 3]]
+
+
+def test_window_limits_the_steps_that_have_not_ended_and_keeps_their_order() -> None:
+    window, begun, ends = Window(2), list[int](), list[Callable[[], None]]()
+
+    def begin(number: int, end: Callable[[], None]) -> None:
+        begun.append(number)
+        ends.append(end)
+
+    for number in range(5):
+        window.run(partial(begin, number))
+    assert begun == [0, 1]
+    ends[1]()
+    assert begun == [0, 1, 2]
+    ends[0]()
+    ends[2]()
+    assert begun == [0, 1, 2, 3, 4]
+    window.close()
+
+
+def test_thousands_of_steps_of_a_window_end_at_once_without_recursion() -> None:
+    window, count = Window(1), 0
+
+    def step(end: Callable[[], None]) -> None:
+        nonlocal count
+        count += 1
+        end()
+
+    first: list[Callable[[], None]] = []
+    window.run(first.append)
+    for _ in range(5_000):
+        window.run(step)
+    first[0]()
+    assert count == 5_000

@@ -282,13 +282,11 @@ class RunningTerm:
         self._peers: dict[int, ControllerPeer] = {}
         self._timers: dict[TimerName, Timer] = {}
         self._waiting: dict[Waiting, None] = {}
-        self._execute_in_slices: dict[type, Callable[[Any], Steps]] = {
+        self._execute: dict[type, Callable[[Any], Steps | object]] = {  # at once, or in steps
             effects.Write: self._write,
             effects.SendUpdateMetadata: self._send,
             effects.SendLeaderAndIsr: self._send,
             effects.SendStopReplica: self._send,
-        }
-        self._execute: dict[type, Callable[[Any], object]] = {
             effects.DeleteNotifications: self._delete_notifications,
             effects.ReadTopic: lambda effect: self._read_topic(effect.topic),
             effects.ReadStates: lambda effect: self._reader.read_states(effect.read_id, effect.partitions),
@@ -361,11 +359,9 @@ class RunningTerm:
         elif self._is_obsolete(event):
             return
         for effect in (yield from self._machine.steps(event, self._now_ms())):
-            in_slices = self._execute_in_slices.get(type(effect))
-            if in_slices is None:
-                self._execute[type(effect)](effect)
-            else:
-                yield from in_slices(effect)
+            steps = self._execute[type(effect)](effect)
+            if isinstance(steps, Generator):
+                yield from steps
             if self._closed:
                 return
             yield

@@ -115,7 +115,8 @@ def _codec_of(part: Any, records: dict[Any, Any]) -> Codec:
     if issubclass(part, Part):
         return record_codec(part.parts, records[part], records)
     if getattr(part, "item_class", None) is not None:  # `Vector.of` returns no subclass of Vector
-        return _vector_codec(_codec_of(part.item_class, records))
+        codec = _vector_codec(_codec_of(part.item_class, records))
+        return codec._replace(decode=_decode_texts) if issubclass(part.item_class, UString) else codec
     if issubclass(part, UString):
         return Codec(_encode_text, _decode_text)
     if issubclass(part, Buffer):
@@ -150,6 +151,26 @@ def _decode_text(data: bytes, offset: int) -> tuple[str, int]:
         return "" if raw is None else raw.decode(), offset
     except UnicodeDecodeError as error:
         raise ProtocolError("a text is not UTF-8") from error
+
+
+def _decode_texts(data: bytes, offset: int) -> tuple[tuple[str, ...], int]:
+    """As `_decode_text` for each text of a vector, in one loop: a list of children may have thousands."""
+    count, unpack, size_bytes = _size_at(data, offset), SIZE.unpack_from, SIZE.size
+    at, texts = offset + size_bytes, []
+    try:
+        for _ in range(count):
+            (size,) = unpack(data, at)
+            at += size_bytes
+            if not -1 <= size <= len(data) - at:
+                raise ProtocolError(f"a size of {size} in a frame with {len(data) - at} bytes left")
+            if size > 0:
+                texts.append(str(data[at : at + size], "utf-8"))
+                at += size
+            else:
+                texts.append("")
+    except UnicodeDecodeError as error:
+        raise ProtocolError("a text is not UTF-8") from error
+    return tuple(texts), at
 
 
 def _size_at(data: bytes, offset: int) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from kafkalite.coordination.znodes import CLUSTER_ID
 from kafkalite.server.member_broker import MemberBroker
+from kafkalite.slicing import finish
 from kafkalite.state.controller import effects
 from tests.story.cluster.foreign_program import CASES, FOREIGN, ForeignProgram
 from tests.story.cluster.world import ClusterWorld
@@ -66,8 +67,8 @@ class ForeignFaults:
 
         def raising(effect: Any) -> None:
             term._execute[kind] = execute
-            if executed:
-                execute(effect)
+            if executed and isinstance(steps := execute(effect), Generator):
+                finish(steps)
             self._raised.add(controller)
             self._world.count("exceptions in effects")
             raise PlantedError(kind.__name__)

@@ -16,6 +16,7 @@ from kafkalite.cluster.controller import invalid_nodes
 from kafkalite.cluster.controller.runtime import RunningTerm
 from kafkalite.coordination.znodes import TOPICS, brokers, fields
 from kafkalite.errors import KafkaError
+from kafkalite.slicing import Steps
 from kafkalite.state.controller.effects import Connect, Effect, Write
 from kafkalite.testing.simulated_cluster import SimulatedCluster
 from kafkalite.testing.virtual_loop import VirtualTimeError, pass_time
@@ -39,11 +40,11 @@ class FailingEffects:
         handle = RunningTerm._handle
         outer = self
 
-        def failing(term: RunningTerm, event: Any) -> None:
+        def failing(term: RunningTerm, event: Any) -> Steps:
             execute = term._execute
             for kind in (Write, Connect):
                 execute[kind] = outer._wrapped(execute[kind])
-            handle(term, event)
+            return handle(term, event)
 
         patch.setattr(RunningTerm, "_handle", failing)
 
@@ -51,12 +52,12 @@ class FailingEffects:
         if getattr(execute, "failing", False):
             return execute
 
-        def run_effect(effect: Effect) -> None:
+        def run_effect(effect: Effect) -> object:
             if self.armed:
                 self.armed -= 1
                 self.raised += 1
                 raise IndexError("planted")
-            execute(effect)
+            return execute(effect)
 
         run_effect.failing = True  # type: ignore[attr-defined]
         return run_effect
@@ -121,8 +122,8 @@ def broker_without_address(patch: pytest.MonkeyPatch) -> None:
 def ranges_unchecked(patch: pytest.MonkeyPatch) -> None:
     """Numbers of nodes are read whatever their size; the other repairs of invalid nodes are active."""
     patch.setattr(invalid_nodes, "is_number", str.isdecimal)
-    patch.setattr(fields, "is_partition", str.isdecimal)
-    patch.setattr(fields, "is_broker", lambda value: isinstance(value, int))
+    patch.setattr(fields, "are_partitions", lambda texts: all(map(str.isdecimal, texts)))
+    patch.setattr(fields, "INT32_MAX", 2**70)
     whole = fields.ZnodeReader.whole
 
     def any_size(self: fields.ZnodeReader, name: str, default: int | None = None, **_range: int) -> int:

@@ -24,6 +24,7 @@ from kafkalite.testing.simulated_cluster import PORT, SimulatedCluster, host_of
 from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
 from tests.kit.server import fetch_request, fetched
 from tests.story.cluster.foreign_program import FOREIGN_TOPICS
+from tests.story.cluster.short_slices import short_slices
 from tests.story.cluster.trace import Trace
 from tests.story.sdk.virtual import check_nothing_left
 
@@ -170,4 +171,5 @@ def run(directory: Path, seed: int, scenario: Callable[[ClusterWorld], Awaitable
             return await scenario(world)
 
     print(f"KAFKALITE_SEED={seed}")
-    return run_virtually(main)[0]
+    with short_slices(seed):
+        return run_virtually(main)[0]

@@ -10,8 +10,9 @@ from kafkalite.clock import Outcome
 from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Then
-from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoAuthError
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoAuthError, NoNodeError
 from kafkalite.coordination.tree import Watcher
+from kafkalite.server import topic_reader
 from kafkalite.server.topic_reader import INVALID_RETRY_S, RETRY_S, TopicReader
 from tests.unit.cluster.controller.kit import Service
 
@@ -101,3 +102,18 @@ def test_configs_that_cannot_be_read_are_named_and_not_taken_for_none(
     rig.reader.read(["orders", "other"], rig.found.append)
     assert rig.found == [{"orders": None, "other": {}}]
     assert f"{CONFIGS}: the configs cannot be read" in caplog.text
+
+
+def test_configs_of_many_topics_are_read_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_reader, "READS_MAX", 7)
+    rig = Rig()
+    waiting: list[tuple[str, Then]] = []
+    monkeypatch.setattr(rig.session, "get", lambda path, then, watch=None: waiting.append((path, then)))
+    topics = [f"topic-{number:03}" for number in range(100)]
+    rig.reader.read(topics, rig.found.append)
+    most = 0
+    while waiting:
+        most = max(most, len(waiting))
+        _, then = waiting.pop(0)
+        then(Outcome(error=NoNodeError()))
+    assert most == 7 and rig.found == [{topic: {} for topic in topics}]
