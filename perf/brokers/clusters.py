@@ -14,6 +14,7 @@ from tests.kit import jvm
 from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
 SESSION_MS = 2_000
+LONG_SESSION_MS = 6_000  # where a broker may be busy with the tree
 HEAP = "512m"  # of each broker of Apache Kafka
 
 
@@ -82,13 +83,17 @@ class KafkaliteCluster(Kafkalite, ClusterKind):
         self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
     ) -> Running:
         """As `ClusterKind.start_member`."""
+        return self.start_beside({**settings, "zookeeper.connect": zookeeper}, directory, broker_id, port)
+
+    def start_beside(self, settings: Mapping[str, str], directory: Path, broker_id: int, port: int) -> Running:
+        """Start one broker on `directory` and wait until it answers ApiVersions. Raises BrokerError.
+
+        Arguments:
+            settings: name the coordination service.
+            directory, broker_id, port: of the broker.
+        """
         directory.mkdir(parents=True, exist_ok=True)
-        chosen = {
-            **settings,
-            "broker.id": str(broker_id),
-            "zookeeper.connect": zookeeper,
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
-        }
+        chosen = {"zookeeper.session.timeout.ms": str(SESSION_MS), **settings, "broker.id": str(broker_id)}
         command = [sys.executable, "-m", "kafkalite", "serve", "--listen", f"{HOST}:{port}"]
         pairs = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
         return spawn(self.name, [*command, "--data", str(directory / "data"), *pairs], port, directory)
@@ -167,3 +172,34 @@ class Cluster:
         for broker_id in list(self.members):
             self.kill(broker_id)
         self.zookeeper.kill()
+
+
+@dataclass
+class DirectoryCluster(Cluster):
+    """Brokers of kafkalite on one machine, which serve their tree themselves."""
+
+    def __enter__(self) -> Self:
+        (self.directory / "tree").mkdir(parents=True, mode=0o700)
+        self._ports = {each: free_port() for each in range(1, self.brokers + 1)}
+        try:
+            for broker_id in self._ports:
+                self.start(broker_id)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def start(self, broker_id: int) -> Running:
+        """As `Cluster.start`."""
+        assert isinstance(self.kind, KafkaliteCluster)
+        tree = {
+            "kafkalite.coordination.directory": str(self.directory / "tree"),
+            "zookeeper.session.timeout.ms": str(LONG_SESSION_MS),
+        }
+        directory, port = self.directory / str(broker_id), self._ports[broker_id]
+        member = self.members[broker_id] = self.kind.start_beside(tree, directory, broker_id, port)
+        return member
+
+    def _close(self) -> None:
+        for broker_id in list(self.members):
+            self.kill(broker_id)

@@ -14,7 +14,7 @@ from perf.wire import api_versions
 ROOT = Path(__file__).parents[3]
 INTERVAL_S = 0.002
 END_S = 150.0
-ONE_LOOP = frozenset({"kafkalite"})  # brokers whose main thread answers everything
+ONE_LOOP = frozenset({"kafkalite", "kafkalite-cluster"})  # brokers whose main thread answers everything
 
 
 @dataclass
