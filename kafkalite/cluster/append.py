@@ -2,6 +2,10 @@
 
 An `Append` is finished exactly once: when it is rejected, when it is written at the end of the loop iteration, or later
 if a job has to decompress the batch or open the log, or if the append waits for a flush.
+
+An unexpected exception has one of two error codes, by what is known about the log. Each client retries both with the
+same sequence, so that nothing is lost and nothing appended twice; UNKNOWN_SERVER_ERROR is not among them, because
+clients fail the batch then and restart the sequences of later ones (docs/durability.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +15,9 @@ from kafkalite.model import ACKS_ALL
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
+NOT_APPENDED = KafkaErrorCode.KAFKA_STORAGE_ERROR
+UNCONFIRMED = KafkaErrorCode.REQUEST_TIMED_OUT  # as DelayedProduce: the log may have the batch
+BROKEN = "internal error, see the log of the broker"
 
 
 class Append:
@@ -71,10 +78,18 @@ class Append:
         self.log_start_offset = NO_OFFSET
         self.finish(error)
 
+    @property
+    def finished(self) -> bool:
+        """Whether the result was reported."""
+        return self._done is None
+
     def fail(self) -> None:
-        """Reject it after an unexpected exception, if it is not finished yet."""
-        if self._done is not None:
-            self.reject(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+        """Reject it after an unexpected exception: the log does not have the batch."""
+        self.reject(NOT_APPENDED, f"{BROKEN}; the batch was not appended")
+
+    def leave_open(self) -> None:
+        """Finish it after an unexpected exception behind its write: the log may have the batch."""
+        self.reject(UNCONFIRMED, f"{BROKEN}; the batch may have been appended")
 
     def finish(self, error: int = 0) -> None:
         """Report the result and release the batch."""
@@ -98,3 +113,22 @@ class OwnAppend(Append):
 
     def __init__(self, batch: bytearray, done: Callable[[Append], None]) -> None:
         super().__init__(memoryview(batch), ACKS_ALL, done)
+
+
+class AppendAwaitingFlush:
+    """The appends of one loop iteration that wait for a flush.
+
+    Arguments:
+        needs: the recovery point from which on they can be finished.
+        end: the log end offset after them, which is then the high watermark.
+        size: their bytes.
+        appends: the appends that are finished then.
+    """
+
+    __slots__ = ("appends", "end", "needs", "size")
+
+    def __init__(self, needs: int, end: int, size: int, appends: list[Append]) -> None:
+        self.needs = needs
+        self.end = end
+        self.size = size
+        self.appends = appends

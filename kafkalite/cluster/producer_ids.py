@@ -60,4 +60,4 @@ class ProducerIds:
             return
         waiting, self._waiting = self._waiting, deque()
         for then in waiting:
-            then(NO_ID, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+            then(NO_ID, KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from kafkalite.callbacks import call_each
+from kafkalite.clock import Raised
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.validation import LoopBudget
 from kafkalite.config.topic import TopicConfig
@@ -40,6 +41,11 @@ class HostedTopic:
         self.partitions: dict[int, Partition] = {}
 
 
+def raise_error(_callback: object, error: BaseException) -> None:
+    """Raise an exception that has ended appends, where no log is given for it."""
+    raise error
+
+
 # Arguments: topic name, topic id, index, whether the id counts.
 Elsewhere = Callable[[str, bytes, int, bool], KafkaErrorCode | None]
 
@@ -47,12 +53,16 @@ Elsewhere = Callable[[str, bytes, int, bool], KafkaErrorCode | None]
 class Replicas:
     """All hosted topics, and the partitions with appends that are written at the end of the loop iteration.
 
+    Arguments:
+        report: logs the exceptions that have ended appends.
+
     Attributes:
         elsewhere: returns the error of a partition that another broker hosts, None for an unknown one. None = this
             broker is alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, report: Raised = raise_error) -> None:
+        self.report = report
         self._by_name: dict[str, HostedTopic] = {}
         self._by_id: dict[bytes, HostedTopic] = {}
         self._dirty: list[Partition] = []
@@ -120,11 +130,11 @@ class Replicas:
     def write_pending(self) -> None:
         """Write the queued appends of every partition with one system call each, then start the requested flushes.
 
-        A completed fetch may cause further appends, so this repeats until none is left. An exception is raised after
-        all partitions were written, because the received bytes are valid in this loop iteration only.
+        A completed fetch may cause further appends, so this repeats until none is left. An exception of a callback is
+        raised after all partitions were written, because the received bytes are valid in this loop iteration only.
         """
-        self.loop_budget.renew()
         failure: Exception | None = None
+        broken: list[Partition] = []
         while self._dirty:
             dirty, self._dirty = self._dirty, []
             for partition in dirty:
@@ -132,6 +142,10 @@ class Replicas:
                     partition.write()
                 except Exception as error:
                     failure = failure or error
+                    if partition not in self._dirty:  # else a callback has appended
+                        broken.append(partition)
+        call_each(lambda partition: partition.abandon_unwritten(), broken)
+        self.loop_budget.renew()
         if self.flusher is not None and self.flusher.waiting:
             self.flusher.begin()
         if failure is not None:

@@ -4,8 +4,9 @@
   Kafka; only ApiVersions of an unknown version is answered (v0, error 35, its own range).
 - A key that only brokers send is an unknown key on the other listeners: it is neither served nor advertised there.
 - An unexpected exception in a handler, or later in a callback of a call that it kept, is answered with
-  UNKNOWN_SERVER_ERROR where the response has a top-level error code, and closes the connection elsewhere. One traceback
-  per source line and minute is logged.
+  UNKNOWN_SERVER_ERROR where the response has a top-level error code, and closes the connection elsewhere. An idempotent
+  producer ends with that code, so InitProducerId has one that is repeated. One traceback per source line and minute is
+  logged.
 """
 
 import logging
@@ -28,9 +29,12 @@ from kafkalite.server.context import HandlerContext
 LOGGER = logging.getLogger("kafkalite.server")
 PRODUCE = 0
 API_VERSIONS = 18
+INIT_PRODUCER_ID = 22
 ELEMENTS_MAX = 201_000  # 100,000 partitions, each in its own topic, and other elements
 
 
+UNKNOWN = KafkaErrorCode.UNKNOWN_SERVER_ERROR
+UNFORESEEN = {INIT_PRODUCER_ID: KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS}  # as RPCProducerIdManager
 LIMITS = frozenset({"array length", "tag count"})  # of `DecodeError.kind`
 ELEMENTS_AT_ONCE = 5_000  # are decoded in one go, in about 2 ms; more in steps
 STEPS_AT_ONCE = 250
@@ -210,7 +214,7 @@ class Dispatcher:
         if call.reply.done:
             return
         if says_errors(call.response_type, call.version):
-            call.answer(call.response_type(error_code=KafkaErrorCode.UNKNOWN_SERVER_ERROR))
+            call.answer(call.response_type(error_code=UNFORESEEN.get(call.header.api_key, UNKNOWN)))
         else:
             call.close("internal error")
         call.failed = True

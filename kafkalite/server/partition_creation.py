@@ -9,6 +9,7 @@ Invariants:
    partitions. A crash before leaves any part of the files, and no partition that is offline: a start creates the files
    of an unrecorded partition again.
 3. A created partition has no open file until its first append (`LogManager.created`).
+   If it cannot be opened for any reason, the waiting appends fail with KAFKA_STORAGE_ERROR, which producers repeat.
 4. While files of a partition name are being created, those of a later topic of the same name wait.
 """
 
@@ -172,13 +173,27 @@ class PartitionCreator:
             self._begin(queue)
 
         if not (queue.busy or queue.begins_soon):
-            queue.begins_soon = True
             self._clock.call_at(self._clock.monotonic(), begin)
+            queue.begins_soon = True
 
     def _begin(self, queue: CreationQueue) -> None:
         """Start the next batch of a log directory, if there is one."""
         if queue.busy or self._closed:
             return
+        try:
+            self._begin_batch(queue)
+        except Exception:
+            if not queue.busy:  # the waiting appends of this directory are sent again, and try again
+                lost = [each for each in self._opened if not self._is_in_progress(each, queue)]
+                call_each(lambda partition: self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR), lost)
+            raise
+
+    def _is_in_progress(self, partition: Partition, without: CreationQueue) -> bool:
+        """Whether a partition with a waiting append is queued in another log directory, or has files."""
+        key = TopicPartition(partition.topic, partition.index)
+        return self._queued.get(partition, without) is not without or key in self._logs.created
+
+    def _begin_batch(self, queue: CreationQueue) -> None:
         now = self._clock.monotonic()
         batch = self._take(queue, queue.urgent, BATCH)
         if batch:  # the next ones in the background come with it: the client may append to them next
@@ -190,13 +205,13 @@ class PartitionCreator:
         if not batch:
             return
         queue.busy = True
-        for partition in batch:
-            self._in_progress[TopicPartition(partition.topic, partition.index)] = partition
-        wanted = [
-            NewPartition(partition.topic, partition.index, partition.topic_id, partition.leader_epoch)
-            for partition in batch
-        ]
         try:
+            for partition in batch:
+                self._in_progress[TopicPartition(partition.topic, partition.index)] = partition
+            wanted = [
+                NewPartition(partition.topic, partition.index, partition.topic_id, partition.leader_epoch)
+                for partition in batch
+            ]
             created = partial(self._created, queue, batch)
             self._logs.create(queue.path, wanted, created, recorded=self._notes.keeps)
         except Exception:
@@ -252,12 +267,10 @@ class PartitionCreator:
         site = f"create {path} {getattr(error, 'errno', None)}"
         text = "%s-%d: cannot create the files: %s"
         self._log(logging.ERROR, site, text, partition.topic, partition.index, error)
-        known = isinstance(error, OSError)
         if isinstance(error, OSError) and not isinstance(error, FileExistsError):  # the disk is sound then
             self._logs.report_disk_error(path, error)
-        code = KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR
         self._leave(partition)
-        self._end(partition, partition.error or code)
+        self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
 
     # Recording them.
 
@@ -284,7 +297,7 @@ class PartitionCreator:
         try:
             self._notes.note_directories(topic_partitions, self._logs.directory_id(queue.path), noted)
         except Exception:
-            call_each(lambda partition: self._noted(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR), live)
+            call_each(lambda partition: self._noted(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR), live)
             raise
 
     def _noted(self, partition: Partition, error: int) -> None:
@@ -324,15 +337,18 @@ class PartitionCreator:
             self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
         except Exception:  # a bug: the waiting append is answered, and the error is logged
-            self._end(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+            self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
             raise
         self._end(partition, log)
         yield
 
     def _end(self, partition: Partition, result: Log | int) -> None:
         opened = self._opened.pop(partition, None)
-        if opened is not None:
-            opened(result)
+        if opened is None:
+            return
+        if isinstance(result, int):  # producers repeat no error of the coordination service
+            result = partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR
+        opened(result)
 
 
 def raise_error(outcome: Outcome) -> None:

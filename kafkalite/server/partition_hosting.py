@@ -28,7 +28,7 @@ LOGGER = logging.getLogger("kafkalite.server")
 
 
 class PartitionHosting:
-    """The host of partitions (`cluster.partition.PartitionHost`).
+    """The host of partitions (`cluster.partition_state.PartitionHost`).
 
     Arguments:
         config: configs of the broker, replaced by `configure`.
@@ -58,6 +58,7 @@ class PartitionHosting:
         self.flusher = logs.flusher
         self.mark_dirty = replicas.mark_dirty
         self.loop_budget = replicas.loop_budget
+        self.report = replicas.report
         self._config = config
         self._replicas = replicas
         self._logs = logs

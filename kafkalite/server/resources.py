@@ -64,7 +64,7 @@ class BrokerResources:
         with ExitStack() as opened:
             self._open_executors(config, opened)
             self._opened = opened.pop_all()
-        self.replicas = Replicas()
+        self.replicas = Replicas(self.callback_failed)
         self.logs = LogManager(
             self.disk, directories, self.clock, self.offload, self.random,
             syncs=self.syncer, creations=self.creations, removals=self.removals, on_offline=self._logs_offline,

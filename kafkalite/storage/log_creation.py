@@ -101,11 +101,13 @@ class LogCreator:
             self._offload.run(job, self._disk, path, wanted, left, done=created)
 
         def created(outcome: Outcome) -> None:
-            if outcome.error is None:
-                for new in wanted:
-                    if new.key not in outcome.value:
-                        self._deletions.removed(new.directory(path))
-            done(outcome)
+            try:
+                if outcome.error is None:
+                    for new in wanted:
+                        if new.key not in outcome.value:
+                            self._deletions.removed(new.directory(path))
+            finally:
+                done(outcome)
 
         def forget() -> None:
             self._forget(path, [new.key for new in wanted], create, done)

@@ -227,12 +227,16 @@ class LogManager(DirectorySet):
         """
 
         def created(outcome: Outcome) -> None:
-            if outcome.error is None:
-                for new in wanted:
-                    key = new.key
-                    if key not in outcome.value:
-                        self._add_created(path, key, new.topic_id)
-                        self._first_epochs[key] = new.leader_epoch
+            try:
+                if outcome.error is None:
+                    for new in wanted:
+                        key = new.key
+                        if key not in outcome.value:
+                            self._add_created(path, key, new.topic_id)
+                            self._first_epochs[key] = new.leader_epoch
+            except Exception as error:  # the waiting appends must not wait for ever
+                done(Outcome(error=error))
+                raise
             done(outcome)
 
         self._maker.create(path, wanted, created, self.many_files, recorded=recorded)

@@ -26,6 +26,7 @@ cdef class LogCore:
     cdef int count
     cdef int capacity
     cdef int written                         # queued batches that are in the file while `write` runs
+    cdef bint in_append                      # the next slot has a buffer, and the producers may have its batch
 
     cdef int64_t check_producer(
         self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
@@ -33,6 +34,7 @@ cdef class LogCore:
     cdef Queued *slot(self) except NULL
     cdef int release(self) except -1
     cdef int write_queued(self) except -1
+    cdef int give_up(self, error) except -1
     cdef int fitting(self, int first) noexcept
     cdef Py_ssize_t index_of(self, int64_t offset)
     cpdef int64_t end_of_segment(self, SegmentCore segment) except -1

@@ -2,13 +2,16 @@
 
 1. `append` makes no system call; `write` makes one per segment.
 2. After a failed write, log end, indexes and producers are unchanged. If the file cannot be truncated, the log fails.
+   The same holds after any other exception of `write`; after one of `append`, the caller calls `abandon`.
 3. Only batch headers are read, no records.
 4. A read uses the tuple of segments that it began with.
 
 Sources: LogSegment.java, UnifiedLog.java, LocalLog.java.
 """
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+import errno
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
@@ -110,7 +113,7 @@ cdef class LogCore:
             leader_epoch: of this broker's leadership.
 
         Result: the base offset; for a repeated batch of an idempotent producer the first offset it had the first time
-        (nothing is queued then); or -(Kafka error code).
+        (nothing is queued then); or -(Kafka error code). After an exception, `abandon` is called.
         """
         cdef Queued *slot
         cdef BatchHeader header
@@ -123,13 +126,17 @@ cdef class LogCore:
             return -validation.error
         slot = self.slot()
         PyObject_GetBuffer(batch, &slot.view, PyBUF_WRITABLE)
+        self.in_append = True
         p = <uint8_t *> slot.view.buf
         verdict = check_frame(p, slot.view.len, self.segment_bytes, &header)
         if verdict == NEW_BATCH and header.producer_id >= 0:
             verdict = self.check_producer(p, slot.view.len, &header, &marker, validation is not None)
         if verdict != NEW_BATCH:
+            self.in_append = False
             PyBuffer_Release(&slot.view)
             return verdict
+        if header.producer_id >= 0:
+            self.producers.note(&header, self.next_offset, &marker)
         store_u64(p + BASE_OFFSET_AT, self.next_offset)
         store_u32(p + LEADER_EPOCH_AT, leader_epoch)
         slot.base_offset = self.next_offset
@@ -139,9 +146,28 @@ cdef class LogCore:
         self.count += 1
         self.pending_bytes += slot.view.len
         self.next_offset = slot.last_offset + 1
-        if header.producer_id >= 0:
-            self.producers.note(&header, slot.base_offset, &marker)
+        self.in_append = False
         return slot.base_offset
+
+    @property
+    def queued(self):
+        """Number of queued batches, with one whose append has raised."""
+        return self.count + self.in_append
+
+    def expect_first(self, batch):
+        """Note that a batch was rejected which its producer sends again, before it was appended.
+
+        If it is the first one of its producer, a later one must not be appended before it: an unknown producer could
+        begin at any sequence.
+        """
+        cdef Py_buffer view
+        cdef BatchHeader header
+        PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+        try:
+            if read_batch_header(<uint8_t *> view.buf, view.len, &header) == 0 and header.magic == 2:
+                self.producers.expect_first(&header)
+        finally:
+            PyBuffer_Release(&view)
 
     cdef int64_t check_producer(
         self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
@@ -169,8 +195,9 @@ cdef class LogCore:
 
     cdef int release(self) except -1:
         cdef int i
-        cdef int count = self.count
+        cdef int count = self.count + self.in_append
         self.count = self.written = 0
+        self.in_append = False
         self.pending_bytes = 0
         for i in range(count):
             PyBuffer_Release(&self.queue[i].view)
@@ -206,15 +233,37 @@ cdef class LogCore:
         Arguments:
             error: the OSError to report, or None. If the truncation fails, its error is reported instead.
         """
-        self.next_offset = self.log_end_offset
-        self.producers.take_back(self.log_end_offset)
         try:
+            self.next_offset = self.log_end_offset
+            self.producers.take_back(self.log_end_offset)
             self.truncate_segments(self.log_end_offset)
         except OSError as failure:
             self.failed = True
             error = failure
+        except BaseException as failure:
+            self.give_up(failure)
+            raise
         if error is not None:
             self.write_failed(error)
+
+    def abandon(self):
+        """Undo the queued appends after an exception; nothing of them was written."""
+        if self.count == 0 and not self.in_append:
+            return
+        try:
+            self.next_offset = self.log_end_offset
+            self.producers.take_back(self.log_end_offset)
+        except BaseException as failure:
+            self.give_up(failure)
+            raise
+        finally:
+            self.release()
+
+    cdef int give_up(self, error) except -1:
+        """Reject all further appends and report it, because an exception has left the log in an unknown state."""
+        self.failed = True
+        self.write_failed(OSError(errno.EIO, f"the append could not be undone: {error!r}"))
+        return 0
 
     cdef int write_queued(self) except -1:
         cdef int first = 0

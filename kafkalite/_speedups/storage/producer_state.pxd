@@ -33,6 +33,7 @@ cdef class Producer:
     cdef readonly int64_t last_timestamp
     cdef SeenBatch batches[BATCHES_KEPT]
     cdef int count
+    cdef bint begins              # its first batch, with sequence 0, is not in the file yet
     cdef int64_t appended_ms      # when `expire` first saw its last batch; -1 = not yet
 
     cdef Producer copy(self)
@@ -53,7 +54,9 @@ cdef class ProducerState:
     cdef int64_t check(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000
     cdef int64_t check_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil
     cdef int note(self, const BatchHeader *header, int64_t base_offset, const EndMarker *marker) except -1
+    cdef int expect_first(self, const BatchHeader *header) except -1
     cdef int note_end(self, Producer entry, int64_t offset, bint aborts) except -1
     cdef int order(self) except -1
     cdef int64_t stable_below(self, int64_t high_watermark) except -1
     cdef ProducerState as_kept(self)
+    cdef list stored(self)

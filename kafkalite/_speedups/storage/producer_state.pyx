@@ -6,7 +6,9 @@ batches of each producer, and the open transactions.
 3. A producer expires by the time of its last append, never by the timestamps of its batches, which a client chooses.
    That time is the first check after the append: never too early, and late by at most one interval of checks. For
    batches that recovery finds, it is the time of recovery. A producer with an open transaction does not expire.
-4. The changes of a failed write are undone (`keep` or `take_back` ends every loop iteration).
+4. The changes of a failed write are undone (`keep` or `take_back` ends every loop iteration). If it had the first batch
+   of a producer, with sequence 0, the producer stays known without a batch: the client has sent later batches, which
+   must not be appended before the first one is repeated. Such a producer is in no snapshot.
 5. A transaction begins with the first transactional batch of its producer and ends with a marker. It is unstable until
    the high watermark has passed the marker.
 6. A transactional batch of a client is accepted only in an open transaction; the coordinator is asked before one opens.
@@ -138,6 +140,7 @@ cdef class Producer:
         if header.producer_epoch != self.epoch:
             self.epoch = header.producer_epoch
             self.count = 0
+            self.begins = False
         self.last_timestamp = header.max_timestamp
         self.appended_ms = -1
         if header.attributes & CONTROL_BIT:
@@ -254,6 +257,7 @@ cdef class ProducerState:
             self.undo[header.producer_id] = entry.copy() if entry is not None else None
         if entry is None:
             entry = Producer.__new__(Producer, header.producer_id, header.producer_epoch)
+            entry.begins = header.base_sequence == 0 and not control
             self.entries[header.producer_id] = entry
         entry.note(header, base_offset)
         if control:
@@ -265,6 +269,13 @@ cdef class ProducerState:
             self.open[base_offset] = entry.producer_id
             if self.first_open < 0:
                 self.first_open = base_offset
+        return 0
+
+    cdef int expect_first(self, const BatchHeader *header) except -1:
+        """A batch was rejected which its producer repeats; see invariant 4."""
+        cdef bint first = header.base_sequence == 0 and not header.attributes & CONTROL_BIT
+        if first and header.producer_id >= 0 and header.producer_id not in self.entries:
+            self.entries[header.producer_id] = Producer.__new__(Producer, header.producer_id, header.producer_epoch)
         return 0
 
     cdef int note_end(self, Producer entry, int64_t offset, bint aborts) except -1:
@@ -333,10 +344,13 @@ cdef class ProducerState:
         self.undo.clear()
 
     def take_back(self, int64_t end_offset):
-        """Undo all changes since the last `keep`, which are at or above `end_offset`."""
+        """Undo all changes since the last `keep`, which are at or above `end_offset`; see invariant 4."""
+        cdef Producer begun
         for producer_id, entry in self.undo.items():
             if entry is None:
-                self.entries.pop(producer_id, None)
+                begun = self.entries.pop(producer_id, None)
+                if begun is not None and begun.begins:
+                    self.entries[producer_id] = Producer.__new__(Producer, producer_id, begun.epoch)
             else:
                 self.entries[producer_id] = entry
         self.undo.clear()
@@ -370,16 +384,25 @@ cdef class ProducerState:
         self.ended.clear()
         self.order()
 
+    cdef list stored(self):
+        cdef Producer entry
+        cdef list found = []
+        for entry in self.entries.values():
+            if entry.count or entry.last_timestamp >= 0 or entry.coordinator_epoch >= 0:
+                found.append(entry)
+        return found
+
     def pack(self):
         """The entries of a snapshot, with their count before them (ProducerSnapshot.json)."""
         cdef Producer entry
-        cdef Py_ssize_t size = COUNT_BYTES + ENTRY_BYTES * <Py_ssize_t> len(self.entries)
+        cdef list stored = self.stored()
+        cdef Py_ssize_t size = COUNT_BYTES + ENTRY_BYTES * <Py_ssize_t> len(stored)
         cdef bytes packed = PyBytes_FromStringAndSize(NULL, size)
         cdef uint8_t *p = <uint8_t *> <char *> packed
         cdef SeenBatch last
-        store_u32(p, <uint32_t> len(self.entries))
+        store_u32(p, <uint32_t> len(stored))
         p += COUNT_BYTES
-        for entry in self.entries.values():
+        for entry in stored:
             if entry.count:
                 last = entry.batches[entry.count - 1]
             else:

@@ -9,6 +9,10 @@ v13 topics by id.
   opened after verification with the transaction coordinator (KIP-890), which does not exist yet. So every transactional
   batch of a client is rejected.
 
+- A response has only codes of `PARTITION_ERRORS`, so that a client knows whether to repeat a batch. Any other one, as
+  an exception outside of the appends, closes the connection: clients repeat the request with the same sequences.
+  UNKNOWN_SERVER_ERROR would let idempotent clients append batches twice (KAFKA-14034).
+
 Deviation: the first of these two errors is per partition, not per request.
 Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 """
@@ -27,6 +31,30 @@ LEADERS_SINCE = 10
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 NOTHING = memoryview(b"")
 ACKS = (0, 1, -1)
+
+# What Apache Kafka answers for a partition (ProduceResponse.java, ReplicaManager.appendToLocalLog).
+PARTITION_ERRORS = frozenset(
+    {
+        KafkaErrorCode.CORRUPT_MESSAGE,
+        KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        KafkaErrorCode.NOT_LEADER_OR_FOLLOWER,
+        KafkaErrorCode.REQUEST_TIMED_OUT,
+        KafkaErrorCode.MESSAGE_TOO_LARGE,
+        KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
+        KafkaErrorCode.RECORD_LIST_TOO_LARGE,
+        KafkaErrorCode.NOT_ENOUGH_REPLICAS,
+        KafkaErrorCode.INVALID_REQUIRED_ACKS,
+        KafkaErrorCode.INVALID_TIMESTAMP,
+        KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaErrorCode.INVALID_PRODUCER_EPOCH,
+        KafkaErrorCode.INVALID_TXN_STATE,
+        KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaErrorCode.KAFKA_STORAGE_ERROR,
+        KafkaErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        KafkaErrorCode.INVALID_RECORD,
+        KafkaErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
@@ -92,6 +120,8 @@ def outcome(index: int, append: Append) -> PartitionResponse:
             log_append_time_ms=append.log_append_time_ms,
             log_start_offset=append.log_start_offset,
         )
+    if append.error not in PARTITION_ERRORS:
+        raise ValueError(f"error code {append.error} says nothing about the batch")
     return PartitionResponse(
         index=index,
         error_code=append.error,

@@ -15,6 +15,7 @@ Sources: UnifiedLog.flush; group commit is an addition (Kafka syncs once per app
 """
 
 import errno
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -117,11 +118,16 @@ class Flusher:
     def _start(self, root: str) -> None:
         if root not in self.waiting or root in self._paused or self._running[root] >= self._syncer.batches_max:
             return
-        requests = self._take_requests(root)
-        failed = {log: requests.pop(log) for log in list(requests) if log.failed}  # offline or deleted meanwhile
+        batch = FsyncBatch(root, self._take_requests(root))
+        failed: FlushRequests = {}
         try:
-            if requests:
-                self._run(FsyncBatch(root, requests))
+            failed.update(batch.take_failed())
+            if batch.requests:
+                self._run(batch)
+        except Exception as error:
+            if batch.ended:  # a callback raised
+                raise
+            self._ended(batch, Outcome(error=error))
         finally:
             complete_requests(failed, KafkaErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -136,25 +142,22 @@ class Flusher:
         return requests
 
     def _run(self, batch: "FsyncBatch") -> None:
+        batch.begun = True
         self._running[batch.root] += 1
         self._exclusion.begin(batch.requests)
         self.batches += 1
-        try:
-            batch.plan(self._active, self._holds)
-            self._syncer.run(batch.root, tuple(batch.plans.values()), partial(self._ended, batch))
-        except Exception as error:
-            if batch.ended:  # a callback raised
-                raise
-            self._ended(batch, Outcome(error=error))
+        batch.plan(self._active, self._holds)
+        self._syncer.run(batch.root, tuple(batch.plans.values()), partial(self._ended, batch))
 
     def _ended(self, batch: "FsyncBatch", outcome: Outcome) -> None:
         if batch.ended:  # the syncer raised before, and reports the end as well
             return
-        batch.end()
+        batch.ended = True
         root, requests = batch.root, batch.requests
-        self._running[root] -= 1
-        self._exclusion.end(requests)
+        self._running[root] -= batch.begun
         try:
+            self._exclusion.end(requests)
+            batch.release()
             outcome.result()
             self._apply(batch)
         except BaseException as error:
@@ -216,14 +219,18 @@ class Flusher:
 
 
 class FsyncBatch:
-    """One fsync batch of one log directory: its requests, and the files to sync."""
+    """One fsync batch of one log directory: its requests, and the files to sync.
 
-    __slots__ = ("_releases", "ended", "plans", "requests", "root")
+    `begun`: it counts as running. `ended`: it does not run any more.
+    """
+
+    __slots__ = ("_releases", "begun", "ended", "plans", "requests", "root")
 
     def __init__(self, root: str, requests: FlushRequests) -> None:
         self.root = root
         self.requests = requests
         self.plans: dict[Log, FlushPlan] = {}
+        self.begun = False
         self.ended = False
         self._releases: list[Callable[[], None]] = []
 
@@ -234,11 +241,13 @@ class FsyncBatch:
             if plan.snapshots:
                 self._releases.append(holds.enter(log.directory))
 
-    def end(self) -> None:
-        """Mark the batch as ended and release its partition directories."""
-        self.ended = True
-        for release in self._releases:
-            release()
+    def take_failed(self) -> FlushRequests:
+        """Remove and return the requests of logs that are offline or deleted meanwhile."""
+        return {log: self.requests.pop(log) for log in list(self.requests) if log.failed}
+
+    def release(self) -> None:
+        """Release its partition directories."""
+        call_each(operator.call, self._releases)
 
 
 def complete_requests(requests: FlushRequests, error: int) -> None:

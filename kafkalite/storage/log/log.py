@@ -125,24 +125,28 @@ class Log(LogCore):
     # Called by LogCore.
 
     def roll(self, base_offset: int) -> None:
-        """Begin the next segment at `base_offset`. Raises OSError, with the log as it was."""
+        """Begin the next segment at `base_offset`. Raises OSError, with the log as it was.
+
+        After another exception, too, the log has either rolled or not.
+        """
         self.active.finish()
         segment = Segment(base_offset, self.directory, self.disk, self.config)
         try:
             segment.create()
-        except OSError:
+            packed = self.pack_producers()
+        except BaseException:
             segment.remove()  # a later roll may have another offset
             self.rolls += 1  # the next flush syncs the directory
             raise
-        segment.cache = self.cache
-        self.due_snapshots[base_offset] = self.pack_producers()
-        self.active.closed = True
-        if self.cache is not None:
-            self.cache.add(self.active)
+        segment.cache, before = self.cache, self.active
+        self.due_snapshots[base_offset] = packed
+        before.closed = True
         self.segments = (*self.segments, segment)
         self.active = segment
-        self._draw_segment_ms()
         self.rolls += 1
+        if self.cache is not None:
+            self.cache.add(before)
+        self._draw_segment_ms()
         self.on_roll(self)
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:

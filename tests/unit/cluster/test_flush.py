@@ -43,6 +43,7 @@ class Rig:
         self.replicas = Replicas()
         self.replicas.flusher = self.flusher
         self.mark_dirty = self.replicas.mark_dirty
+        self.report = self.replicas.report
         self.loop_budget = self.replicas.loop_budget
         self.outcomes: list[tuple[str, int, int]] = []
         topic = HostedTopic("t", bytes(16), config)

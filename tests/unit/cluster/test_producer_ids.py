@@ -35,7 +35,7 @@ def test_failed_block_fails_waiting_requests_only() -> None:
     drawn: list[tuple[int, int]] = []
     ids.draw(lambda producer_id, error: drawn.append((producer_id, error)))
     asked[0](None)
-    assert drawn == [(-1, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert drawn == [(-1, KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
     ids.draw(lambda producer_id, error: drawn.append((producer_id, error)))
     asked[1](range(7, 8))
     assert drawn[-1] == (7, 0)

@@ -9,16 +9,19 @@ from kafkalite.cluster.replicas import Replicas
 
 
 class Written:
-    """Stands in for a partition: counts its writes, and may fail in them."""
+    """Stands in for a partition: counts its writes and what it gives up, and may fail in them."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.count = 0
+        self.count = self.abandoned = 0
         self.error = error
 
     def write(self) -> None:
         self.count += 1
         if self.error is not None:
             raise self.error
+
+    def abandon_unwritten(self) -> None:
+        self.abandoned += 1
 
 
 def test_exception_of_one_partition_does_not_stop_writes_of_others() -> None:
@@ -30,3 +33,4 @@ def test_exception_of_one_partition_does_not_stop_writes_of_others() -> None:
         replicas.write_pending()
     replicas.write_pending()
     assert [partition.count for partition in dirty] == [1, 1, 1, 1]
+    assert [partition.abandoned for partition in dirty] == [0, 1, 0, 1], "their memory is used again"

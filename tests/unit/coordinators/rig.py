@@ -107,6 +107,7 @@ class Rig(Generic[M]):
         self.replicas = Replicas()
         self.replicas.flusher = self.flusher
         self.mark_dirty = self.replicas.mark_dirty
+        self.report = self.replicas.report
         self.config = BrokerConfig({"log.dirs": str(path), **(settings or {})})
         self.read_ahead = ReadAhead(self.offload)
         self.topics = FakeTopics(self._created)

@@ -213,7 +213,7 @@ def test_exception_in_a_job_fails_only_its_batch(rig: Rig, monkeypatch: pytest.M
     rig.append(batch(b"behind"))
     with pytest.raises(ZeroDivisionError):
         rig.run_until_idle()
-    assert rig.run_until_idle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
+    assert rig.run_until_idle() == [(KafkaErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 1)]
 
 
 def test_validated_batch_that_is_rejected_does_not_delay_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_validated_batch_that_is_rejected_does_not_delay_the_others(rig: Rig, mo
     rig.append(batch(b"behind"))
     with pytest.raises(ZeroDivisionError):
         rig.run_until_idle()
-    assert rig.run_until_idle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
+    assert rig.run_until_idle() == [(KafkaErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 1)]
     rig.append(batch(b"later"))
     assert rig.run_until_idle() == [(0, 2)]
 
@@ -244,7 +244,7 @@ def test_exception_of_a_queued_batch_does_not_delay_the_others(rig: Rig, monkeyp
     )
     with pytest.raises(ZeroDivisionError):
         rig.run_until_idle()
-    assert sorted(rig.run_until_idle()) == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0), (0, 1)]
+    assert sorted(rig.run_until_idle()) == [(0, 0), (0, 1), (KafkaErrorCode.KAFKA_STORAGE_ERROR, -1)]
 
 
 def test_job_that_cannot_start_fails_only_its_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ def test_job_that_cannot_start_fails_only_its_batch(rig: Rig, monkeypatch: pytes
         with pytest.raises(ZeroDivisionError):
             rig.append(compressible(600_000, LZ4))
     rig.append(batch(b"later"))
-    assert rig.run_until_idle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
+    assert rig.run_until_idle() == [(KafkaErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 1)]
 
 
 @pytest.mark.parametrize("disk_fails", [False, True])
@@ -290,6 +290,17 @@ def test_duplicate_batch_fails_with_its_original_write(rig: Rig) -> None:
     assert rig.run_until_idle() == [(STORAGE, -1), (STORAGE, -1)]
     rig.append(idempotent(b"x", sequence=0))
     assert rig.run_until_idle() == [(0, 1)]
+
+
+def test_batches_behind_one_whose_log_could_not_be_created_wait_for_it(rig: Rig) -> None:
+    rig.disk.fail("open", errno.ENOSPC)
+    rig.append(idempotent(b"1", sequence=0))
+    assert rig.run_until_idle() == [(STORAGE, -1)]
+    rig.append(idempotent(b"2", sequence=1))
+    assert rig.run_until_idle() == [(KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    for sequence in (0, 1):
+        rig.append(idempotent(b"again", sequence=sequence))
+    assert rig.run_until_idle() == [(0, 0), (0, 1)]
 
 
 def test_delayed_fetch_completes_once(rig: Rig) -> None:

@@ -81,7 +81,7 @@ def test_failed_write_undoes_producer_changes(tmp_path: Path) -> None:
     disk.fail("write", errno.ENOSPC, path=".log", allowed=5)
     assert [send(log, 3), send(log, 6), send(log, 0, producer=8)] == [3, 6, 9]
     assert log.write() == KafkaErrorCode.KAFKA_STORAGE_ERROR
-    assert sorted(log.producers.entries) == [7]
+    assert [each.producer_id for each in log.producers if each.last_offset >= 0] == [7]
     assert send(log, 6) == OUT_OF_ORDER
     assert send(log, 3) == 3
     assert send(log, 0) == 0
@@ -149,3 +149,31 @@ def test_a_damaged_snapshot_is_none(tmp_path: Path, log: Log, cut: int) -> None:
         path.write_bytes(damaged)
         with pytest.raises(BadSnapshot):
             read_snapshot(Disk(), str(path))
+
+
+@pytest.mark.parametrize("rejected_by", ["write", "an exception before the log"])
+def test_batches_behind_a_rejected_first_one_wait_for_its_repetition(tmp_path: Path, rejected_by: str) -> None:
+    disk = FaultyDisk()
+    log = new_log(disk, str(tmp_path / "t-0"), "t", 0, CONFIG)
+    if rejected_by == "write":
+        disk.fail("write", errno.ENOSPC)
+        assert send(log, 0) == 0
+        assert log.write() == KafkaErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        log.expect_first(batch(3, producer_id=7, producer_epoch=0, base_sequence=0))
+    assert (log.queued, log.next_offset) == (0, 0)
+    assert send(log, 3) == OUT_OF_ORDER, "an unknown producer may begin at any sequence"
+    assert log.pack_producers() == bytes(4), "no producer"
+    assert [send(log, 0), send(log, 3)] == [0, 3]
+    assert log.write() == 0
+    assert send(log, 6, producer=8) == 6, "of another producer nothing was rejected"
+
+
+def test_abandoned_batches_leave_nothing(log: Log) -> None:
+    assert send(log, 0) == 0
+    assert log.write() == 0
+    assert [send(log, 3), send(log, 6)] == [3, 6]
+    log.abandon()
+    assert (log.queued, log.pending_bytes, log.next_offset, log.log_end_offset) == (0, 0, 3, 3)
+    assert [send(log, 3), send(log, 6)] == [3, 6]
+    assert log.write() == 0 and log.log_end_offset == 9

@@ -46,6 +46,7 @@ def producers_of(log: Log) -> dict[int, Entry]:
             one.first_offset_of_transaction,
         )
         for one in log.producers
+        if one.last_offset >= 0 or one.coordinator_epoch >= 0
     }
 
 

@@ -1,0 +1,111 @@
+"""Raises an exception in each step of an operation; the steps are found by running it, so that none can be forgotten.
+
+A step is a line with a call, in the source files that the test names, in the order of its first execution. The
+exception is raised instead of the call.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Bug(Exception):
+    """What is raised in a step."""
+
+
+class Step(NamedTuple):
+    """A line of a source file, and the function that it belongs to."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})"
+
+
+@cache
+def lines_with_calls(file: str) -> dict[int, str]:
+    """The lines within functions of a source file on which a call begins, with the name of the function."""
+    found: dict[int, str] = {}
+
+    def visit(node: ast.AST, names: tuple[str, ...], inside: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Call) and inside:
+                found.setdefault(child.lineno, ".".join(names))
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                visit(child, (*names, child.name), inside or isinstance(child, ast.FunctionDef))
+            else:
+                visit(child, names, inside)
+
+    visit(ast.parse((ROOT / file).read_text()), (), inside=False)
+    return found
+
+
+class Stepper:
+    """Finds the steps of an operation, and raises in one of them.
+
+    Arguments:
+        sources: beginnings of the paths of source files, below the root of the project.
+        without: (file, function) whose calls are no steps.
+    """
+
+    def __init__(self, sources: tuple[str, ...], without: frozenset[tuple[str, str]]) -> None:
+        self._prefixes = tuple(str(ROOT / source) for source in sources)
+        self._without = without
+        self._found: dict[Step, None] = {}
+        self._fails_at: Step | None = None
+        self.raised = False
+
+    @contextmanager
+    def found(self) -> Iterator[list[Step]]:
+        """Collect the steps of what is run; the list is complete at the end."""
+        steps: list[Step] = []
+        with self._traced(None):
+            yield steps
+        steps += self._found
+
+    @contextmanager
+    def fails_at(self, step: Step) -> Iterator[None]:
+        """Raise a Bug in the next execution of a step."""
+        with self._traced(step):
+            yield
+
+    @contextmanager
+    def _traced(self, step: Step | None) -> Iterator[None]:
+        self._found, self._fails_at, self.raised = {}, step, False
+        before = sys.gettrace()
+        assert threading.current_thread() is threading.main_thread(), "other threads are not traced"
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _called(self, frame: FrameType, _event: str, _argument: Any) -> Any:
+        return self._line if frame.f_code.co_filename.startswith(self._prefixes) else None
+
+    def _line(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        if event != "line":
+            return self._line
+        file = str(Path(frame.f_code.co_filename).relative_to(ROOT))
+        function = lines_with_calls(file).get(frame.f_lineno)
+        if function is None or (file, function) in self._without:
+            return self._line
+        step = Step(file, frame.f_lineno, function)
+        if self._fails_at is None:
+            self._found[step] = None
+        elif self._fails_at == step and not self.raised:
+            self.raised = True
+            raise Bug(str(step))
+        return self._line

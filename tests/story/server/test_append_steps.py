@@ -1,0 +1,253 @@
+"""An exception in any step of an append: the code says what happened to the log, and a retry appends each record once.
+
+`Stepper` finds the steps by running an append, so a new step is tested without a change here. For each step an
+idempotent producer of the SDK sends three batches at once, with the exception in the first execution of the step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.producer.producer import Producer
+
+from kafkalite.cli.main import main as command_line
+from kafkalite.cluster.append import NOT_APPENDED, UNCONFIRMED, Append
+from kafkalite.cluster.partition import Partition
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.net.client import ClientConnection
+from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
+from kafkalite.records import batches
+from kafkalite.storage.log.log import Log
+from kafkalite.testing.memory_network import MemoryNetwork
+from kafkalite.testing.simulated_broker import SimulatedBroker
+from kafkalite.testing.virtual_loop import pass_time, run_virtually, virtual_wall_ms
+from tests.kit.logs import read_log
+from tests.kit.steps import Bug, Step, Stepper
+
+SOURCES = (
+    "kafkalite/cluster/",
+    "kafkalite/records/",
+    "kafkalite/server/",
+    "kafkalite/storage/",
+)
+# Functions that end an append: whatever calls them could only call them again.
+WITHOUT = frozenset(
+    {
+        ("kafkalite/cluster/append.py", "Append.finish"),
+    }
+)
+NO_ID = bytes(16)
+OUT_OF_ORDER = KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the broker has to do for an append.
+
+    Attributes:
+        configs: of the topic.
+        value_bytes: of each record, which is a batch.
+        compression: of the producer.
+    """
+
+    configs: dict[str, str] = field(default_factory=dict)
+    value_bytes: int = 100
+    compression: str = "none"
+
+
+CASES = {
+    "append": Case(),
+    "validation in a job": Case(value_bytes=80_000, compression="gzip"),
+    "another codec": Case(configs={"compression.type": "lz4"}),
+    "flush": Case(configs={"flush.messages": "1"}),
+    "roll": Case(configs={"segment.bytes": "1048576"}, value_bytes=400_000),
+    "early write": Case(value_bytes=300_000),
+}
+
+
+class World:
+    """A broker in virtual time with an idempotent producer, which sends with exceptions in the steps of the broker."""
+
+    def __init__(self, broker: SimulatedBroker, network: MemoryNetwork, case: Case) -> None:
+        self.broker = broker
+        self.case = case
+        self.random = Random(1)
+        self.codes: list[int] = []
+        self.topics = self.restarts = 0
+        self.sent: dict[str, list[bytes]] = {}
+        self.stepper = Stepper(SOURCES, WITHOUT)
+        environment = Environment(dial=network.dial, random=Random(1), wall_ms=virtual_wall_ms)
+        self.producer: Producer[Any, Any] = Producer(
+            broker.address, environment=environment, linger_ms=0, batch_size=10, compression_type=case.compression
+        )
+        self._network = network
+
+    async def create_topic(self) -> None:
+        self.topics += 1
+        self.sent[self.topic] = []
+        entry = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+        configs = [entry(name=name, value=value) for name, value in self.case.configs.items()]
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=self.topic, num_partitions=1, replication_factor=1, configs=configs
+        )
+        async with ClientConnection("broker", 9092, timeout_s=60.0, dial=self._network.dial) as client:
+            response = await client.call(CreateTopicsRequest(topics=[topic]))
+        assert response.topics[0].error_code == 0, response
+
+    @property
+    def topic(self) -> str:
+        return f"t{self.topics}"
+
+    def partition(self, topic: str) -> Partition:
+        found = self.broker.running.replicas.partition(topic, NO_ID, 0, by_id=False)
+        assert isinstance(found, Partition), found
+        return found
+
+    def log(self, topic: str) -> Log:
+        log = self.partition(topic).log
+        assert log is not None, topic
+        return log
+
+    async def send(self) -> None:
+        """Send three batches at once; all are acknowledged in the end."""
+        values = [self.random.randbytes(self.case.value_bytes) for _ in range(3)]
+        self.sent[self.topic] += values
+        waiting = [self.producer.send(self.topic, value, partition=0) for value in values]
+        acknowledged = asyncio.ensure_future(awaited(waiting))
+        while not (await asyncio.wait({acknowledged}, timeout=1.0))[0]:
+            if self.is_offline():
+                self.restarts += 1
+                self.broker.kill()
+                await self.broker.start()
+        acknowledged.result()
+
+    def is_offline(self) -> bool:
+        """Whether the log directory was taken offline, because it is unknown what the disk has."""
+        return not self.broker.running.logs.online()
+
+    async def steps(self) -> list[Step]:
+        """The steps of appends, those of a repeated request and of the next segment included."""
+        found: dict[Step, None] = {}
+        for _ in range(4):
+            with self.stepper.found() as steps:
+                await self.send()
+            found |= dict.fromkeys(steps)
+        return list(found)
+
+    async def fail_at(self, step: Step) -> bool:
+        """Send with an exception in a step, and check the log; False if the step was not reached."""
+        self.codes.clear()
+        self.restarts = 0
+        duplicates = self.log(self.topic).producers.duplicates
+        connections = self.connections()
+        for _ in range(4):  # not each append rolls a segment
+            with self.stepper.fails_at(step):
+                await self.send()
+            if self.stepper.raised:
+                break
+        self.check_log(self.topic)
+        behind_gap = {OUT_OF_ORDER} if NOT_APPENDED in self.codes else set()  # the other open requests
+        assert set(self.codes) <= {0, NOT_APPENDED, UNCONFIRMED, *behind_gap}, self.codes
+        if UNCONFIRMED not in self.codes and not self.restarts and connections <= self.connections():
+            assert self.log(self.topic).producers.duplicates == duplicates, f"was appended, codes {self.codes}"
+        return self.stepper.raised
+
+    def connections(self) -> set[Any]:
+        return {id(each) for listener in self.broker._process._listeners for each in listener.connections}
+
+    def check_log(self, topic: str) -> None:
+        """Each record is in the log once, in order, and memory, indexes and files agree."""
+        partition, log = self.partition(topic), self.log(topic)
+        assert (log.queued, log.failed, log.next_offset) == (0, False, log.log_end_offset)
+        assert partition.high_watermark == log.log_end_offset
+        assert values_in(log) == self.sent[topic]
+        for segment in log.segments:
+            assert segment.size == segment.opened.size()
+        (producer,) = [each for each in log.producers if each.last_offset >= 0]
+        assert producer.last_offset == log.log_end_offset - 1
+
+
+async def awaited(waiting: list[Any]) -> None:
+    """Wait for the acknowledgements of all records."""
+    for each in waiting:
+        await each
+
+
+def values_in(log: Log) -> list[bytes | None]:
+    """The values of all records."""
+    found: list[bytes | None] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        regions = read_log(log, offset, 1 << 26, log.log_end_offset)
+        assert isinstance(regions, list) and regions
+        for batch in batches(b"".join(region.read() for region in regions)):
+            found += [record.value for record in batch]
+            offset = batch.last_offset + 1
+    return found
+
+
+@contextmanager
+def noted_codes(monkeypatch: pytest.MonkeyPatch, codes: list[int]) -> Iterator[None]:
+    """Collect the codes of all appends."""
+    finish = Append.finish
+
+    def noted(append: Append, error: int = 0) -> None:
+        codes.append(int(error))
+        finish(append, error)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Append, "finish", noted)
+        yield
+
+
+async def fail_in_each_step(data: Path, case: Case, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    """Returns the steps that were reached again and have raised."""
+    network = MemoryNetwork()
+    failed, other = [], []
+
+    def noted(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), Bug):
+            other.append(context)
+
+    asyncio.get_running_loop().set_exception_handler(noted)  # a broker logs the exceptions of its callbacks
+    async with SimulatedBroker(str(data), network) as broker:
+        world = World(broker, network, case)
+        async with world.producer:
+            await world.create_topic()
+            await world.send()
+            steps = await world.steps()
+            with noted_codes(monkeypatch, world.codes):
+                for step in steps:
+                    try:
+                        if await world.fail_at(step):
+                            failed.append(step)
+                    except Exception as error:
+                        raise AssertionError(f"exception in {step}") from error
+            broker.kill()
+            await broker.start()
+            for topic in world.sent:
+                assert values_in(world.log(topic)) == world.sent[topic], "after a kill"
+            await world.send()
+        await pass_time(1.0)
+        world.check_log(world.topic)
+    assert not other
+    return failed
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exception_in_a_step_of_an_append_loses_and_duplicates_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, _ = run_virtually(lambda: fail_in_each_step(tmp_path, CASES[name], monkeypatch))
+    assert len(failed) > 30, failed
+    done = CliRunner().invoke(command_line, ["log", "verify", str(tmp_path)])
+    assert done.exit_code == 0, done.output
