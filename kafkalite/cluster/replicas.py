@@ -144,7 +144,8 @@ class Replicas:
                     failure = failure or error
                     if partition not in self._dirty:  # else a callback has appended
                         broken.append(partition)
-        call_each(lambda partition: partition.abandon_unwritten(), broken)
+        if broken:
+            call_each(lambda partition: partition.abandon_unwritten(), broken)
         self.loop_budget.renew()
         if self.flusher is not None and self.flusher.waiting:
             self.flusher.begin()
