@@ -91,6 +91,7 @@ async def wait_for_assignment(subscription: Any) -> None:
     for _ in range(10):
         await asyncio.sleep(0)  # a call of unsubscribe has its effect
     while not driver.assignment() or driver.group.membership.state != "stable":
+        driver.work()
         await driver.wait(driver.now() + 0.1)
 
 
