@@ -15,4 +15,4 @@ cdef class ConsumerRecord:
     cdef public int serialized_key_size
     cdef public int serialized_value_size
     cdef public object headers
-    cdef dict __dict__                # attributes that programs add
+    cdef dict added                   # attributes of programs, None = there are none

@@ -66,7 +66,20 @@ cdef class ConsumerRecord:
     def __setattr__(self, name, value):
         if not PyObject_GC_IsTracked(self):  # a program may set an object that refers to the record
             PyObject_GC_Track(<void *> self)
-        PyObject_GenericSetAttr(self, name, <void *> value)
+        if name in FIELDS:
+            PyObject_GenericSetAttr(self, name, <void *> value)
+        elif self.added is None:
+            self.added = {name: value}  # a `__dict__` would be created with each record
+        else:
+            self.added[name] = value
+
+    def __getattr__(self, name):
+        if self.added is None or name not in self.added:
+            raise AttributeError(f"a ConsumerRecord has no attribute {name!r}")
+        return self.added[name]
+
+    def __setstate__(self, dict added):
+        self.added = added
 
     @classmethod
     def __class_getitem__(cls, types, /):
@@ -81,7 +94,7 @@ cdef class ConsumerRecord:
         return f"ConsumerRecord({', '.join(f'{name}={getattr(self, name)!r}' for name in FIELDS)})"
 
     def __reduce__(self):
-        return ConsumerRecord, tuple(getattr(self, name) for name in FIELDS), vars(self) or None
+        return ConsumerRecord, tuple(getattr(self, name) for name in FIELDS), self.added
 
 
 def converted(Record record not None, key_deserializer=None, value_deserializer=None):
