@@ -314,8 +314,8 @@ class TreeReader:
             def ended(outcome: Outcome) -> None:
                 if self._closed:
                     return
-                end()
                 try:
+                    end()  # begins a read that waits
                     self._read_ended(outcome, taken)
                 except Exception as error:
                     self._failed(error)
