@@ -25,3 +25,10 @@ def test_no_piece_has_more_than_its_bytes_unless_it_is_one_row(sizes: list[int])
     assert all(each.nbytes <= TABLE_BYTES or each.num_rows == 1 for each in found)
     assert [key for each in found for key in each.column("key").to_pylist()] == list(range(len(sizes)))
     assert len(found) <= 2 * batch.nbytes // TABLE_BYTES + 2 * len(sizes).bit_length()
+
+
+def test_batch_without_rows_is_one_piece_whatever_it_refers_to() -> None:
+    values = pyarrow.array([bytes(2 * TABLE_BYTES)]).dictionary_encode()
+    batch = pyarrow.record_batch({"value": values}).slice(0, 0)
+    assert batch.nbytes > TABLE_BYTES
+    assert [each.num_rows for each in pieces(batch)] == [0]
