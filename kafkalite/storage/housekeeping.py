@@ -35,7 +35,7 @@ class HousekeptLogs(CleanerLogs, Protocol):
     def find(self, topic: str, partition: int) -> Log | None: ...
     def is_cleaned_now(self, log: Log) -> bool: ...
     def named_lock(self, path: str) -> File: ...
-    def lock_checked(self, path: str, outcome: Outcome) -> None: ...
+    def lock_checked(self, path: str, lock: File, outcome: Outcome) -> None: ...
 
 
 class Housekeeping:
@@ -206,8 +206,8 @@ class Housekeeping:
     def check_locks(self) -> None:
         """Lock the log directories again whose lock files were removed; one that another broker uses goes offline."""
         for path in filter(self._logs.is_online, self._logs.directories()):
-            done = partial(self._logs.lock_checked, path)
-            self._offload.run(is_linked, self._logs.named_lock(path), done=done)
+            lock = self._logs.named_lock(path)
+            self._offload.run(is_linked, lock, done=partial(self._logs.lock_checked, path, lock))
 
     def check_space(self) -> None:
         """Log a warning when a log directory is nearly full."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Clock, Offload, Outcome, Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import TopicPartition, uuid_text
@@ -432,9 +432,12 @@ class LogManager(DirectorySet):
             self._noted[path, error.errno] = now
             logger.error("%s: write failed, retrying: %s", path, error)
 
-    def lock_checked(self, path: str, outcome: Outcome) -> None:
-        """Apply the result of a check: whether the lock file of a directory still has its name."""
-        if not self.is_locked(path) or not self.is_online(path):
+    def lock_checked(self, path: str, lock: File, outcome: Outcome) -> None:
+        """Apply the result of a check: whether the lock file of a directory still has its name.
+
+        An earlier check, which ended late as well, may have replaced `lock` meanwhile.
+        """
+        if not self.is_locked(path) or not self.is_online(path) or self.named_lock(path) is not lock:
             return
         try:
             if not outcome.result():

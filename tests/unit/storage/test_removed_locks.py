@@ -35,6 +35,20 @@ def test_a_removed_lock_file_is_created_and_locked_again(
     assert kit.restart().loaded[0].clean
 
 
+def test_late_checks_of_a_removed_lock_file_lock_once(
+    tmp_path: Path, kit: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a pause of the disk that is longer than the interval of the checks."""
+    kit.offload.held = True
+    for _ in range(2):
+        kit.advance(SPACE_CHECK_MS + 1)
+    (tmp_path / "data/.lock").unlink()
+    kit.offload.release()
+    kit.offload.drain()
+    assert kit.manager.is_online(str(tmp_path / "data"))
+    assert caplog.text.count("its lock file was removed") == 1
+
+
 def test_a_directory_that_another_broker_has_locked_goes_offline(tmp_path: Path, kit: Kit) -> None:
     (tmp_path / "data/.lock").unlink()
     other = Kit(tmp_path / "data")
