@@ -14,6 +14,7 @@ from kafkalite.clock import Outcome
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic
+from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.server.partition_hosting import PartitionHosting
@@ -64,7 +65,7 @@ class HostedPartitions(PartitionHosting):
 
     def _load_partition(self, partition: Partition, directory: str | None) -> None:
         if directory is None:
-            self._forget_unrecorded(TopicPartition(partition.topic, partition.index))
+            self._delete_unrecorded(TopicPartition(partition.topic, partition.index), partition.config)
         if self._use_files(partition, leads=True):
             return
         if directory is None:
@@ -74,9 +75,9 @@ class HostedPartitions(PartitionHosting):
             if (partition.topic, partition.index) not in self.left_alone:
                 self._report_missing(partition, directory)
 
-    def _forget_unrecorded(self, key: TopicPartition) -> None:
+    def _delete_unrecorded(self, key: TopicPartition, config: TopicConfig) -> None:
         try:
-            self._logs.forget_unrecorded(key)
+            self._logs.delete_unrecorded(key, config.file_delete_delay_ms)
         except OSError as error:
             LOGGER.error("%s-%d: cannot read what its creation has left: %s", *key, error)
 

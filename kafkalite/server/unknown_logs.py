@@ -130,10 +130,10 @@ class UnknownLogs:
             self._set_stray(key, refused.root, None)
 
     def _id_of_refused(self, key: TopicPartition, refused: RejectedLog) -> tuple[bytes | None, bool]:
-        """Return its topic id, if that can be read, and whether an interrupted creation was forgotten."""
+        """Return its topic id, if that can be read, and whether what an interrupted creation had left was deleted."""
         try:
             if self._logs.is_incomplete(key) and not self._is_named(key):
-                return None, self._logs.forget_unrecorded(key)
+                return None, self._logs.delete_unrecorded(key, self._delay_ms)
             return checkpoints.read_topic_id(self._logs.disk, refused.directory), False
         except (checkpoints.BadCheckpoint, OSError):
             return None, False

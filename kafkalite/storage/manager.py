@@ -320,18 +320,22 @@ class LogManager(DirectorySet):
         if self._deletions.unloaded(refused.root, refused.directory, topic, partition, delay_ms):
             self._forget_refused(TopicPartition(topic, partition), refused.root)
 
-    def forget_unrecorded(self, key: TopicPartition) -> bool:
-        """Forget a partition that the tree does not record and that has no records: its files are created again.
+    def delete_unrecorded(self, key: TopicPartition, delay_ms: int) -> bool:
+        """Delete the files of a partition that the tree does not record and that has no records: they are created
+        again, perhaps in another log directory, and a start rejects a partition that is in two.
 
         A power failure may have left any of them. Returns whether there was one. Raises OSError.
+
+        Arguments:
+            delay_ms: file.delete.delay.ms of its topic.
         """
         log, refused = self._logs.get(key), self.refused.get(key)
         if key in self.created:
-            self.forget_created(key)
+            self.delete_created(*key, delay_ms)
         elif log is not None and not log.size and not log.log_end_offset:
-            self.leave_alone(log)
+            self.delete(log)
         elif refused is not None and self._is_without_records(refused):
-            self._forget_refused(key, refused.root)
+            self.delete_refused(*key, delay_ms)
         else:
             return False
         return True

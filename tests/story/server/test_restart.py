@@ -240,6 +240,37 @@ async def test_power_failure_before_the_record_leaves_no_partition_offline(
         assert await client.read("t") == [b"new"]
 
 
+@pytest.mark.parametrize("lost", ["", "log"])
+async def test_partition_that_a_kill_left_unrecorded_may_be_created_in_another_log_directory(
+    tmp_path: Path, lost: str
+) -> None:
+    """What its creation has left in the first one must not prevent later starts."""
+    settings = {"log.dirs": f"{tmp_path / 'killed/a'},{tmp_path / 'killed/b'}"}
+    async with running(str(tmp_path), {"log.dirs": f"{tmp_path / 'data/a'},{tmp_path / 'data/b'}"}) as client:
+        for topic in ("x", "y"):
+            await client.create(topic)
+            await client.produce(topic, batch(b"x"))
+        await client.create("t")
+        halfway = asyncio.Event()
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr(client.broker.store, "note_directories", lambda *_: halfway.set())
+        waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
+        await halfway.wait()
+        async with connected(client.broker) as other:
+            await other.delete("y")  # then the other directory has fewer logs
+        as_after_a_kill(tmp_path / "data", tmp_path / "killed")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert (tmp_path / "killed/a/t-0").exists()
+    for path in (tmp_path / "killed/a/t-0").glob(f"*.{lost}"):
+        path.unlink()
+    async with running(str(tmp_path), settings) as client:
+        assert (await client.produce("t", batch(b"new"))).base_offset == 0
+        assert (tmp_path / "killed/b/t-0").exists() and not (tmp_path / "killed/a/t-0").exists()
+    async with running(str(tmp_path), settings) as client:
+        assert await client.read("t") == [b"new"]
+
+
 async def test_kill_between_creation_and_record_leaves_an_empty_partition(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")

@@ -110,7 +110,7 @@ def test_unrecorded_partitions_are_created_again_after_a_crash_at_every_step(
             kit.disk.crash(random.Random(seed * CRASH_STEPS + step))
         again = Kit(tmp_path / str(step)).open()
         for new in wanted(3):
-            again.manager.forget_unrecorded(new.key)
+            again.manager.delete_unrecorded(new.key, 0)
         again.manager.create(str(tmp_path / str(step)), wanted(3), outcomes.append, recorded=True)
         again.offload.drain()
         assert outcomes[-1].result() == {}
