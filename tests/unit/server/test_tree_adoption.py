@@ -143,7 +143,7 @@ def with_producer(directory: Path, name: str, producer_id: int) -> None:
     partition = directory / name
     partition.mkdir()
     producers = ProducerState()
-    producers.load([Producer(producer_id, 0)])
+    producers.load([Producer(producer_id, 0, last_timestamp=1)])
     write_packed(Disk(), str(partition), 1, producers.pack())
 
 
