@@ -312,7 +312,8 @@ class MetadataStore:
         """Record the log directory of partitions, in one transaction: all or none.
 
         Arguments:
-            partitions: topic id and index of each. A deletion that is requested meanwhile also deletes its znode.
+            partitions: topic id and index of each, new or moved. A deletion that is requested meanwhile also deletes
+                its znode.
             directory: the id of the log directory.
             then: called with 0 or a Kafka error code.
         """
@@ -321,17 +322,23 @@ class MetadataStore:
         if any(topic_id in self._deletions or topic_id in self._deleting for topic_id, _ in recorded):
             then(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
+        before = [self.noted_directory(*each) for each in recorded]
         for topic_id, partition in recorded:
             self._noted[topic_id][partition] = directory
 
         def noted(error: int) -> None:
             if error:
-                for topic_id, partition in recorded:
-                    if topic_id in self._noted:
+                for (topic_id, partition), earlier in zip(recorded, before, strict=True):
+                    if topic_id in self._noted and earlier is not None:
+                        self._noted[topic_id][partition] = earlier
+                    elif topic_id in self._noted:
                         self._noted[topic_id].pop(partition, None)
             then(error)
 
-        operations = [znodes.note_directory(*each, self._broker_id, directory) for each in recorded]
+        operations = [
+            znodes.note_directory(*each, self._broker_id, directory, again=earlier is not None)
+            for each, earlier in zip(recorded, before, strict=True)
+        ]
         self._session.multi(operations, answered(noted))
 
     # Brokers.

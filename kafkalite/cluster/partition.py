@@ -323,6 +323,9 @@ class Partition(PartitionState):
 
     def _return(self) -> None:
         """Continue with the queued appends, until the next one needs a job."""
+        if self._paused is not None:
+            self._begin_pause(self._paused)
+            return
         call_all(partial(call_each, self._append_queued, self._queued()), self.write, self._host.flusher.begin)
 
     def _append_queued(self, append: Append) -> None:
@@ -337,6 +340,41 @@ class Partition(PartitionState):
     def _queued(self) -> Iterator[Append]:
         while self._queue and not self._in_job:
             yield self._queue.popleft()
+
+    # Moves of the log to another log directory.
+
+    def open(self, opened: Callable[[int], object]) -> None:
+        """Open the log, also without an append; `opened` receives 0 or a Kafka error code."""
+        if self.error or self.log is not None:
+            opened(self.error)
+        elif self._in_job:
+            opened(KafkaErrorCode.REPLICA_NOT_AVAILABLE)
+        else:
+            self._in_job = True
+            try:
+                self._host.open_log(self, partial(self._opened_first, opened))
+            except Exception:
+                self._in_job = False
+                raise
+
+    def _opened_first(self, then: Callable[[int], object], opened: Log | int) -> None:
+        call_all(partial(self._opened, opened), partial(then, opened if isinstance(opened, int) else 0))
+
+    def pause(self, paused: Callable[[], object]) -> None:
+        """Queue all appends until `resume`; `paused` is called when no append is in progress or unwritten."""
+        self._paused = paused
+        if not self._in_job:
+            self._begin_pause(paused)
+
+    def _begin_pause(self, paused: Callable[[], object]) -> None:
+        self._in_job = True
+        call_all(self.write, paused)
+
+    def resume(self) -> None:
+        """Continue with the queued appends after `pause`."""
+        self._paused = None
+        self._in_job = False
+        self._return()
 
     # Leadership in a cluster.
 
@@ -396,6 +434,8 @@ class Partition(PartitionState):
         self.log = log
         self.high_watermark = log.log_end_offset
         self._plan_flush()
+        if log.moving:  # it was not hosted when the swap began
+            self._in_job = True
 
     def configure(self, config: TopicConfig) -> None:
         """Use new settings from the next request on."""

@@ -59,6 +59,7 @@ class PartitionState:
         "_held",
         "_host",
         "_in_job",
+        "_paused",
         "_queue",
         "_refused",
         "_replicas",
@@ -104,6 +105,7 @@ class PartitionState:
         self.delayed_fetches: dict[DelayedFetch, None] = {}
         self._host = host
         self._in_job = False
+        self._paused: Callable[[], object] | None = None  # appends are to be paused, or are
         self._queue: deque[Append] = deque()
         self._refused: tuple[bytes, ...] = ()  # headers of batches that were rejected before there was a log
         self._unwritten: list[Append] = []

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.server.controller_requests import ControllerRequests
     from kafkalite.server.first_image import FirstImage
+    from kafkalite.server.replica_moves import ReplicaMoves
 
 
 class RequestDispatcher(Protocol):
@@ -120,6 +121,10 @@ class PartitionContext(LeaderContext, Protocol):
     logs: LogManager
     offload: Offload
     read_ahead: ReadAhead
+
+    @property
+    def replica_moves(self) -> "ReplicaMoves":
+        """The moves between the log directories of this broker."""
 
 
 class ProducerContext(CallContext, Protocol):

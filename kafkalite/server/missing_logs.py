@@ -172,5 +172,6 @@ def lost_partitions(disk: Disk, path: str) -> Iterator[TopicPartition]:
 
 
 def is_renamed(name: str) -> bool:
-    """Whether this is the directory of a deleted partition or of a stray."""
-    return names.is_deleted_directory(name) or names.parse_stray_directory_name(name) is not None
+    """Whether this is the directory of a deleted partition, of a stray or of a future replica."""
+    parsers = (names.parse_stray_directory_name, names.parse_future_directory_name)
+    return names.is_deleted_directory(name) or any(parse(name) is not None for parse in parsers)

@@ -157,7 +157,7 @@ class PartitionCreator:
 
     def _enqueue(self, partition: Partition) -> CreationQueue | None:
         """Choose the log directory of a partition; None where all are offline."""
-        path = self._logs.choose_directory()
+        path = self._logs.take_directory(TopicPartition(partition.topic, partition.index))
         if path is None:
             return None
         self._logs.reserve(path, 1)

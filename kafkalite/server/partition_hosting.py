@@ -64,6 +64,7 @@ class PartitionHosting:
         self._logs = logs
         self._slicer = slicer
         self._problems = ConfigProblems()
+        self._notes = notes
         self._creations = PartitionCreator(clock, slicer, logs, notes)
         self.left_alone: set[TopicPartition] = set()
         logs.on_created_offline = self._created_offline
@@ -78,6 +79,10 @@ class PartitionHosting:
             opened(KafkaErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self._creations.open(partition, opened)
+
+    def note_directory(self, partition: Partition, directory: str, then: Callable[[int], None]) -> None:
+        """Record the log directory of a partition that was moved, by its id; `then` receives a Kafka error code."""
+        self._notes.note_directories([(partition.topic_id, partition.index)], directory, then)
 
     def close(self) -> None:
         """Stop creating partitions."""

@@ -26,6 +26,7 @@ from kafkalite.server.config_problems import ConfigProblems
 from kafkalite.server.ports import Ports
 from kafkalite.server.thread_priority import lower_thread_priority
 from kafkalite.slicing import Slicer
+from kafkalite.storage import names
 from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.flush.fsync_threads import BATCHES_MAX
@@ -67,7 +68,8 @@ class BrokerResources:
         self.replicas = Replicas(self.callback_failed)
         self.logs = LogManager(
             self.disk, directories, self.clock, self.offload, self.random,
-            syncs=self.syncer, creations=self.creations, removals=self.removals, on_offline=self._logs_offline,
+            syncs=self.syncer, creations=self.creations, removals=self.removals, copies=self._copies,
+            on_offline=self._logs_offline,
         )  # fmt: skip
         self.replicas.flusher = self.logs.flusher
         self.read_ahead = ReadAhead(self.offload, holds=self.logs.holds)
@@ -87,6 +89,7 @@ class BrokerResources:
         # Thousands of partitions take seconds to create or delete.
         self.removals = self._executor(opened, 1, name="kafkalite-remove", prepare=lower_thread_priority)
         self.creations = self._executor(opened, len(directories), name="kafkalite-create")
+        self._copies = self._executor(opened, 1, name="kafkalite-move", prepare=lower_thread_priority)
         jobs = self._executor(opened, BATCHES_MAX * len(directories), name="kafkalite-sync")
         self.syncer = self.ports.syncer(self.disk, directories, self.loop, jobs, self.callback_failed)
         opened.callback(self.syncer.close)
@@ -120,6 +123,22 @@ class BrokerResources:
     def fail(self, text: str) -> None:
         """Report that the broker cannot serve anything any more."""
         self._failed(text)
+
+    def finish_interrupted_moves(self) -> None:
+        """Decide about what interrupted moves between log directories have left, before the load; blocks.
+
+        Raises DirectoryError.
+        """
+        if any(map(self._has_future_directory, self.logs.online())):
+            from kafkalite.storage.log_move.interrupted_moves import finish_interrupted
+
+            self.logs.interrupted = finish_interrupted(self.disk, self.logs, self.random)
+
+    def _has_future_directory(self, path: str) -> bool:
+        try:
+            return any(name.endswith(names.FUTURE_DIRECTORY) for name in self.disk.list(path))
+        except OSError:
+            return True  # reported by what reads the directory next
 
     def start_cleaner(self, config: BrokerConfig) -> None:
         """Start the log cleaner, unless the configuration disables it."""
@@ -157,6 +176,7 @@ class BrokerResources:
 
     def close_logs(self) -> None:
         """Wait for all jobs, then close the logs with a clean-shutdown mark."""
+        self._copies.close()
         self.removals.close()
         self.offload.close()
         self._close_cleaner()

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.server.first_image import FirstImage
+    from kafkalite.server.replica_moves import ReplicaMoves
 
 LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
@@ -113,6 +114,7 @@ class RunningBroker(ABC):
         self.replicas = resources.replicas
         self.read_ahead = resources.read_ahead
         self.metrics = Registry()
+        self._replica_moves: ReplicaMoves | None = None
         self.topics = topics
         self.configs = ConfigResources(self)
         self.descriptions = DescriptionCache()
@@ -161,6 +163,8 @@ class RunningBroker(ABC):
             if OFFSETS.name in self.tables.topics:
                 self.group_coordinator.topic_changed(OFFSETS.name)
             self.listening.open(list(inherited))
+            if self.logs.interrupted:
+                self.replica_moves.begin_again()
         except BaseException:
             self._close_coordinator()
             await self.listening.close(0)
@@ -219,6 +223,15 @@ class RunningBroker(ABC):
     def is_controller(self) -> bool:
         """Whether this broker is the controller; a broker that is alone always is."""
         return True
+
+    @property
+    def replica_moves(self) -> "ReplicaMoves":
+        """The moves between log directories, imported with the first one."""
+        if self._replica_moves is None:
+            from kafkalite.server.replica_moves import ReplicaMoves
+
+            self._replica_moves = ReplicaMoves(self.replicas, self.logs, self.hosting)
+        return self._replica_moves
 
     # Groups.
 

@@ -103,6 +103,7 @@ async def recover(resources: BrokerResources, metadata: Metadata) -> AloneBroker
     config, store, logs = metadata.config, metadata.store, resources.logs
     topics = await store.topics()
     configs = {topic.name: config.stored_topic_config(topic.configs).config for topic in topics}
+    resources.finish_interrupted_moves()
     loaded = logs.load(
         lambda topic: configs.get(topic, config.topic_defaults), config.num_recovery_threads_per_data_dir
     )

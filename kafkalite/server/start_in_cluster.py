@@ -83,6 +83,7 @@ async def recover(resources: BrokerResources, config: BrokerConfig, member: Clus
 
     return_strays(resources.disk, found.strays, config_of)
     member.counters.read_marks(resources.disk, resources.logs.online())
+    resources.finish_interrupted_moves()
     mark_incomplete(resources.logs)
     threads = config.num_recovery_threads_per_data_dir
     # The recovery may be long. Meanwhile, this process may serve the tree to brokers that recover, too.

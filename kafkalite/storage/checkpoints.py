@@ -47,7 +47,11 @@ def _entries(disk: Disk, path: str) -> list[list[str]]:
 
 
 def _write(disk: Disk, path: str, lines: list[str], sync: bool) -> None:
-    disk.write_atomic(path, "\n".join(["0", str(len(lines)), *lines, ""]).encode(), sync=sync)
+    disk.write_atomic(path, _content(lines), sync=sync)
+
+
+def _content(lines: list[str]) -> bytes:
+    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
 
 
 def _number(path: str, text: str, highest: int) -> int:
@@ -103,7 +107,12 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 def write_epochs(disk: Disk, path: str, entries: list[tuple[int, int]], *, sync: bool = False) -> None:
     """Replace the checkpoint; without `sync` a crash may lose it, and recovery reads the epochs from the batches."""
-    _write(disk, path, [f"{epoch} {offset}" for epoch, offset in entries], sync)
+    disk.write_atomic(path, epochs_content(entries), sync=sync)
+
+
+def epochs_content(entries: list[tuple[int, int]]) -> bytes:
+    """The content of `leader-epoch-checkpoint`."""
+    return _content([f"{epoch} {offset}" for epoch, offset in entries])
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:

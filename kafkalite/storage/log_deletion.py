@@ -9,7 +9,7 @@ Sources: LogManager.asyncDelete, LocalLog.deleteSegmentFiles.
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from kafkalite._speedups.storage.file import Disk
@@ -111,9 +111,9 @@ class LogDeleter:
         """Remove `.deleted` files of a log later."""
         self._removals.add(paths, log.config.file_delete_delay_ms)
 
-    def directories(self, paths: list[str]) -> None:
-        """Remove directories that were renamed before a start, now."""
-        self._removals.add(paths, 0, directories=True)
+    def directories(self, paths: Sequence[str], delay_ms: int = 0) -> None:
+        """Remove directories that were renamed before, after `delay_ms`."""
+        self._removals.add(paths, delay_ms, directories=True)
 
     def when_removed(self, then: Callable[[], object]) -> None:
         """Call `then` once everything that is due has been removed, perhaps at once."""

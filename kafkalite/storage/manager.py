@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Clock, Offload, Outcome, Random
@@ -38,6 +38,11 @@ from kafkalite.storage.recovery.load_logs import CREATED_FILES, FIRST_LOG, Loade
 from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 from kafkalite.storage.truncation import Truncation
 
+if TYPE_CHECKING:  # imported with the first move
+    from kafkalite.storage.log_move.interrupted_moves import InterruptedMove
+    from kafkalite.storage.log_move.log_move import LogMove
+    from kafkalite.storage.log_move.log_mover import LogMover
+
 NOTED_S = 60.0
 CLOSED_FILES = 8  # closed segments that are unloaded where there are no descriptors, for the next attempt
 logger = logging.getLogger(__name__)
@@ -60,8 +65,8 @@ class LogManager(DirectorySet):
         paths: of the log directories.
         clock, offload, random: time, jobs and names of deleted directories.
         syncs: runs the fsync batches for acknowledgements; by default jobs of `offload`.
-        creations, removals: run the jobs of new partitions, and those of deletions and retention, and nothing else;
-            `offload` where they are not given.
+        creations, removals, copies: run the jobs of new partitions, those of deletions and retention, and those that
+            copy logs to other log directories, and nothing else; `offload` where they are not given.
         cache: bounds what closed segments hold.
         on_offline: called with the logs of a directory that failed.
     """
@@ -77,6 +82,7 @@ class LogManager(DirectorySet):
         syncs: Syncer | None = None,
         creations: Offload | None = None,
         removals: Offload | None = None,
+        copies: Offload | None = None,
         cache: SegmentCache | None = None,
         on_offline: Callable[[list[Log]], None] | None = None,
     ) -> None:
@@ -96,20 +102,21 @@ class LogManager(DirectorySet):
         self.on_created_offline: Callable[[list[TopicPartition]], None] | None = None
         self.refused: dict[TopicPartition, RejectedLog] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
+        self.interrupted: list[InterruptedMove] = []  # moves that a start has found, to begin again
         self._noted: dict[tuple[str, int | None], float] = {}  # when an error of a directory was last logged
         self._duplicates = 0  # of logs that are no longer managed
         self._files = CheckpointWriter(disk, offload, self._job_ended)
         self._deletions = LogDeleter(disk, clock, removals or offload, random, self.holds, self.report_disk_error)
         self._maker = LogCreator(disk, creations or offload, self.holds, self._deletions, self._files)
         # Flushes that no request waits for are separate: an acknowledgement does not wait for a gigabyte of other logs.
-        jobs = JobSyncer(disk, offload)
+        jobs, exclusion = JobSyncer(disk, offload), FlushesInProgress()
         flusher = partial(
             Flusher,
             disk,
             clock,
             fail=self.take_offline,
             holds=self.holds,
-            exclusion=FlushesInProgress(),
+            exclusion=exclusion,
             retried=self.report_disk_error,
         )
         self.flusher = flusher(syncs or jobs)
@@ -119,6 +126,9 @@ class LogManager(DirectorySet):
         self.upkeep = Housekeeping(
             self, disk, clock, offload, removals or offload, unhurried=unhurried, closed=self._closed, files=self._files
         )
+        self._exclusion, self._offload, self._copies = exclusion, offload, copies or offload
+        self._mover: LogMover | None = None
+        self.moves: dict[TopicPartition, LogMove] = {}  # to other log directories, that have not ended
 
     # Startup and shutdown.
 
@@ -163,6 +173,8 @@ class LogManager(DirectorySet):
 
     def finish_flushes(self) -> None:
         """Run all requested flushes; further flushes run at once."""
+        if self._mover is not None:
+            self._mover.close()
         for flusher in self._flushers:
             flusher.finish()
         self._files.close()
@@ -287,6 +299,8 @@ class LogManager(DirectorySet):
 
     def forget(self, log: Log, *, touch: bool = True) -> None:
         """Stop managing a log; its files stay. Without `touch`, a running cleaning does not complete its renames."""
+        if self._mover is not None:
+            self._mover.forget(log)
         if self.cleaner is not None:
             self.cleaner.forget(log, touch=touch)
         if self._logs.pop(TopicPartition(log.topic, log.partition), None) is not None:
@@ -405,6 +419,19 @@ class LogManager(DirectorySet):
         """Call `then` once the deleted files that are due for removal are removed, perhaps at once."""
         self._deletions.when_removed(then)
 
+    # Moves to other log directories.
+
+    @property
+    def mover(self) -> "LogMover":
+        """Moves logs to other log directories."""
+        if self._mover is None:
+            from kafkalite.storage.log_move.log_mover import LogMover
+            from kafkalite.storage.log_move.ports import MovePorts, UnusedLogs
+
+            shared = self._flushers, self._deletions, self._exclusion, self._offload, self._copies, self._random
+            self._mover = LogMover(MovePorts(self, self._files, *shared, UnusedLogs()))
+        return self._mover
+
     # Truncation.
 
     def truncate(self, end_offsets: Mapping[Log, int], done: Callable[[Outcome], object]) -> None:
@@ -467,6 +494,8 @@ class LogManager(DirectorySet):
             return
         logs = self.logs_of(path)
         logger.error("%s: offline with %d partitions: %s", path, len(logs), error)
+        if self._mover is not None:
+            self._mover.directory_failed(path)
         for log in logs:
             log.fail()
             if self.cleaner is not None:

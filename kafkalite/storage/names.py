@@ -15,6 +15,7 @@ SWAP = ".swap"
 WORK = ".tmp"
 DELETE_DIRECTORY = "-delete"
 STRAY_DIRECTORY = "-stray"
+FUTURE_DIRECTORY = "-future"
 ADOPTING = ".adopting"  # ours: a partition's directory while it is being adopted
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -23,6 +24,8 @@ _OFFSET = re.compile(r"(\d{20})(\.[a-z]+)")
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})")
 _UNIQUE = re.compile(r"(.+)\.([0-9a-f]{32})-delete")
 _STRAY = re.compile(r"([A-Za-z0-9._-]{1,249}-\d{1,10})\.[0-9a-f]{32}-stray")
+_FUTURE = re.compile(r"([A-Za-z0-9._-]{1,249}-\d{1,10})\.[0-9a-f]{32}-future")
+_DIRECTORY_NAME_MAX = 255
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -52,7 +55,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
     """The name a partition's directory gets before it is removed; `unique`: 32 hex digits. Cut to fit."""
     suffix = f"-{partition}.{unique}{DELETE_DIRECTORY}"
-    return topic[: 255 - len(suffix)] + suffix
+    return topic[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix
 
 
 def stray_directory_name(topic: str, partition: int, unique: str) -> str:
@@ -62,7 +65,25 @@ def stray_directory_name(topic: str, partition: int, unique: str) -> str:
         unique: 32 hex digits. A topic that is too long for a file name is shortened.
     """
     suffix = f"-{partition}.{unique}{STRAY_DIRECTORY}"
-    return topic[: 255 - len(suffix)] + suffix
+    return topic[: _DIRECTORY_NAME_MAX - len(suffix)] + suffix
+
+
+def future_directory_name(topic: str, partition: int, unique: str) -> str | None:
+    """The name of the directory in which a partition is copied to another log directory (LocalLog.logFutureDirName).
+
+    Arguments:
+        unique: 32 hex digits.
+
+    Returns None where the topic is too long for a file name.
+    """
+    name = f"{topic}-{partition}.{unique}{FUTURE_DIRECTORY}"
+    return name if len(name) <= _DIRECTORY_NAME_MAX else None
+
+
+def parse_future_directory_name(name: str) -> TopicPartition | None:
+    """(topic, partition) of the directory of a future replica, None for any other name."""
+    found = _FUTURE.fullmatch(name)
+    return None if found is None else parse_directory_name(found[1])
 
 
 def parse_stray_directory_name(name: str) -> TopicPartition | None:

@@ -37,6 +37,11 @@ def host_of(broker_id: int) -> str:
     return f"broker{broker_id}"
 
 
+def directories_of(data: str, count: int) -> dict[str, SettingValue]:
+    """The configs of a broker with so many log directories; none for one, which is its data directory."""
+    return {} if count == 1 else {"log.dirs": ",".join(os.path.join(data, f"d{number}") for number in range(count))}
+
+
 class SimulatedCluster:
     """Brokers 1 to `count`, an async context manager that begins when they all know each other.
 
@@ -46,6 +51,7 @@ class SimulatedCluster:
         count: number of brokers.
         seed: of their random numbers.
         settings: configs of all brokers, under Kafka's names.
+        log_dirs: number of log directories of each broker, `d0` and so on in its data directory.
 
     Attributes:
         zookeeper: the server, with the tree and the sessions.
@@ -60,6 +66,7 @@ class SimulatedCluster:
         *,
         seed: int = 0,
         settings: Mapping[str, SettingValue] | None = None,
+        log_dirs: int = 1,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = LoopTimers(self._loop, self._raised)
@@ -70,7 +77,12 @@ class SimulatedCluster:
                 os.path.join(directory, str(broker_id)),
                 network,
                 seed=seed * 1_000 + broker_id,
-                settings={**MEMBER_SETTINGS, **(settings or {}), "broker.id": broker_id},
+                settings={
+                    **MEMBER_SETTINGS,
+                    **(settings or {}),
+                    **directories_of(os.path.join(directory, str(broker_id)), log_dirs),
+                    "broker.id": broker_id,
+                },
                 host=host_of(broker_id),
                 port=PORT,
             )

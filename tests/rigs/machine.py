@@ -4,6 +4,7 @@ Two ends: a kill (the page cache survives) and a power cut (see `kafkalite.testi
 compares what is found with the model, and the machine goes on.
 """
 
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,10 +60,11 @@ class Machine:
         self.offload = InlineOffload()
         self.cleaning = InlineOffload()
         self.cleaning.held = True  # its jobs are done one by one, by `clean`
-        self.manager = LogManager(self.disk, [str(self.root)], self.clock, self.offload, SeededRandom(1))
+        self.manager = self.new_manager()
         self.manager.many_files = self.rng.choice([0, MANY_FILES])  # a clean end syncs all at once, or file after file
         self.manager.lock()
         self.manager.claim(US)
+        self.before_load()
         self.loaded = self.manager.load(self.config_of, 1)
         for topic, partition in list(self.manager.created):  # as their first append does
             self.manager.open_created(topic, partition, self.config_of(topic))
@@ -72,6 +74,17 @@ class Machine:
         )
         self.cleaner.start(self.high_watermark_of)
         self.epoch += 1
+
+    @property
+    def paths(self) -> list[str]:
+        """The log directories."""
+        return [str(self.root)]
+
+    def new_manager(self) -> LogManager:
+        return LogManager(self.disk, self.paths, self.clock, self.offload, SeededRandom(1))
+
+    def before_load(self) -> None:
+        """What a start does with the claimed log directories."""
 
     def config_of(self, topic: str) -> TopicConfig:
         return next((config for partition, config in COMPACTED.items() if topic_of(partition) == topic), self.config)
@@ -95,8 +108,9 @@ class Machine:
     def restart(self) -> None:
         """End cleanly and start again."""
         self.shutdown()
-        said = verify_directory(Disk(), str(self.root), compacted=self.compacted)
-        assert [str(each) for each in said if each.path not in self.loaded[0].rejected] == []
+        for path, loaded in zip(self.paths, self.loaded, strict=True):
+            said = verify_directory(Disk(), path, compacted=self.compacted)
+            assert [str(each) for each in said if each.path not in loaded.rejected] == []
         self.boot()
         self.leave_unknown_alone()
 
@@ -248,16 +262,16 @@ class Machine:
 
     def judge(self, *, power_cut: bool) -> None:
         """After a start: everything found is what it must be; go on from there."""
-        (loaded,) = self.loaded
-        assert loaded.error is None, loaded.error
-        clean_until = read_offsets(Disk(), str(self.root / CLEANER_OFFSETS))
+        assert [loaded.error for loaded in self.loaded if loaded.error is not None] == []
         for model in list(self.models):
             log = self.find(model)
             if log is None:
                 self.models.remove(model)
-                assert model.deleted or not model.created, f"{model} is gone; refused: {loaded.rejected}"
+                refused = [loaded.rejected for loaded in self.loaded]
+                assert model.deleted or not model.created, f"{model} is gone; refused: {refused}"
                 continue
             if isinstance(model, CompactedModel):
+                clean_until = read_offsets(Disk(), os.path.join(log.root, CLEANER_OFFSETS))
                 model.clean_until = clean_until.get((model.topic, model.partition), 0)
             model.judge(log, power_cut=power_cut)
             said = verify_log(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CRASHES = "tests/rigs/test_crash_steps.py::test_a_crash_at_every_step"
+MOVES = "tests/rigs/test_move_crashes.py::test_a_crash_at_every_step_of_a_move"
 LEFT_OUT = shutil.ignore_patterns(
     "__pycache__", ".git", ".venv", "build", "perf", "*.c", ".pytest_cache", "docs", "sdk"
 )
@@ -63,6 +64,30 @@ BUGS = (
         "[*(new.directory(path) for new in made), path]",
         "[new.directory(path) for new in made]",
         f"{CRASHES}[delete_topic-power]",
+        "AssertionError",
+    ),
+    Bug(
+        "a moved log is renamed before its copy is marked as complete",
+        "kafkalite/storage/log_move/complete_mark.py",
+        "    disk.write_atomic(os.path.join(directory, MARK), TEXT, sync=True)\n",
+        "",
+        f"{MOVES}[one_move-kill]",
+        "is gone",
+    ),
+    Bug(
+        "a copy gets its name before the old name is off the disk",
+        "kafkalite/storage/log_move/log_swap.py",
+        "(self._disk.sync_dir, self._source, then=partial(self._current_renamed",
+        "(self._disk.exists, self._source, then=partial(self._current_renamed",
+        f"{MOVES}[one_move-power]",
+        "is also in another log directory",
+    ),
+    Bug(
+        "a copy replaces the log before it is on the disk",
+        "kafkalite/storage/log_move/copy_jobs.py",
+        "        sync_and_close(target)\n",
+        "        target.close()\n",
+        f"{MOVES}[one_move-power]",
         "AssertionError",
     ),
     Bug(

@@ -337,6 +337,11 @@ def record_deletion(topic_id: bytes) -> Operation:
     return Create(deleted_topic_path(topic_id))
 
 
-def note_directory(topic_id: bytes, partition: int, broker_id: int, directory: str) -> Operation:
-    """Store the log directory of a partition, once its files exist and before the first append."""
-    return Create(directory_path(topic_id, partition), encode_directory(broker_id, directory))
+def note_directory(
+    topic_id: bytes, partition: int, broker_id: int, directory: str, *, again: bool = False
+) -> Operation:
+    """Store the log directory of a partition, once its files exist and before the first append; `again`: another one,
+    to which it was moved.
+    """
+    path, data = directory_path(topic_id, partition), encode_directory(broker_id, directory)
+    return Set(path, data) if again else Create(path, data)

@@ -1,9 +1,13 @@
 """DescribeLogDirs, key 35, v1-5: returns the log directories and the size of each replica (KIP-113; disk space:
 KIP-827).
+
+A partition that is moved (AlterReplicaLogDirs) is listed twice: in its directory, and as future replica in the other
+one, with the records that are not copied yet as its lag.
 """
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
@@ -11,6 +15,9 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkalite.server.call import PartitionCall
 from kafkalite.server.response_arrays import ResponseArray
+
+if TYPE_CHECKING:
+    from kafkalite.storage.log_move.log_move import LogMove
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = Result.DescribeLogDirsTopic
@@ -41,7 +48,17 @@ def described(call: PartitionCall, request: DescribeLogDirsRequest) -> Generator
             held[path][partition.topic].add(
                 Replica(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)
             )
+        if (move := logs.moves.get(key)) is not None:
+            held[move.target][partition.topic].add(future_replica(move))
     return DescribeLogDirsResponse(results=[describe(call, path, held[path]) for path in logs.directories()])
+
+
+def future_replica(move: "LogMove") -> Replica:
+    """The copy of a partition that is being moved."""
+    lag = max(move.log.log_end_offset - move.copy.end_offset, 0)
+    return Replica(
+        partition_index=move.log.partition, partition_size=move.copy.size, offset_lag=lag, is_future_key=True
+    )
 
 
 def wanted(call: PartitionCall, request: DescribeLogDirsRequest) -> Iterator[Partition | None]:

@@ -175,6 +175,15 @@ class LogCleaner:
         if self._clean_until[log.root].pop(_key(log), None) is not None:
             self._write(log.root)
 
+    def relocated(self, log: Log, old_root: str) -> None:
+        """A log was moved from another log directory."""
+        self._named[old_root].discard(_key(log))
+        clean_until = self._clean_until[old_root].pop(_key(log), None)
+        if clean_until is not None:
+            self._clean_until[log.root][_key(log)] = clean_until
+            self._write(log.root)
+            self._write(old_root)
+
     def _slot_of(self, log: Log) -> CleanerSlot | None:
         return next((slot for slot in self._slots if slot.run is not None and slot.run.log is log), None)
 
@@ -248,6 +257,7 @@ class LogCleaner:
             not log.config.compacted
             or log.config.unreadable
             or log.failed
+            or log.moving
             or _key(log) in self.uncleanable
             or self.is_busy(log)
         ):
@@ -348,7 +358,7 @@ class LogCleaner:
         except OSError as error:
             self._logs.report_disk_error(path, error)
             return
-        ends = {_key(log): log.log_end_offset for log in self._logs.all()}
+        ends = {_key(log): log.log_end_offset for log in self._logs.all() if log.root == path}
         kept = {key: offset for key, offset in found.items() if offset <= ends.get(key, -1)}
         self._clean_until[path].update(kept)
         self._named[path] = set(kept)

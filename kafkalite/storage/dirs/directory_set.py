@@ -4,9 +4,10 @@ partition.
 1. A directory that another broker uses or owns ends the start. A directory with a failed disk is offline; the others
    are used.
 2. Without any online directory the start fails.
-3. A new partition is created in the online directory with the fewest logs.
+3. A new partition is created in the directory that was requested for it, else in the online one with the fewest logs.
 
-Sources: LogManager.lockLogDirs, LogManager.createAndValidateLogDirs, LogManager.nextLogDirs.
+Sources: LogManager.lockLogDirs, LogManager.createAndValidateLogDirs, LogManager.nextLogDirs,
+LogManager.maybeUpdatePreferredLogDir.
 """
 
 import logging
@@ -14,8 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kafkalite._speedups.storage.file import Disk, File
+from kafkalite.model import TopicPartition
 from kafkalite.storage.dirs.log_directory import DirectoryError, Identity, LogDirectory, raise_without_descriptors
 
+PREFERRED_MAX = 10_000  # partitions without files for which a directory was requested
 logger = logging.getLogger(__name__)
 
 
@@ -32,6 +35,7 @@ class DirectorySet:
         self._fresh_id = fresh_id
         self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
         self._log_counts: Counter[str] = Counter()  # by directory, including the logs that are being created
+        self._preferred: dict[TopicPartition, str] = {}
 
     # Startup.
 
@@ -120,6 +124,18 @@ class DirectorySet:
         return any(directory.online for directory in self._directories.values())
 
     # Directories of new partitions.
+
+    def prefer(self, key: TopicPartition, path: str) -> None:
+        """Create a partition that has no files yet in this log directory, if it is online then."""
+        self._preferred.pop(key, None)
+        if len(self._preferred) >= PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[key] = path
+
+    def take_directory(self, key: TopicPartition) -> str | None:
+        """The directory for the files of a new partition: the preferred one, else as `choose_directory`."""
+        preferred = self._preferred.pop(key, None)
+        return preferred if preferred is not None and self.is_online(preferred) else self.choose_directory()
 
     def choose_directory(self) -> str | None:
         """The directory for a new partition: the one online with the fewest logs; None if all are offline."""

@@ -94,6 +94,14 @@ class Flusher:
         if done_callback is not None:
             requests[done_callback] = None
 
+    def relocate(self, log: Log, old_root: str) -> None:
+        """Keep the requests of a log that was moved from another log directory; it is in no batch."""
+        requests = self.waiting.get(old_root, {}).pop(log, None)
+        if requests is not None:
+            self._again(log.root, log, requests)
+        if not self.waiting.get(old_root, True):
+            del self.waiting[old_root]
+
     def begin(self) -> None:
         """Start a batch in every log directory that has requests and fewer than `batches_max` running batches."""
         call_each(self._start, list(self.waiting))  # an unexpected exception affects its directory only

@@ -74,6 +74,7 @@ class Log(LogCore):
         self.truncations = 0
         self.rolls_flushed = 0
         self.last_flush = 0.0  # monotonic seconds
+        self.moving = False  # while it is replaced by its copy in another log directory: only `log_move` touches files
         self.due_snapshots: dict[int, bytes] = {}
         self.may_have_snapshots = True  # in its directory
         self.complete_state: tuple[int, ...] | None = None

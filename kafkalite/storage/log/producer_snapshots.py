@@ -35,7 +35,12 @@ def write_packed(disk: Disk, directory: str, offset: int, packed: bytes, *, sync
     Raises OSError.
     """
     path = os.path.join(directory, names.file_name(offset, names.SNAPSHOT))
-    disk.write_atomic(path, _HEAD.pack(VERSION, checksum(packed)) + packed, sync=sync)
+    disk.write_atomic(path, snapshot_content(packed), sync=sync)
+
+
+def snapshot_content(packed: bytes) -> bytes:
+    """The content of the snapshot file of packed producers."""
+    return _HEAD.pack(VERSION, checksum(packed)) + packed
 
 
 def read_snapshot(disk: Disk, path: str) -> list[Producer]:

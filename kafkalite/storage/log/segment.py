@@ -82,6 +82,11 @@ class Segment(SegmentCore):
         """The current path of one of its files."""
         return f"{self.directory}/{self.base_offset:020d}{suffix}{self._suffix}"
 
+    def relocate(self, directory: str) -> None:
+        """Continue with the same files in another directory."""
+        self.directory = directory
+        self.transactions.path = self.path(names.TXN_INDEX)
+
     def create(self) -> "Segment":
         """Create an empty file, also over that of a failed roll. Raises OSError."""
         self.file = self.disk.open(self.path(names.LOG), create=True)
@@ -162,7 +167,7 @@ class Segment(SegmentCore):
 
     def take_over(self, twin: "Segment") -> bool:
         """Use what a job has loaded into a copy; False if this segment has changed meanwhile. Raises OSError."""
-        same = (self.size, self.suffix) == (twin.size, twin.suffix)
+        same = (self.size, self.suffix, self.directory) == (twin.size, twin.suffix, twin.directory)
         twin.install_rebuilt(keep=same and self.file is None)
         if not same:
             return False

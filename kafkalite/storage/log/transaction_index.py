@@ -122,6 +122,10 @@ class TransactionIndex:
         """All entries, in the order of their markers. Raises BadTransactionIndex, OSError."""
         return parse(bytes(self._loaded()))
 
+    def content(self) -> bytes:
+        """The bytes of the file. Raises BadTransactionIndex, OSError."""
+        return bytes(self._loaded())
+
     def append(self, entries: Iterable[AbortedTransaction]) -> None:
         """Append entries to the file. Raises OSError; then `truncate` restores the file."""
         data = self._loaded()

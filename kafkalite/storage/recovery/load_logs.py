@@ -225,6 +225,8 @@ def _partition_dirs(
             loaded.to_delete.append(directory)
         elif names.parse_stray_directory_name(name) is not None:
             loaded.strays.append(directory)
+        elif names.parse_future_directory_name(name) is not None:
+            continue  # `log_move.interrupted_moves` has decided what happens to it
         elif (found := names.parse_directory_name(name)) is None:
             logger.warning("%s: not a partition directory, ignored", directory)
         else:

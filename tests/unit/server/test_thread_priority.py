@@ -78,7 +78,7 @@ def test_system_that_refuses_a_priority_is_reported_once(
     assert logged == ["background threads (compaction, deletion) keep their normal priority: [Errno 1] planted"]
 
 
-def test_broker_lowers_the_priority_of_cleaner_and_deletions_alone(tmp_path: Path) -> None:
+def test_broker_lowers_the_priority_of_cleaner_deletions_and_moves_alone(tmp_path: Path) -> None:
     async def priorities() -> dict[str, Priority]:
         executors: dict[str, Executor] = {}
 
@@ -97,7 +97,10 @@ def test_broker_lowers_the_priority_of_cleaner_and_deletions_alone(tmp_path: Pat
     before = priority()
     found = asyncio.run(priorities())
     low = {name for name, (policy, nice) in found.items() if policy == os.SCHED_BATCH and nice >= NICE}
-    assert low == {"kafkalite-clean", "kafkalite-remove"} and {"jobs", "kafkalite-create"} <= set(found) - low
+    assert (
+        low == {"kafkalite-clean", "kafkalite-move", "kafkalite-remove"}
+        and {"jobs", "kafkalite-create"} <= set(found) - low
+    )
     assert priority() == before
 
 
