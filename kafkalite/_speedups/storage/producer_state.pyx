@@ -388,7 +388,10 @@ cdef class ProducerState:
         cdef Producer entry
         cdef list found = []
         for entry in self.entries.values():
-            if entry.count or entry.last_timestamp >= 0 or entry.coordinator_epoch >= 0:
+            if (
+                entry.count or entry.last_timestamp >= 0 or entry.coordinator_epoch >= 0
+                or entry.first_offset_of_transaction >= 0
+            ):
                 found.append(entry)
         return found
 
