@@ -34,7 +34,9 @@ from kafkalite.storage.log.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, the received bytes leave the CPU cache before they are written (measured)
 ACKS_NONE = 0
-REFUSED_MAX = 100
+BASE_SEQUENCE = slice(53, 57)  # of a batch
+FIRST = bytes(4)  # base sequence 0: the first batch of its producer
+REFUSED_MAX = 100  # headers of first batches
 
 
 class Partition(PartitionState):
@@ -283,8 +285,8 @@ class Partition(PartitionState):
     def _refuse_queued(self, error: int) -> None:
         """Reject the queued appends, because the log cannot be opened; the next append tries again."""
         queue, self._queue = self._queue, deque()
-        headers = [bytes(append.batch[:HEADER_SIZE]) for append in queue]
-        self._refused = (*self._refused, *headers)[-REFUSED_MAX:]
+        headers = [bytes(append.batch[:HEADER_SIZE]) for append in queue if append.batch[BASE_SEQUENCE] == FIRST]
+        self._refused = tuple(dict.fromkeys((*self._refused, *headers)))[-REFUSED_MAX:]
         call_each(lambda append: append.reject(error), queue)
 
     def _validate_in_job(self, append: Append) -> None:

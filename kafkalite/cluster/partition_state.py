@@ -107,7 +107,7 @@ class PartitionState:
         self._in_job = False
         self._paused: Callable[[], object] | None = None  # appends are to be paused, or are
         self._queue: deque[Append] = deque()
-        self._refused: tuple[bytes, ...] = ()  # headers of batches that were rejected before there was a log
+        self._refused: tuple[bytes, ...] = ()  # headers of first batches, rejected before there was a log
         self._unwritten: list[Append] = []
         self._held: deque[AppendAwaitingFlush] = deque()
         self._flush_requested = 0  # a flush up to this offset was requested

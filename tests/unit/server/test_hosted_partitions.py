@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage, TopicImage
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition import REFUSED_MAX, Partition
 from kafkalite.cluster.partition_reads import read
 from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.cluster.replicas import Replicas
@@ -301,6 +301,15 @@ def test_batches_behind_one_whose_log_could_not_be_created_wait_for_it(rig: Rig)
     for sequence in (0, 1):
         rig.append(idempotent(b"again", sequence=sequence))
     assert rig.run_until_idle() == [(0, 0), (0, 1)]
+
+
+def test_first_batch_is_awaited_however_many_were_rejected_behind_it(rig: Rig) -> None:
+    rig.disk.fail("open", errno.ENOSPC)
+    for data in (idempotent(b"1", sequence=0), *[batch(b"other")] * REFUSED_MAX):
+        rig.append(data)
+    assert rig.run_until_idle() == [(STORAGE, -1)] * (1 + REFUSED_MAX)
+    rig.append(idempotent(b"2", sequence=1))
+    assert rig.run_until_idle() == [(KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
 def test_delayed_fetch_completes_once(rig: Rig) -> None:
