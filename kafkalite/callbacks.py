@@ -121,8 +121,7 @@ def gather(
         done: called with all results, in the order of the calls.
     """
     results = FanIn(len(calls), done)
-    for index, call in enumerate(calls):
-        call(partial(results.put, index))
+    call_each(lambda each: each[1](partial(results.put, each[0])), enumerate(calls))
 
 
 class SerialExecutor:
@@ -196,12 +195,16 @@ class Window:
         if self._beginning:  # steps that end at once: the loop below goes on
             return
         self._beginning = True
-        try:
-            while self._queue and self._running < self._limit:
-                self._running += 1
+        failure: Exception | None = None
+        while self._queue and self._running < self._limit:
+            self._running += 1
+            try:
                 self._queue.popleft()(self._end)
-        finally:
-            self._beginning = False
+            except Exception as error:
+                failure = failure or error
+        self._beginning = False
+        if failure is not None:
+            raise failure
 
     def _end(self) -> None:
         self._running -= 1

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from kafkalite.callbacks import Window, gather
+from kafkalite.callbacks import Window, call_all, fail_on_exception, gather, once
 from kafkalite.clock import Clock, Outcome
 from kafkalite.cluster.config_reads import Texts, is_out_of_reach, read_configs, readable
 from kafkalite.cluster.membership.current_session import CurrentSession
@@ -33,16 +33,19 @@ class TopicReader:
         self._log = RateLimitedLog(LOGGER, clock)
 
     def read(self, topics: Sequence[str], then: Callable[[Mapping[str, Texts | None]], object]) -> None:
-        """Read the configs of topics, as `read_configs`; at most READS_MAX at the same time."""
+        """Read the configs of topics, as `read_configs`; at most READS_MAX at the same time.
+
+        A read that raises counts as one that failed: the others and `then` do not wait for it.
+        """
         window = Window(READS_MAX)
 
         def read(topic: str, taken: Callable[[Texts | None], object]) -> None:
             def begin(end: Callable[[], None]) -> None:
                 def ended(found: Texts | None) -> None:
-                    end()
-                    taken(found)
+                    call_all(end, partial(taken, found))  # `end` begins a read that waits
 
-                self.read_configs(topic, ended)
+                done = once(ended)
+                fail_on_exception(self.read_configs, partial(done, None))(topic, done)
 
             window.run(begin)
 

@@ -24,8 +24,9 @@ from kafkalite.model import TopicPartition
 from kafkalite.slicing import Steps, finish
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs import stray_partitions
+from kafkalite.storage.dirs.directory_set import RejectedLog
 from kafkalite.storage.log.log import Log
-from kafkalite.storage.manager import LogManager, RejectedLog
+from kafkalite.storage.manager import LogManager
 from kafkalite.storage.transient_errors import is_transient
 
 LOGGER = logging.getLogger("kafkalite.server")

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Clock, Offload, Outcome, Random
@@ -22,7 +22,7 @@ from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoint_writer import CheckpointWriter
 from kafkalite.storage.compaction.cleaner import LogCleaner
 from kafkalite.storage.dirs import stray_partitions
-from kafkalite.storage.dirs.directory_set import DirectorySet
+from kafkalite.storage.dirs.directory_set import DirectorySet, RejectedLog
 from kafkalite.storage.dirs.log_directory import DirectoryError
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
 from kafkalite.storage.flush.flusher import Flusher
@@ -46,15 +46,6 @@ if TYPE_CHECKING:  # imported with the first move
 NOTED_S = 60.0
 CLOSED_FILES = 8  # closed segments that are unloaded where there are no descriptors, for the next attempt
 logger = logging.getLogger(__name__)
-
-
-class RejectedLog(NamedTuple):
-    """A partition that could not be loaded: its log directory, its own directory, its checkpoints, and the reason."""
-
-    root: str
-    directory: str
-    checkpoint_offsets: tuple[int, int]
-    reason: str
 
 
 class LogManager(DirectorySet):

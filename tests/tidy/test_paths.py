@@ -11,7 +11,8 @@ MODULE_SUFFIXES = ("", ".py", ".pyx", ".pxd", ".pyi", "/__init__.py")
 # Placeholders, config keys, files of a broker or a build, and paths of other projects.
 NOT_HERE = re.compile(
     r"NAME|TYPE|://|^/|/x\.py$|^build/|^data\b|^orders\b|^\.|^pytest-dev/|^config/server\.properties"
-    r"|^kafkalite\.(journal|session|socket|unconfirmed|coordination\.directory$|client\.|fetch\.|group\.|retention\.|zookeeper\.)"
+    r"|^kafkalite\.(complete|journal|session|socket|unconfirmed)"
+    r"|^kafkalite\.(coordination\.directory$|client\.|fetch\.|group\.|retention\.|zookeeper\.)"
 )
 
 

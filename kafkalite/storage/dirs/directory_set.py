@@ -13,6 +13,7 @@ LogManager.maybeUpdatePreferredLogDir.
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.model import TopicPartition
@@ -20,6 +21,15 @@ from kafkalite.storage.dirs.log_directory import DirectoryError, Identity, LogDi
 
 PREFERRED_MAX = 10_000  # partitions without files for which a directory was requested
 logger = logging.getLogger(__name__)
+
+
+class RejectedLog(NamedTuple):
+    """A partition that could not be loaded: its log directory, its own directory, its checkpoints, and the reason."""
+
+    root: str
+    directory: str
+    checkpoint_offsets: tuple[int, int]
+    reason: str
 
 
 class DirectorySet:

@@ -122,6 +122,7 @@ class LogDirectory:
         try:
             lock.lock()
         except BlockingIOError:
+            lock.close()
             raise replaced from None
         self._renewed = lock
 

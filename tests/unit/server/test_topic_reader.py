@@ -58,6 +58,26 @@ def test_partitions_are_counted() -> None:
     assert rig.found == [0, 3]
 
 
+def test_read_that_raises_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_reader, "READS_MAX", 1)
+    rig = Rig()
+    for name in ("a", "b", "c"):
+        rig.service.topic(name, 1)
+    get = rig.session.get
+
+    def raising(path: str, then: Then, watch: Watcher | None = None) -> None:
+        if path == znodes.topic_config_path("b"):
+            raise ZeroDivisionError
+        get(path, then, watch)
+
+    monkeypatch.setattr(rig.session, "get", raising)
+    with pytest.raises(ZeroDivisionError):
+        rig.reader.read(["a", "b", "c"], rig.found.append)
+    assert [{name: configs is None for name, configs in found.items()} for found in rig.found] == [
+        {"a": False, "b": True, "c": False}
+    ]
+
+
 def test_reads_are_repeated_while_the_service_is_out_of_reach() -> None:
     rig = Rig()
     rig.service.topic("orders", 3)

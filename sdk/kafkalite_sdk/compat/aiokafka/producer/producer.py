@@ -242,6 +242,9 @@ def _without_metadata(future: FutureRecordMetadata) -> "asyncio.Future[None]":
     def ended(sent: FutureRecordMetadata) -> None:
         if found.done():
             return
+        if sent.cancelled():
+            found.cancel()
+            return
         error = sent.exception()
         if error is None:
             found.set_result(None)
