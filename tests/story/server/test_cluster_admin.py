@@ -146,3 +146,14 @@ async def test_no_user_has_credentials(client: Client) -> None:
         "alice": KafkaErrorCode.DUPLICATE_RESOURCE,
         "bob": KafkaErrorCode.RESOURCE_NOT_FOUND,
     }
+
+
+async def test_users_with_the_longest_names_are_answered(client: Client) -> None:
+    name = "y" * 32767
+    users = [DescribeUserScramCredentialsRequest.UserName(name=each) for each in (name, "z" + name[1:], name)]
+    response = await client.call(DescribeUserScramCredentialsRequest(users=users))
+    assert [(each.user, each.error_code) for each in response.results] == [
+        (name, KafkaErrorCode.DUPLICATE_RESOURCE),
+        ("z" + name[1:], KafkaErrorCode.RESOURCE_NOT_FOUND),
+    ]
+    assert all(len(each.error_message) < 1100 for each in response.results)
