@@ -34,6 +34,7 @@ TIMES = {
     "DeleteRecordsRequest.timeout_ms": AT_ONCE,
     "InitProducerIdRequest.transaction_timeout_ms": "not used: there are no transactions",
     "CreatePartitionsRequest.timeout_ms": AT_ONCE,
+    "AlterPartitionReassignmentsRequest.timeout_ms": AT_ONCE,
     "ListPartitionReassignmentsRequest.timeout_ms": AT_ONCE,
     "ElectLeadersRequest.timeout_ms": AT_ONCE,
     "UpdateFeaturesRequest.timeout_ms": AT_ONCE,
