@@ -87,7 +87,7 @@ class Append:
         """Reject it after an unexpected exception: the log does not have the batch."""
         self.reject(NOT_APPENDED, f"{BROKEN}; the batch was not appended")
 
-    def leave_open(self) -> None:
+    def fail_unconfirmed(self) -> None:
         """Finish it after an unexpected exception behind its write: the log may have the batch."""
         self.reject(UNCONFIRMED, f"{BROKEN}; the batch may have been appended")
 

@@ -165,7 +165,7 @@ class Partition(PartitionState):
         if not unfinished:  # a callback has raised
             raise error
         self._host.report(f"append to {self.topic}-{self.index}", error)
-        call_each(Append.leave_open, unfinished)
+        call_each(Append.fail_unconfirmed, unfinished)
 
     def _readable(self, appends: list[Append], log: Log, end_offset: int, size: int) -> None:
         self.high_watermark = end_offset

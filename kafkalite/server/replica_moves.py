@@ -10,6 +10,7 @@ Source: ReplicaManager.alterReplicaLogDirs.
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import Replicas
@@ -19,6 +20,9 @@ from kafkalite.server.partition_hosting import PartitionHosting
 from kafkalite.storage import names
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from kafkalite.storage.log_move.log_mover import LogMover
 
 LOGGER = logging.getLogger("kafkalite.server")
 STORAGE_ERROR = KafkaErrorCode.KAFKA_STORAGE_ERROR
@@ -42,6 +46,13 @@ class ReplicaMoves:
         self._logs = logs
         self._hosting = hosting
         self._paused: dict[Log, Partition] = {}  # also where the topic was deleted meanwhile
+
+    @property
+    def _mover(self) -> "LogMover":
+        """The moves of the logs, which pause the appends of this broker's partitions."""
+        mover = self._logs.mover  # created, and imported, with the first move
+        mover.ports.partitions = self
+        return mover
 
     # Requests.
 
@@ -97,7 +108,7 @@ class ReplicaMoves:
         current = self._logs.moves.get(key)
         if current is not None and current.target == path:
             done(0)
-        elif current is not None and not self._logs.mover.cancel(key):
+        elif current is not None and not self._mover.cancel(key):
             done(NOT_AVAILABLE)
         elif log.root == path:
             done(0)
@@ -106,9 +117,7 @@ class ReplicaMoves:
 
     def _begin(self, partition: Partition, log: Log, path: str, done: Done) -> None:
         LOGGER.info("%s-%d: moving from %s to %s", log.topic, log.partition, log.root, path)
-        mover = self._logs.mover
-        mover.ports.partitions = self
-        mover.begin(log, path, partition.topic_id, lambda error: done(0 if error is None else STORAGE_ERROR))
+        self._mover.begin(log, path, partition.topic_id, lambda error: done(0 if error is None else STORAGE_ERROR))
 
     def begin_again(self) -> None:
         """Begin the moves that the start has found interrupted."""
@@ -119,9 +128,7 @@ class ReplicaMoves:
             if log is None or topic_id is None:  # without a record; or its files cannot be used
                 LOGGER.warning("%s: the move to %s was interrupted and is not repeated; repeat the request", key, path)
                 continue
-            mover = self._logs.mover
-            mover.ports.partitions = self
-            mover.begin(log, path, topic_id, lambda _error: None)
+            self._mover.begin(log, path, topic_id, lambda _error: None)
 
     # The partitions of `storage/log_move`.
 

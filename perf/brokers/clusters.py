@@ -142,7 +142,7 @@ class Cluster:
     members: dict[int, Running] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        self.zookeeper = start_zookeeper(self.directory / "zookeeper")
+        self._start_service()
         self._ports = {each: free_port() for each in range(1, self.brokers + 1)}
         try:
             for broker_id in self._ports:
@@ -156,6 +156,9 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
+
+    def _start_service(self) -> None:
+        self.zookeeper = start_zookeeper(self.directory / "zookeeper")
 
     def start(self, broker_id: int) -> Running:
         """Start a broker that does not run, with its data, on its port. Raises BrokerError."""
@@ -178,16 +181,8 @@ class Cluster:
 class DirectoryCluster(Cluster):
     """Brokers of kafkalite on one machine, which serve their tree themselves."""
 
-    def __enter__(self) -> Self:
+    def _start_service(self) -> None:
         (self.directory / "tree").mkdir(parents=True, mode=0o700)
-        self._ports = {each: free_port() for each in range(1, self.brokers + 1)}
-        try:
-            for broker_id in self._ports:
-                self.start(broker_id)
-        except BaseException:
-            self._close()
-            raise
-        return self
 
     def start(self, broker_id: int) -> Running:
         """As `Cluster.start`."""

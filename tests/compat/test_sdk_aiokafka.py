@@ -25,15 +25,18 @@ def library(request: pytest.FixtureRequest) -> Any:
     return import_module(request.param)
 
 
+def in_loop(program: Awaitable[None]) -> None:
+    """Run a program in an event loop of its own, for at most a minute."""
+
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await program
+
+    asyncio.run(main())
+
+
 @pytest.fixture
 def run() -> Run:
-    def in_loop(program: Awaitable[None]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(60):
-                await program
-
-        asyncio.run(main())
-
     return in_loop
 
 

@@ -6,16 +6,13 @@ import asyncio
 import gc
 import json
 import re
-from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
 import pytest
 
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.test_sdk_aiokafka import COMPAT, RECORDS, fill, read
-
-Run = Callable[[Awaitable[None]], None]
+from tests.compat.test_sdk_aiokafka import COMPAT, RECORDS, Run, fill, in_loop, read
 
 
 @pytest.fixture(params=["aiokafka", COMPAT], ids=["aiokafka", "compat"])
@@ -32,13 +29,6 @@ def compat() -> Any:
 
 @pytest.fixture
 def run() -> Run:
-    def in_loop(program: Awaitable[None]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(60):
-                await program
-
-        asyncio.run(main())
-
     return in_loop
 
 

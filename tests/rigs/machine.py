@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
@@ -32,6 +33,7 @@ CONFIG = replace(
 )
 COMPACT = replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01, delete_retention_ms=2_000)
 COMPACTED = {2: COMPACT, 3: replace(COMPACT, cleanup_policy=("compact", "delete"))}  # by partition
+STEPS_MAX = 2_000
 CLEANER = CleanerConfig(dedupe_buffer_size=4_096, io_buffer_size=65_536, backoff_ms=500)
 
 
@@ -320,3 +322,29 @@ class Machine:
         self.disk.stop_at = None
         self.judge(power_cut=power_cut)
         return False
+
+
+AnyMachine = TypeVar("AnyMachine", bound=Machine)
+
+
+def crash_at_every_step(
+    begin: Callable[[int], AnyMachine],
+    work: Callable[[Any], None],
+    finish: Callable[[AnyMachine], None],
+    *,
+    power_cut: bool,
+) -> None:
+    """Stop at each step of the work in turn, on a new machine each time, until the work ends before the step.
+
+    Arguments:
+        begin: returns the machine for a step.
+        finish: lets the machine go on after the judge.
+    """
+    for step in range(STEPS_MAX):
+        machine = begin(step)
+        ended = machine.ends(work, power_cut=power_cut, stop_at=machine.disk.steps + step)
+        finish(machine)
+        if ended:
+            print(f"{work.__name__}: {step} steps")
+            return
+    raise AssertionError("the work does not end")

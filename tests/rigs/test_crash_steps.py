@@ -15,11 +15,10 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
 from tests.kit.descriptors import open_descriptors
-from tests.rigs.machine import COMPACTED, Machine
+from tests.rigs.machine import COMPACTED, STEPS_MAX, Machine, crash_at_every_step
 
 pytestmark = pytest.mark.torture
 Work = Callable[[Machine], None]
-STEPS_MAX = 2_000
 COMPACT, COMPACT_DELETE = COMPACTED
 
 
@@ -175,14 +174,7 @@ def finish(machine: Machine) -> None:
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power"])
 @pytest.mark.parametrize("work", WORKS)
 def test_a_crash_at_every_step(ram: Path, seed: int, work: Work, power_cut: bool) -> None:
-    for step in range(STEPS_MAX):
-        machine = begin(ram / "data", seed + step)
-        ended = machine.ends(work, power_cut=power_cut, stop_at=machine.disk.steps + step)
-        finish(machine)
-        if ended:
-            print(f"{work.__name__}: {step} steps")
-            return
-    raise AssertionError("the work does not end")
+    crash_at_every_step(lambda step: begin(ram / "data", seed + step), work, finish, power_cut=power_cut)
 
 
 @pytest.mark.parametrize("work", [each for each in WORKS if each is not shutdown])

@@ -13,12 +13,11 @@ import pytest
 
 from kafkalite.storage.log_move import log_move
 from kafkalite.storage.log_move.complete_mark import MARK
-from tests.rigs.machine import COMPACTED
+from tests.rigs.machine import COMPACTED, STEPS_MAX, crash_at_every_step
 from tests.rigs.moving import MovingMachine
 
 pytestmark = pytest.mark.torture
 Work = Callable[[MovingMachine], None]
-STEPS_MAX = 2_000
 COMPACT, COMPACT_DELETE = COMPACTED
 
 
@@ -202,14 +201,7 @@ def finish(machine: MovingMachine) -> None:
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power"])
 @pytest.mark.parametrize("work", WORKS)
 def test_a_crash_at_every_step_of_a_move(ram: Path, seed: int, work: Work, power_cut: bool) -> None:
-    for step in range(STEPS_MAX):
-        machine = begin(ram / "data", seed + step)
-        ended = machine.ends(work, power_cut=power_cut, stop_at=machine.disk.steps + step)
-        finish(machine)
-        if ended:
-            print(f"{work.__name__}: {step} steps")
-            return
-    raise AssertionError("the work does not end")
+    crash_at_every_step(lambda step: begin(ram / "data", seed + step), work, finish, power_cut=power_cut)
 
 
 def steps_of_the_swap(root: Path, seed: int) -> range:

@@ -50,11 +50,16 @@ def raise_without_descriptors(path: str, error: OSError) -> None:
 
 
 def is_linked(file: File) -> bool:
-    """Job: whether the path of an open file leads to it: not after it was removed or replaced. Raises OSError."""
+    """Job: whether the path of an open file leads to it: not after it was removed or replaced. Raises OSError.
+
+    A path that may not be read at the moment says nothing; a later check decides.
+    """
     try:
         return os.path.samestat(os.stat(file.path), os.fstat(file.fd))
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return True
 
 
 class Identity(NamedTuple):

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
-from kafkalite.storage.log_move import log_move
 from tests.kit.log_dirs import (
     NOT_AVAILABLE,
     STORAGE_ERROR,
@@ -30,13 +28,6 @@ from tests.kit.server import Client, batch, connected, idempotent
 from tests.story.server.test_configs import SET, alter
 
 TOPIC = 2
-
-
-@pytest.fixture
-def jbod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jbod:
-    monkeypatch.setattr(log_move, "PIECE_BYTES", 300_000)
-    monkeypatch.setattr(log_move, "REST_BYTES", 200_000)
-    return Jbod(tmp_path)
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ import asyncio
 import errno
 import shutil
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.log_move import log_move
 from kafkalite.storage.log_move.complete_mark import MARK
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.log_dirs import (
@@ -24,13 +22,6 @@ from tests.kit.log_dirs import (
     until_in,
 )
 from tests.kit.server import Client, batch, connected
-
-
-@pytest.fixture
-def jbod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jbod:
-    monkeypatch.setattr(log_move, "PIECE_BYTES", 300_000)
-    monkeypatch.setattr(log_move, "REST_BYTES", 200_000)
-    return Jbod(tmp_path)
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import errno
 import os
 import shutil
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +201,19 @@ async def test_unfinished_topic_deletion_is_finished_at_start(tmp_path: Path) ->
         assert await client.read("t") == [b"new"]
 
 
+@asynccontextmanager
+async def created_without_a_record(client: Client) -> AsyncIterator[None]:
+    """The files of partition 0 of `t` exist, and the tree has no record of them."""
+    halfway = asyncio.Event()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.broker.store, "note_directories", lambda *_: halfway.set())
+        waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
+        await halfway.wait()
+        yield
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
 @pytest.mark.parametrize(
     ("lost", "emptied"),
     [
@@ -221,14 +236,8 @@ async def test_power_failure_before_the_record_leaves_no_partition_offline(
     """
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
-        halfway = asyncio.Event()
-        monkey = pytest.MonkeyPatch()
-        monkey.setattr(client.broker.store, "note_directories", lambda *_: halfway.set())
-        waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
-        await halfway.wait()
-        killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        async with created_without_a_record(client):
+            killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
     for path in (tmp_path / "killed/t-0").iterdir():
         if path.name.endswith(tuple(lost.split() or ["/"])):
             path.unlink()
@@ -251,16 +260,10 @@ async def test_partition_that_a_kill_left_unrecorded_may_be_created_in_another_l
             await client.create(topic)
             await client.produce(topic, batch(b"x"))
         await client.create("t")
-        halfway = asyncio.Event()
-        monkey = pytest.MonkeyPatch()
-        monkey.setattr(client.broker.store, "note_directories", lambda *_: halfway.set())
-        waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
-        await halfway.wait()
-        async with connected(client.broker) as other:
-            await other.delete("y")  # then the other directory has fewer logs
-        as_after_a_kill(tmp_path / "data", tmp_path / "killed")
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        async with created_without_a_record(client):
+            async with connected(client.broker) as other:
+                await other.delete("y")  # then the other directory has fewer logs
+            as_after_a_kill(tmp_path / "data", tmp_path / "killed")
     assert (tmp_path / "killed/a/t-0").exists()
     for path in (tmp_path / "killed/a/t-0").glob(f"*.{lost}"):
         path.unlink()
@@ -274,15 +277,8 @@ async def test_partition_that_a_kill_left_unrecorded_may_be_created_in_another_l
 async def test_kill_between_creation_and_record_leaves_an_empty_partition(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
-        notes = client.broker.store
-        halfway = asyncio.Event()
-        monkey = pytest.MonkeyPatch()
-        monkey.setattr(notes, "note_directories", lambda *_: halfway.set())
-        waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
-        await halfway.wait()
-        killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        async with created_without_a_record(client):
+            killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
     async with running(killed) as client:
         assert await client.read("t") == []
         assert (await client.produce("t", batch(b"first"))).base_offset == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark_kafkalite.tables import DamagedTableError, ManifestTable
+from pyspark_kafkalite.tables import Batch, DamagedTableError, ManifestTable
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.reading import read
 
@@ -46,6 +46,13 @@ def first_batch(root: Path) -> ManifestTable:
     return table
 
 
+def with_attempts(root: Path) -> tuple[ManifestTable, Batch]:
+    """A table with its first batch, and a second one that is not committed."""
+    table = first_batch(root)
+    (root / "_recovered").mkdir()
+    return table, batch(table, "A", 1, {0: (4, 7)}, {0: (7, 8)})
+
+
 def check(root: Path, committed: int) -> None:
     """The table has its first batch and the committed ones, for readers and for the next start."""
     assert rows(read(root)) == expected({0: (0, committed)})
@@ -58,9 +65,7 @@ def test_start_at_each_step_of_a_commit(tmp_path: Path) -> None:
     outcomes = []
     for step in range(STEPS_MAX):
         root = tmp_path / str(step)
-        table = first_batch(root)
-        waiting = batch(table, "A", 1, {0: (4, 7)}, {0: (7, 8)})
-        (root / "_recovered").mkdir(exist_ok=True)
+        _, waiting = with_attempts(root)
         disk = SteppedDisk(step, lambda root=root: ManifestTable(root).recover())
         try:
             ManifestTable(root, disk=disk).commit(waiting)
@@ -79,9 +84,7 @@ def test_commit_at_each_step_of_a_start(tmp_path: Path) -> None:
     outcomes = []
     for step in range(STEPS_MAX):
         root = tmp_path / str(step)
-        table = first_batch(root)
-        waiting = batch(table, "A", 1, {0: (4, 7)}, {0: (7, 8)})
-        (root / "_recovered").mkdir(exist_ok=True)
+        table, waiting = with_attempts(root)
         committed = []
 
         def commit(table: ManifestTable = table, waiting: Any = waiting, committed: list[int] = committed) -> None:
@@ -105,8 +108,7 @@ def test_commit_at_each_step_of_a_start(tmp_path: Path) -> None:
 def test_two_starts_at_each_step(tmp_path: Path) -> None:
     for step in range(STEPS_MAX):
         root = tmp_path / str(step)
-        batch(first_batch(root), "A", 1, {0: (4, 7)})
-        (root / "_recovered").mkdir(exist_ok=True)
+        with_attempts(root)
         disk = SteppedDisk(step, lambda root=root: ManifestTable(root).recover())
         ManifestTable(root, disk=disk).recover()
         check(root, 4)

@@ -45,8 +45,8 @@ class Rig:
         self.threads_max = SyncThreads(self.wake, threads_max)
 
     def result(self) -> OSError | None:
-        assert self.readable(READY_S), "nobody told the end of the round"
-        assert os.eventfd_read(self.wake) == 1, "each round is told once"
+        assert self.readable(READY_S), "the end of the batch was not reported"
+        assert os.eventfd_read(self.wake) == 1, "each batch is reported once"
         assert not self.threads_max.busy
         return self.threads_max.result()
 
