@@ -26,8 +26,8 @@ from kafkalite_sdk.compat.aiokafka.consumer.lookups import Lookups
 from kafkalite_sdk.compat.aiokafka.consumer.options import new_consumer, subscribed_topics
 from kafkalite_sdk.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafkalite_sdk.compat.aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafkalite_sdk.compat.aiokafka.departure import Departure
 from kafkalite_sdk.compat.aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalOperation
+from kafkalite_sdk.compat.aiokafka.group_leave import GroupLeave
 from kafkalite_sdk.compat.aiokafka.installation import VERSION
 from kafkalite_sdk.compat.aiokafka.structs import OffsetAndMetadata
 from kafkalite_sdk.compat.aiokafka.topics import wait_for_topic
@@ -133,7 +133,7 @@ class AIOKafkaConsumer(Lookups):
         def topics_of() -> frozenset[str]:  # not a method: a reference to this object would keep it from being deleted
             return subscription.topics
 
-        self._departure = Departure(self._driver, partial(_leave, self._consumer, self._lock))
+        self._group_leave = GroupLeave(self._driver, partial(_leave, self._consumer, self._lock))
         self._listener = ListenerAdapter(None, self._driver)
         self._coordinator = Coordinator(self._driver, self._group_id)
         if self._driver.group is not None:
@@ -193,7 +193,7 @@ class AIOKafkaConsumer(Lookups):
     async def _stop(self) -> None:
         if self._rebalances is not None:
             await self._rebalances.stop()
-        await self._departure.ended()
+        await self._group_leave.ended()
         if self._driver.started and self._poller is not asyncio.current_task():
             self._consumer._loop.interrupt()
             async with self._lock:  # the open poll ends
@@ -239,22 +239,22 @@ class AIOKafkaConsumer(Lookups):
         Raises: TypeError, ValueError for arguments that are not valid; IllegalStateError after `assign`.
         """
         names = subscribed_topics(topics, pattern, listener)
-        if self._departure.assigned or (self._groupless and self._driver.assignment() and not self._groupless.active):
+        if self._group_leave.assigned or (self._groupless and self._driver.assignment() and not self._groupless.active):
             raise ClientUseError("partitions are assigned by assign(); call unsubscribe() before subscribe()")
         self._create_topics(names)
         adapter = ListenerAdapter(listener, self._driver)
         if self._groupless is not None:
             self._groupless.subscribe(names, pattern)
         elif pattern is not None:
-            self._departure.then(partial(self._consumer.subscribe, pattern=f"(?:{pattern}).*", listener=adapter))
+            self._group_leave.then(partial(self._consumer.subscribe, pattern=f"(?:{pattern}).*", listener=adapter))
         else:
-            self._departure.then(partial(self._consumer.subscribe, names, listener=adapter))
+            self._group_leave.then(partial(self._consumer.subscribe, names, listener=adapter))
         self._listener = adapter
         self._subscription.names = names
 
     def _create_topics(self, names: frozenset[str]) -> None:
         self._wanted = names
-        self._departure.then(partial(self._driver.client.use_topics, sorted(names), create=True))
+        self._group_leave.then(partial(self._driver.client.use_topics, sorted(names), create=True))
 
     def subscription(self) -> frozenset[str]:
         """Return the names of the subscribed topics."""
@@ -269,7 +269,7 @@ class AIOKafkaConsumer(Lookups):
         if not self._driver.started:
             self._consumer._subscriptions.forget()
         elif self._groupless is None:
-            self._departure.begin()
+            self._group_leave.begin()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; topics that do not exist are created. Raises IllegalStateError after
@@ -279,13 +279,13 @@ class AIOKafkaConsumer(Lookups):
             raise ClientUseError("topics are subscribed; call unsubscribe() before assign()")
         named = frozenset(partitions)
         self._create_topics(frozenset(each.topic for each in named))
-        self._departure.then(partial(self._consumer.assign, named))
-        if self._departure.active:
-            self._departure.assigned = named
+        self._group_leave.then(partial(self._consumer.assign, named))
+        if self._group_leave.active:
+            self._group_leave.assigned = named
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are read."""
-        return set(self._departure.assigned if self._departure.active else self._driver.assignment())
+        return set(self._group_leave.assigned if self._group_leave.active else self._driver.assignment())
 
     # records
 
@@ -340,7 +340,7 @@ class AIOKafkaConsumer(Lookups):
         """Poll the engine; only one task at a time does. Return nothing if the consumer is stopped meanwhile."""
         if self._closed:
             raise ConsumerStoppedError
-        await self._departure.ended()
+        await self._group_leave.ended()
         async with self._alone():
             while not self._closed:
                 try:
@@ -378,7 +378,7 @@ class AIOKafkaConsumer(Lookups):
         group; IllegalStateError for partitions that are not assigned; ValueError, TypeError.
         """
         self._check_group()
-        await self._departure.ended()
+        await self._group_leave.ended()
         assigned = self._driver.assignment()
         if not assigned and (self._driver.group is None or not self._driver.group.subscribed):
             raise ClientUseError("Not subscribed to any topics; there is nothing to commit")
@@ -405,7 +405,7 @@ class AIOKafkaConsumer(Lookups):
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record. Raises IllegalStateError for a partition that is not assigned."""
-        await self._departure.ended()
+        await self._group_leave.ended()
         while True:
             changes = self._driver.positions.changes
             try:
@@ -420,27 +420,27 @@ class AIOKafkaConsumer(Lookups):
         """Continue at an offset. Raises ValueError, IllegalStateError."""
         if not isinstance(offset, int) or offset < 0:
             raise ValueError(f"the offset is {offset!r}, expected an int, 0 or more")
-        if self._departure.active and partition not in self._departure.assigned:
+        if self._group_leave.active and partition not in self._group_leave.assigned:
             raise ClientUseError(f"Partition {partition} is not assigned")
-        self._departure.then(partial(self._consumer.seek, partition, offset))
+        self._group_leave.then(partial(self._consumer.seek, partition, offset))
         if self._driver.fetcher.waiting:
             self._sought_until = self._driver.now() + self._fetch_max_wait_s + SEEK_EXTRA_S
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the first records (none named = of all assigned partitions)."""
-        await self._departure.ended()
+        await self._group_leave.ended()
         self._consumer.seek_to_beginning(*self._checked(partitions))
         return await self._positions_known(partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Continue behind the last records (none named = of all assigned partitions)."""
-        await self._departure.ended()
+        await self._group_leave.ended()
         self._consumer.seek_to_end(*self._checked(partitions))
         return await self._positions_known(partitions)
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """Continue at the committed offsets (none named = of all assigned partitions), and return them."""
-        await self._departure.ended()
+        await self._group_leave.ended()
         wanted = self._checked(partitions) or sorted(self._driver.assignment())
         for each in wanted:
             self._consumer._queries.state_of(each)  # raises IllegalStateError
@@ -466,12 +466,12 @@ class AIOKafkaConsumer(Lookups):
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of partitions until `resume`."""
         if self._checked(partitions):
-            self._departure.then(partial(self._consumer.pause, *partitions))
+            self._group_leave.then(partial(self._consumer.pause, *partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of partitions again."""
         if self._checked(partitions):
-            self._departure.then(partial(self._consumer.resume, *partitions))
+            self._group_leave.then(partial(self._consumer.resume, *partitions))
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""

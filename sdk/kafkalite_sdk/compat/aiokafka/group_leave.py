@@ -18,7 +18,7 @@ log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 NOTHING: frozenset[TopicPartition] = frozenset()
 
 
-class Departure:
+class GroupLeave:
     """Leaves the group of one consumer.
 
     Arguments:
