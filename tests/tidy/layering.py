@@ -61,7 +61,7 @@ CONFINED_LIBRARIES = {
 # Of the packages that all others may import, those that a user of the SDK sees.
 SPARK_OPEN = ("errors", "model", "metrics", "_version")
 AIOKAFKA_MODULES = (
-    *("__main__", "admin.client", "background", "consumer", "departure", "lifetime", "producer", "topics", "util"),
+    *("__main__", "admin.client", "background", "consumer", "group_leave", "lifetime", "producer", "topics", "util"),
 )
 # In the SDK all modules but these are pure. Time and timers come from the event loop, `time` is for wall clocks.
 SDK_LIBRARIES = {
