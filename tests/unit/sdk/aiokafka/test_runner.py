@@ -35,18 +35,50 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize(("program", "how"), [("app:plain", "plain"), ("app:main", "async"), ("app", "module")])
+@pytest.mark.parametrize(
+    ("program", "how"),
+    [("app:plain", "plain"), ("app:main", "async"), ("app", "module"), ("app.py", "module"), ("./app.py", "module")],
+)
 def test_program_runs_on_the_sdk(tmp_path: Path, program: str, how: str) -> None:
     done = run(tmp_path, program, "one", "--two")
     assert (done.returncode, done.stdout) == (0, f"{how} kafkalite_sdk ['one', '--two']\n"), done.stderr
 
 
-@pytest.mark.parametrize(("program", "text"), [("app:other", "no attribute 'other'"), ("nothing:main", "No module")])
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("app:other", "no attribute 'other'"),
+        ("nothing:main", "No module"),
+        ("nothing", "No module"),
+        ("nothing.py", "no such file"),
+        ("json", "No module"),  # a package that cannot be run
+        ("nothing.at.all", "No module"),
+        ("app.nothing", "'app.nothing'"),
+        (".app", "does not begin with a dot"),
+        (":main", "there is no module"),
+    ],
+)
 def test_missing_program_is_one_line(tmp_path: Path, program: str, text: str) -> None:
     done = run(tmp_path, program)
     assert done.returncode == 2 and done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {program}: ") and text in line and "pass MODULE:FUNCTION" in line
+    assert line.startswith(f"error: {program}: ") and text in line and "pass FILE.py, MODULE or MODULE:FUNCTION" in line
+
+
+@pytest.mark.parametrize("program", ["broken.py", "broken", "broken:main"])
+def test_import_that_fails_within_the_program_keeps_its_traceback(tmp_path: Path, program: str) -> None:
+    (tmp_path / "broken.py").write_text("import absent_library\n")
+    done = run(tmp_path, program)
+    assert done.returncode == 1 and "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'absent_library'"
+
+
+def test_file_imports_modules_beside_it(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "names.py").write_text("NAME = 'beside'\n")
+    (package / "start.py").write_text("import names\nprint(names.NAME, __name__)\n")
+    assert run(tmp_path, "package/start.py").stdout == "beside __main__\n"
 
 
 def test_usage(tmp_path: Path) -> None:
