@@ -24,7 +24,7 @@ from tests.kit.clients.truncation import franz
 from tests.kit.isolated import dropped_later, killable
 from tests.kit.rig import assert_files_are_good, ended
 
-RECORDS, KEY_BYTES = 4000, 4000
+RECORDS, KEY_BYTES = 6000, 4000
 BATCH_BYTES = 16384
 STEPS_MIN = 40
 DEADLINE_S = 180.0

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -21,6 +22,9 @@ func produce(address string, count, size int) {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(16384),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		// Each fault costs a refresh of the metadata and a retry, by default of seconds.
+		kgo.MetadataMinAge(100*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 	)
 	if err != nil {
 		panic(err)
