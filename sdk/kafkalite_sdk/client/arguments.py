@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
+INT32_MAX = 0x7FFFFFFF
+
 
 def reject_unknown(client: str, given: Iterable[str], known: Collection[str]) -> None:
     """Raise TypeError for an argument that does not exist.
@@ -34,16 +36,62 @@ def reject_positional(client: str, example: str, misplaced: Sequence[object]) ->
         raise TypeError(f"{client} has one positional argument, the address: {example}")
 
 
-def positive(name: str, value: float) -> float:
-    """Return a number above 0. Raises ValueError that names the argument."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{name} is {value!r}, expected a number above 0")
+def text(name: str, value: object) -> str:
+    """Return a text. Raises TypeError that names the argument."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}, expected a str")
     return value
 
 
+def boolean(name: str, value: object) -> bool:
+    """Return a flag. Raises TypeError that names the argument."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected a bool")
+    return value
+
+
+def integer(name: str, value: object, *, least: int = 1) -> int:
+    """Return a number of records or bytes, as an int32 of the protocol.
+
+    Arguments:
+        name: of the argument, for the error text.
+        value: of the argument.
+        least: smallest valid number.
+
+    Raises:
+        TypeError: it is no int. ValueError: it is out of range.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected an int")
+    if not least <= value <= INT32_MAX:
+        raise ValueError(f"{name} is {value}, expected {least} to {INT32_MAX}")
+    return value
+
+
+def seconds(name: str, value: object, *, least: float = 0) -> float:
+    """Return the seconds of a time in ms, which is an int32 of the protocol; the arguments and errors of `integer`."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected a number of milliseconds")
+    if not least <= value <= INT32_MAX:  # also rejects NaN
+        raise ValueError(f"{name} is {value}, expected {least:g} to {INT32_MAX} milliseconds")
+    return value / 1000
+
+
 def seconds_of(names: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the times in ms that were given, by the names of their fields in seconds. Raises ValueError."""
-    return {f"{name[:-2]}s": positive(name, given[name]) / 1000 for name in names if name in given}
+    """Return the times in ms that were given and are above 0, by the names of their fields in seconds.
+
+    Raises:
+        TypeError: a value is no number. ValueError: it is out of range.
+    """
+    return {f"{name[:-2]}s": seconds_above_0(name, given[name]) for name in names if name in given}
+
+
+def seconds_above_0(name: str, value: object) -> float:
+    """Return the seconds of a time in ms that must not be 0. Raises TypeError, ValueError."""
+    found = seconds(name, value)
+    if not found:
+        raise ValueError(f"{name} is {value}, expected a number of milliseconds above 0")
+    return found
 
 
 def check_seconds(name: str, value: object, *, least: float = -inf) -> None:

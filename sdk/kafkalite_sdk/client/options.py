@@ -6,7 +6,7 @@ Pure. Times of arguments are in ms, times of the parsed settings in seconds.
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from kafkalite_sdk.client.arguments import reject_unknown, seconds_of
+from kafkalite_sdk.client.arguments import reject_unknown, seconds_of, text
 from kafkalite_sdk.client.security import SecurityOptions, parse_security
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
 
@@ -61,5 +61,5 @@ def parse_client(servers: str | Iterable[str], given: Mapping[str, Any]) -> Clie
     Raises:
         TypeError, ValueError: a value is not valid.
     """
-    client_id, times = given.get("client_id", "kafkalite"), seconds_of(TIMES, given)
+    client_id, times = text("client_id", given.get("client_id", "kafkalite")), seconds_of(TIMES, given)
     return ClientSettings(parse_bootstrap(servers), client_id, security=parse_security(given), **times)

@@ -8,7 +8,7 @@ from kafkalite.model import uuid_from_text
 from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
 from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
-from kafkalite_sdk.client.arguments import positive, reject_unknown
+from kafkalite_sdk.client.arguments import integer, reject_unknown
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import ClientOptions
@@ -68,7 +68,7 @@ class ColumnReader:
         reject_unknown("ColumnReader", options, ReaderOptions.__annotations__)
         given = {"max_partition_fetch_bytes": FETCH_BYTES, **cast(dict[str, Any], options)}
         settings = consumer_settings(bootstrap_servers, cast(ConsumerOptions, given))
-        self._fetches = int(positive("fetches", fetches))
+        self._fetches = integer("fetches", fetches)
         self._settings = settings.fetch
         self._client = ClusterClient(settings.client, environment, name="ColumnReader")
         self._decoder: RecordDecoder[bytes, bytes] = RecordDecoder(

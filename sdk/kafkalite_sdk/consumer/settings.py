@@ -6,7 +6,15 @@ Pure.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kafkalite_sdk.client.arguments import positive, reject_positional, reject_unknown, seconds_of
+from kafkalite_sdk.client.arguments import (
+    boolean,
+    integer,
+    reject_positional,
+    reject_unknown,
+    seconds_above_0,
+    seconds_of,
+    text,
+)
 from kafkalite_sdk.client.options import ClientOptions, parse_client
 from kafkalite_sdk.client.settings import ClientSettings
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
@@ -67,6 +75,9 @@ class ConsumerOptions(ClientOptions, total=False):
     client_rack: str | None
 
 
+FLAGS = ("enable_auto_commit", "check_crcs")
+TEXTS = ("group_protocol", "auto_offset_reset", "isolation_level")
+OPTIONAL_TEXTS = ("group", "group_instance_id", "group_remote_assignor", "client_rack")
 GROUP_TIMES = (
     "session_timeout_ms",
     "heartbeat_interval_ms",
@@ -116,25 +127,39 @@ def consumer_settings(
         misplaced: further positional arguments; there must be none.
 
     Raises:
-        TypeError: an argument does not exist. ValueError: a value is not valid.
+        TypeError: an argument does not exist, or its value has another type. ValueError: a value is not valid.
     """
     reject_positional("Consumer", 'Consumer("localhost:9092", group="name"), then subscribe("topic")', misplaced)
     reject_unknown("Consumer", options, ConsumerOptions.__annotations__)
     given = cast(dict[str, Any], options)
+    _check_types(given)
     level = given.get("isolation_level", "read_uncommitted")
     if level not in ISOLATION_LEVELS:
         raise ValueError(f"isolation_level is {level!r}, expected one of {', '.join(ISOLATION_LEVELS)}")
-    interval_ms = positive("auto_commit_interval_ms", given.get("auto_commit_interval_ms", AUTO_COMMIT_INTERVAL_MS))
+    interval_s = seconds_above_0(
+        "auto_commit_interval_ms", given.get("auto_commit_interval_ms", AUTO_COMMIT_INTERVAL_MS)
+    )
     commits = given.get("group") is not None and given.get("enable_auto_commit", True)
     return ConsumerSettings(
         client=parse_client(bootstrap_servers, given),
         fetch=_fetch_settings(given, ISOLATION_LEVELS[level]),
         group=_group_settings(given),
         policy=parse_reset_policy(given.get("auto_offset_reset", "latest")),
-        auto_commit_interval_s=interval_ms / 1000 if commits else None,
-        records_max=int(positive("max_poll_records", given.get("max_poll_records", RECORDS_MAX))),
+        auto_commit_interval_s=interval_s if commits else None,
+        records_max=integer("max_poll_records", given.get("max_poll_records", RECORDS_MAX)),
         isolation_level=ISOLATION_LEVELS[level],
     )
+
+
+def _check_types(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for a text or a flag of another type; numbers are checked where they are read."""
+    for name in FLAGS:
+        boolean(name, given.get(name, True))
+    for name in TEXTS:
+        text(name, given.get(name, ""))
+    for name in OPTIONAL_TEXTS:
+        if given.get(name) is not None:
+            text(name, given[name])
 
 
 def _group_settings(given: Mapping[str, Any]) -> "MembershipSettings | None":
@@ -164,12 +189,10 @@ def _group_settings(given: Mapping[str, Any]) -> "MembershipSettings | None":
 
 
 def _fetch_settings(given: Mapping[str, Any], isolation_level: int) -> FetchSettings:
-    fields: dict[str, Any] = {
-        field: positive(name, given[name]) for name, field in FETCH_SIZES.items() if name in given
-    }
+    fields: dict[str, Any] = {field: integer(name, given[name]) for name, field in FETCH_SIZES.items() if name in given}
     fields |= seconds_of(("retry_backoff_ms", "retry_backoff_max_ms"), given)
     if "fetch_max_wait_ms" in given:
-        fields["max_wait_s"] = positive("fetch_max_wait_ms", given["fetch_max_wait_ms"]) / 1000
+        fields["max_wait_s"] = seconds_above_0("fetch_max_wait_ms", given["fetch_max_wait_ms"])
     return FetchSettings(isolation_level=isolation_level, rack=given.get("client_rack") or "", **fields)
 
 

@@ -183,8 +183,11 @@ DEFAULT_ASSIGNORS: tuple[ClassicAssignor, ...] = (BUILT_IN["range"], BUILT_IN["c
 def assignors_named(names: Sequence[str | ClassicAssignor]) -> tuple[ClassicAssignor, ...]:
     """The assignors of these names; an object is used as it is.
 
-    Raises: ValueError for a name that is neither built in nor an entry point.
+    Raises:
+        ValueError: a name is neither built in nor an entry point. TypeError: one name in place of a list.
     """
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f'partition_assignment_strategy is {names!r}, expected a list such as ["range"]')
     return tuple(_named(each) if isinstance(each, str) else each for each in names)
 
 

@@ -51,13 +51,13 @@ class MembershipSettings(NamedTuple):
 
 
 def check_membership(settings: MembershipSettings) -> None:
-    """Raise ValueError for a setting that is not valid."""
+    """Raise ValueError for a setting that is not valid; it names the argument of `Consumer`."""
     if not settings.group_id:
-        raise ValueError("group_id is empty; name the consumer group")
+        raise ValueError('group is empty; pass group="name", or leave it out to read without a group')
     if settings.protocol not in PROTOCOLS:
-        raise ValueError(f"group protocol {settings.protocol!r} is unknown; use one of {', '.join(PROTOCOLS)}")
+        raise ValueError(f"group_protocol is {settings.protocol!r}, expected one of {', '.join(PROTOCOLS)}")
     if not settings.assignors:
-        raise ValueError("there is no assignor; name at least one, for example range")
+        raise ValueError('partition_assignment_strategy has no assignor; pass at least one, for example ["range"]')
     if settings.instance_id == "":
         raise ValueError("group_instance_id is empty; pass None for a dynamic member")
 

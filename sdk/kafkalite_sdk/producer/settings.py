@@ -6,6 +6,7 @@ Pure. Times of arguments are in ms, times of the parsed settings in seconds.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
+from kafkalite_sdk.client import arguments
 from kafkalite_sdk.client.arguments import reject_positional, reject_unknown
 from kafkalite_sdk.client.security import SECURITY_OPTIONS, Security, SecurityOptions, parse_security
 from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
@@ -202,32 +203,16 @@ class _Reader:
         return self._options.get(name, default)
 
     def text(self, name: str, default: str) -> str:
-        value = self._get(name, default)
-        if not isinstance(value, str):
-            raise TypeError(f"{name} is {value!r}, expected a str")
-        return value
+        return arguments.text(name, self._get(name, default))
 
     def integer(self, name: str, default: int, *, least: int) -> int:
-        value = self._get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}, expected an int")
-        if not least <= value <= 0x7FFFFFFF:
-            raise ValueError(f"{name} is {value}, expected {least} to {0x7FFFFFFF}")
-        return value
+        return arguments.integer(name, self._get(name, default), least=least)
 
     def boolean(self, name: str, default: bool) -> bool:
-        value = self._get(name, default)
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}, expected a bool")
-        return value
+        return arguments.boolean(name, self._get(name, default))
 
     def seconds(self, name: str, default: float, *, least: float = 0) -> float:
-        value = self._get(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}, expected a number of milliseconds")
-        if not least <= value <= 0x7FFFFFFF:  # also rejects NaN
-            raise ValueError(f"{name} is {value}, expected {least} to {0x7FFFFFFF} milliseconds")
-        return value / 1000
+        return arguments.seconds(name, self._get(name, default), least=least)
 
     def security(self) -> Security:
         self._known.update(SECURITY_OPTIONS)

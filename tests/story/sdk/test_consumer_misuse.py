@@ -1,6 +1,7 @@
 """Misuse of a consumer raises at once, with an error that names the next step."""
 
 import asyncio
+import math
 import threading
 
 import pytest
@@ -194,19 +195,36 @@ async def test_arguments_of_another_type_are_named(world: Story) -> None:
         ({"auto_offset_reset": "first"}, ValueError, "expected 'earliest', 'latest'"),
         ({"value_deserializer": "json"}, TypeError, "value_deserializer is 'json', expected a function or an object"),
         ({"isolation_level": "committed"}, ValueError, "expected one of read_uncommitted, read_committed"),
-        ({"max_poll_records": 0}, ValueError, "max_poll_records is 0, expected a number above 0"),
-        ({"session_timeout_ms": "10s", "group": "g"}, ValueError, "session_timeout_ms is '10s'"),
+        ({"max_poll_records": 0}, ValueError, "max_poll_records is 0, expected 1 to 2147483647"),
+        ({"max_poll_records": 0.5}, TypeError, "max_poll_records is 0.5, expected an int"),
+        ({"fetch_min_bytes": 1.5}, TypeError, "fetch_min_bytes is 1.5, expected an int"),
+        ({"fetch_max_bytes": 2**31}, ValueError, "fetch_max_bytes is 2147483648, expected 1 to 2147483647"),
+        ({"fetch_max_wait_ms": math.inf}, ValueError, "fetch_max_wait_ms is inf, expected"),
+        ({"fetch_max_wait_ms": 0}, ValueError, "fetch_max_wait_ms is 0, expected a number of milliseconds above 0"),
+        ({"session_timeout_ms": "10s", "group": "g"}, TypeError, "session_timeout_ms is '10s', expected a number"),
+        ({"session_timeout_ms": 2**31, "group": "g"}, ValueError, "session_timeout_ms is 2147483648, expected"),
+        ({"auto_commit_interval_ms": math.nan}, ValueError, "auto_commit_interval_ms is nan"),
+        ({"enable_auto_commit": "no", "group": "g"}, TypeError, "enable_auto_commit is 'no', expected a bool"),
+        ({"check_crcs": 0}, TypeError, "check_crcs is 0, expected a bool"),
+        ({"client_id": 5}, TypeError, "client_id is 5, expected a str"),
+        ({"client_rack": b"a"}, TypeError, "client_rack is b'a', expected a str"),
+        ({"group": 5}, TypeError, "group is 5, expected a str"),
+        ({"auto_offset_reset": None}, TypeError, "auto_offset_reset is None, expected a str"),
         ({"group_instance_id": "i"}, ValueError, "group_instance_id needs a group"),
-        ({"group": "g", "group_protocol": "new"}, ValueError, "use one of auto, classic, consumer, registered"),
-        ({"group": ""}, ValueError, "group_id is empty"),
+        ({"group": "g", "group_protocol": "new"}, ValueError, "group_protocol is 'new', expected one of auto, classic"),
+        ({"group": ""}, ValueError, "group is empty; pass group="),
+        ({"group": "g", "group_instance_id": ""}, ValueError, "group_instance_id is empty"),
+        ({"group": "g", "partition_assignment_strategy": []}, ValueError, "partition_assignment_strategy has no"),
+        ({"group": "g", "partition_assignment_strategy": "range"}, TypeError, r"expected a list such as \["),
         ({"group": "g", "partition_assignment_strategy": ["best"]}, ValueError, "best"),
     ],
 )
 def test_arguments_are_validated(options, error, text) -> None:
-    from kafkalite_sdk import Consumer
+    from kafkalite_sdk import Consumer, blocking
 
-    with pytest.raises(error, match=text):
-        Consumer("localhost:9092", **options)
+    for consumer in (Consumer, blocking.Consumer):
+        with pytest.raises(error, match=text):
+            consumer("localhost:9092", **options)
 
 
 @story()

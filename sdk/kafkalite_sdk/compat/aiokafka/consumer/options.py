@@ -53,9 +53,13 @@ def new_consumer(
         raise ValueError(f"`max_poll_records` should be positive Integer, it is {max_poll_records!r}")
     if arguments["isolation_level"] not in ("read_uncommitted", "read_committed"):
         raise ValueError(f"Incorrect isolation level {arguments['isolation_level']}")
+    if group_id == "":
+        raise ValueError("group_id is empty; pass None to read without a group")
     options = {name: arguments[name] for name in SAME}
+    options["check_crcs"] = bool(options["check_crcs"])
     if group_id is not None:
         options |= {name: arguments[name] for name in SAME_IN_GROUPS}
+        options["enable_auto_commit"] = bool(options["enable_auto_commit"])
         options |= {"group": group_id, "group_protocol": "classic"}
         options["partition_assignment_strategy"] = engine_assignors(partition_assignment_strategy, subscription)
     client = client_options(**{name: arguments[name] for name in CLIENT_ARGUMENTS})
