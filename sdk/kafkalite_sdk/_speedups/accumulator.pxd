@@ -3,36 +3,14 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
+from kafkalite_sdk._speedups.producer_queues cimport PartitionQueue, TopicQueue
 
-
-cdef object COLUMNS           # in place of a partition: the entry is columns
 
 cdef long fork_count() noexcept
 
 
 cdef class Pause:
     cdef object steps
-
-
-cdef class PartitionQueue:
-    cdef readonly str topic
-    cdef readonly int32_t partition
-    cdef readonly ProducerBatch open
-    cdef readonly object full
-    cdef readonly bint leaderless
-    cdef public object sender
-
-
-cdef class TopicQueue:
-    cdef str topic
-    cdef list partitions
-    cdef ProducerBatch unassigned
-    cdef list records
-    cdef list available
-    cdef object numbers
-    cdef Py_ssize_t buffered
-    cdef int32_t sticky
-    cdef Py_ssize_t sticky_left
 
 
 cdef class RecordAccumulator:

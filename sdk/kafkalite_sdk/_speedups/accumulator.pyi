@@ -8,32 +8,9 @@ from typing import final
 from typing_extensions import Buffer
 
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, ProducerBatch
+from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 
-__all__ = ["PartitionQueue", "RecordAccumulator"]
-
-@final
-class PartitionQueue:
-    """The unsent batches of one partition.
-
-    Attributes:
-        open: the batch that takes records; None = the next record opens one.
-        full: the batches before it, oldest first; the sender takes them, and puts them back to retry.
-        leaderless: the partition has no leader.
-        sender: its PartitionSender; set by the sender.
-    """
-
-    sender: object
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def open(self) -> ProducerBatch | None: ...
-    @property
-    def full(self) -> deque[ProducerBatch]: ...
-    @property
-    def leaderless(self) -> bool: ...
+__all__ = ["RecordAccumulator"]
 
 @final
 class RecordAccumulator:
@@ -160,7 +137,8 @@ class RecordAccumulator:
         """
 
     def remove_partitions(self, topic: str, count: int) -> list[PartitionQueue]:
-        """Keep the first `count` partitions of a topic; return the others, their open batches closed."""
+        """Keep the first `count` partitions of a topic; return the others, their open batches closed. The caller fails
+        their batches."""
 
     def fail_topic(self, topic: str, error: BaseException) -> ProducerBatch:
         """Fail the records of a topic whose metadata is unknown, and forget the topic.
@@ -180,6 +158,17 @@ class RecordAccumulator:
 
     def oldest_incomplete(self) -> int:
         """Return the number of the oldest batch that is not completed; `opened` + 1 = all are."""
+
+    def queues_of_incomplete(self, now: float, timeout_s: float) -> list[PartitionQueue]:
+        """Return the queues of the batches that are not completed, those of partitions that were removed, too.
+
+        Arguments:
+            now: in seconds of the loop's clock; infinity = of all batches.
+            timeout_s: only of batches that have waited as long, in seconds. Open ones of them are closed.
+        """
+
+    def oldest_created_s(self) -> float:
+        """Return when the oldest batch that is not completed was created; infinity = all are completed."""
 
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int = -1) -> None:
         """Acknowledge a batch as `ProducerBatch.acknowledge`, and release its memory."""

@@ -2,14 +2,15 @@
 """The records of a producer that wait to be sent: an open batch and a queue of full batches per partition.
 
 Invariants:
-1. `send` does no I/O and creates no task. It calls `wall_ms`, and at the first record of a batch `monotonic_s` and
-   perhaps `wake`.
+1. `send` does no I/O and creates no task. It calls `wall_ms`, at the first record of a batch `monotonic_s` and `wake`.
 2. Memory is bounded: `send` fails above `buffer_memory` until completed batches have released enough. Records that
    cannot be sent because their partition has no leader get half of it per topic.
 3. Records of a partition are in the order of their `send` calls, also those that came before the metadata.
 4. Records without a key go to one partition until `batch_size` bytes have gone there; then to another one with a
    leader, which is chosen with less weight the more batches wait for it (KIP-794).
-5. `send` and `drain` reject another thread, a forked process and a closed producer for a few nanoseconds per call.
+5. `incomplete` has each batch from its first record to its outcome, also of partitions that no longer exist; expiry,
+   flush, abort and close walk it (IncompleteBatches.java).
+6. `send` and `drain` reject another thread, a forked process and a closed producer for a few nanoseconds per call.
 """
 
 cimport cython
@@ -17,6 +18,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.time cimport time
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 import os
@@ -28,10 +30,11 @@ from kafkalite._speedups.records.batch_builder cimport Builder
 from kafkalite._speedups.records.batches cimport Batch
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk._speedups.partitioners cimport murmur2_of
+from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, TopicQueue
 
 from kafkalite.errors import BufferExhaustedError, KafkaErrorCode, error_for
 
-__all__ = ["PartitionQueue", "RecordAccumulator"]
+__all__ = ["RecordAccumulator"]
 
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
@@ -41,8 +44,6 @@ cdef enum:
     EMPTY_BATCH = 61  # bytes of a batch without records
     ITERATION_BYTES = 131072  # `drain` gives the loop an iteration when so many bytes were sent since the last one
 
-COLUMNS = object()
-cdef object ENDED = iter(())
 cdef long forks = 0
 
 
@@ -69,28 +70,7 @@ cdef class Pause:
         self.steps = steps
 
     def __await__(self):
-        return iter(self.steps) if self.steps else ENDED
-
-
-@cython.final
-cdef class PartitionQueue:
-    """The unsent batches of one partition; see accumulator.pyi."""
-
-    def __cinit__(self, str topic not None, int32_t partition):
-        self.topic = topic
-        self.partition = partition
-        self.full = deque()
-        self.leaderless = False
-
-
-@cython.final
-cdef class TopicQueue:
-    """The partitions of a topic; while they are unknown, its records in `records` and their futures in `unassigned`."""
-
-    def __cinit__(self, str topic not None, loop):
-        self.topic = topic
-        self.unassigned = ProducerBatch(topic, -1, 1, loop)
-        self.records = []
+        return iter(self.steps)
 
 
 @cython.final
@@ -290,8 +270,11 @@ cdef class RecordAccumulator:
 
     cdef ProducerBatch new_batch(self, PartitionQueue target):
         """A batch that is not in the queue yet."""
+        cdef ProducerBatch batch
         created_s = self.monotonic_s() if self.assigned_since < 0 else self.assigned_since
-        return ProducerBatch(target.topic, target.partition, self.batch_size, self.loop, created_s)
+        batch = ProducerBatch(target.topic, target.partition, self.batch_size, self.loop, created_s)
+        batch.queue = target
+        return batch
 
     cdef int begin_batch(self, PartitionQueue target, ProducerBatch batch) except -1:
         """Make a new batch the open one of its partition."""
@@ -385,8 +368,7 @@ cdef class RecordAccumulator:
         removed = queue.partitions[count:]
         for partition in removed:
             if partition.open is not None:
-                partition.full.append(partition.open)
-                partition.open = None
+                self.close_batch(partition)
         del queue.partitions[count:]
         queue.numbers = range(count)
         queue.available = [each for each in queue.available if each < count]
@@ -471,6 +453,29 @@ cdef class RecordAccumulator:
         """The number of the oldest batch that is not completed; see accumulator.pyi."""
         return next(iter(self.incomplete.values()), self.opened + 1)
 
+    def queues_of_incomplete(self, double now, double timeout_s):
+        """The queues of batches that are not completed; see accumulator.pyi."""
+        cdef dict found = {}
+        cdef PartitionQueue queue
+        cdef ProducerBatch batch
+        for batch in self.incomplete:
+            if batch.created_s + timeout_s > now:
+                continue
+            queue = batch.queue
+            if queue.open is batch:
+                self.close_batch(queue)
+            found[queue] = None
+        return list(found)
+
+    def oldest_created_s(self):
+        """When the oldest incomplete batch was created; see accumulator.pyi."""
+        cdef double oldest = INFINITY
+        cdef ProducerBatch batch
+        for batch in self.incomplete:
+            if batch.created_s < oldest:
+                oldest = batch.created_s
+        return oldest
+
     def split(self, ProducerBatch batch not None):
         """Replace a batch by two; see accumulator.pyi."""
         cdef ProducerBatch half
@@ -485,6 +490,7 @@ cdef class RecordAccumulator:
         middle = len(records) // 2
         for part in (records[:middle], records[middle:]):
             half = ProducerBatch(batch.topic, batch.partition, self.batch_size, self.loop, batch.created_s)
+            half.queue = batch.queue
             for record in part:
                 half.builder.add(record.timestamp, record.key, record.value, record.headers or None)
             half.records_count = len(part)

@@ -13,10 +13,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
 from kafkalite._speedups.records.batch_builder cimport Builder, begin_record
-from kafkalite_sdk._speedups.accumulator cimport COLUMNS, PartitionQueue, RecordAccumulator, TopicQueue
+from kafkalite_sdk._speedups.accumulator cimport RecordAccumulator
 from kafkalite_sdk._speedups.arrow_rows cimport ArrowRows, bytes_at, integer_at
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk._speedups.partitioners cimport murmur2_of
+from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, TopicQueue
 
 from contextvars import copy_context
 from zlib import crc32

@@ -18,6 +18,7 @@ cdef class ProducerBatch:
     cdef public int32_t base_sequence
     cdef public bint in_doubt
     cdef public bint compressing
+    cdef public object queue          # the PartitionQueue that it was opened for; None = none
     cdef int64_t log_append_time_ms
     cdef list awaited
     cdef list parts

@@ -9,6 +9,7 @@ from typing_extensions import Buffer
 
 from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite.model import TopicPartition
+from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 
 __all__ = ["FutureRecordMetadata", "ProducerBatch", "RecordMetadata"]
 
@@ -61,11 +62,13 @@ class ProducerBatch:
         base_sequence: sequence of the first record; -1 = none assigned. Set by the sender.
         in_doubt: the batch was sent, and the broker may have appended it. Set by the sender.
         compressing: a thread compresses the records. Set by the sender.
+        queue: the PartitionQueue for which it was opened; None = none, or the batch is done.
     """
 
     base_sequence: int
     in_doubt: bool
     compressing: bool
+    queue: PartitionQueue | None
 
     def __new__(
         cls, topic: str, partition: int, size_max: int, loop: asyncio.AbstractEventLoop, created_s: float = 0.0

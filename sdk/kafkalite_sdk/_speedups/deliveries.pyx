@@ -156,6 +156,7 @@ cdef class ProducerBatch:
             raise InvalidStateError("a batch is completed once")
         self.done = True
         self.builder = None
+        self.queue = None
         whole, self.whole = self.whole, None  # a part that is done is found from its whole only
         if whole is not None:
             whole.parts_open -= 1

@@ -4,8 +4,9 @@ from typing import Any, final
 
 from kafkalite.errors import KafkaError
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafkalite_sdk._speedups.accumulator import PartitionQueue, RecordAccumulator
+from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 
 __all__ = ["PartitionSenderBase", "ProduceCall", "SenderBase"]
 
@@ -64,6 +65,7 @@ class PartitionSenderBase:
         sequence: of the next batch.
         proven: the leader that has accepted a batch since the last failure.
         waits_in: the partitions of a leader among which this one waits; kept by the sender.
+        closed_by: all unsent batches fail with this error, as the partition no longer exists; None = it does.
     """
 
     leader: int
@@ -78,6 +80,7 @@ class PartitionSenderBase:
     sequence: int
     proven: int
     waits_in: dict[Any, None] | None
+    closed_by: BaseException | None
 
     def __init__(self, queue: PartitionQueue, max_in_flight: int, *, idempotent: bool, producer_id: Any) -> None: ...
     @property

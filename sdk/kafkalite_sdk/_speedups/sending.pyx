@@ -80,6 +80,7 @@ cdef class PartitionSenderBase:
     cdef public dict waits_in
     cdef public int64_t sequence
     cdef public int32_t proven
+    cdef public object closed_by
     cdef int32_t max_in_flight
 
     def __init__(self, queue, int32_t max_in_flight, *, bint idempotent, producer_id):
@@ -211,7 +212,7 @@ cdef class SenderBase:
         """Let a partition wait for its leader; see sending.pyi."""
         cdef dict waiting
         cdef double deadline
-        if self.closed_by is not None:
+        if self.closed_by is not None or partition.closed_by is not None:
             self.fail_unsent(partition)
         elif partition.full:
             if partition.leader == NO_LEADER:

@@ -343,9 +343,8 @@ class Dispatcher:
 
     def _remove_partitions(self, topic: str, count: int) -> None:
         """The topic was deleted and created again with fewer partitions."""
-        self.accumulator.remove_partitions(topic, count)
         error = error_for(3, f"{topic} was deleted and created again with {count} partitions")
-        self._sender.fail_topic(topic, error, count)
+        self._sender.partitions_removed(self.accumulator.remove_partitions(topic, count), error)
 
     def _fail_topic(self, topic: str, error: KafkaError) -> None:
         self._requested.discard(topic)

@@ -16,11 +16,10 @@ Sources: TransactionManager.java and Sender.java of Apache Kafka 4.3; KIP-360; s
 
 from collections.abc import Iterator
 from itertools import chain
-from math import inf
 from typing import NamedTuple
 
-from kafkalite_sdk._speedups.accumulator import PartitionQueue
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 from kafkalite_sdk._speedups.sending import PartitionSenderBase
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 
@@ -167,11 +166,6 @@ class PartitionSender(PartitionSenderBase):
                 self._begin_gap(batch)
             expired.append(batch)
         return expired
-
-    def oldest_s(self) -> float:
-        """Return when the oldest batch without an outcome was created; infinity = there is none."""
-        full = self.full
-        return min((each.created_s for each in self._sent()), default=full[0].created_s if full else inf)
 
     def _sent(self) -> Iterator[ProducerBatch]:
         """The batches without an outcome that are open or have returned."""

@@ -19,8 +19,9 @@ from typing import Protocol
 
 from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.protocol.messages.produce import ProduceResponse
-from kafkalite_sdk._speedups.accumulator import PartitionQueue, RecordAccumulator
+from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 from kafkalite_sdk._speedups.sending import ProduceCall, SenderBase
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
@@ -94,7 +95,6 @@ class Sender(SenderBase):
         self._random = random
         self._failed = failed
         self._unreachable = unreachable
-        self._partitions: dict[tuple[str, int], PartitionSender] = {}
 
     @property
     def idle(self) -> bool:
@@ -105,14 +105,19 @@ class Sender(SenderBase):
         """Create the sender of a queue."""
         settings = self.settings
         partition = PartitionSender(queue, settings.max_in_flight, idempotent=settings.idempotent)
-        self._partitions[queue.topic, queue.partition] = queue.sender = partition
+        queue.sender = partition
         return partition
 
+    def _sender_of(self, queue: PartitionQueue) -> PartitionSender:
+        sender: PartitionSender | None = queue.sender
+        return self.new_partition(queue) if sender is None else sender
+
     def fail_unsent(self, partition: PartitionSender) -> None:
-        """Fail the full batches of a partition: the sender is closed."""
-        assert self.closed_by is not None
+        """Fail the full batches of a partition: it is closed, or the whole sender."""
+        error = partition.closed_by or self.closed_by
+        assert error is not None
         while partition.full:
-            self._fail(partition.full.popleft(), self.closed_by)
+            self._fail(partition.full.popleft(), error)
 
     def find_leader(self, partition: PartitionSender) -> None:
         """Look up the leader of a partition; without one, its metadata is needed."""
@@ -129,9 +134,8 @@ class Sender(SenderBase):
     def compressed(self, batch: ProducerBatch) -> None:
         """A thread has compressed a batch; `requests` sends it."""
         batch.compressing = False
-        partition = self._partitions.get((batch.topic, batch.partition))
-        if partition is not None:
-            self.admit(partition)
+        if batch.queue is not None and batch.queue.sender is not None:
+            self.admit(batch.queue.sender)
 
     def set_producer_id(self, identity: ProducerId) -> None:
         """Take over a new identity, or a newer epoch."""
@@ -148,20 +152,26 @@ class Sender(SenderBase):
 
     def topic_recreated(self, topic: str) -> None:
         """A topic was deleted and created again: the broker has forgotten all sequences of its partitions."""
-        for partition in self._partitions.values():
-            if partition.queue.topic == topic:
-                partition.needs_epoch = self.settings.idempotent
+        for queue in self.accumulator.partitions_of(topic) or ():
+            self._sender_of(queue).needs_epoch = self.settings.idempotent
 
-    def fail_topic(self, topic: str, error: BaseException, first_partition: int = 0) -> None:
-        """Fail the unsent full batches of a topic.
+    def partitions_removed(self, queues: list[PartitionQueue], error: BaseException) -> None:
+        """Fail the unsent batches of partitions that no longer exist; the open ones fail instead of being sent again.
 
         Arguments:
-            topic: its name.
+            queues: what `RecordAccumulator.remove_partitions` has returned.
             error: what the records fail with.
-            first_partition: batches of lower partitions are kept.
         """
-        for (name, number), partition in self._partitions.items():
-            if name == topic and number >= first_partition and not partition.in_flight:
+        for queue in queues:
+            partition = self._sender_of(queue)
+            partition.closed_by = error
+            self.admit(partition)
+
+    def fail_topic(self, topic: str, error: BaseException) -> None:
+        """Fail the unsent full batches of a topic with an error."""
+        for queue in self.accumulator.partitions_of(topic) or ():
+            partition = self._sender_of(queue)
+            if not partition.in_flight:
                 for batch in partition.expired(inf, 0.0):
                     self._fail(batch, error)
 
@@ -272,7 +282,8 @@ class Sender(SenderBase):
     def expire(self, now: float) -> None:
         """Fail the batches whose delivery timeout has passed; `now` in seconds of the loop's clock."""
         timeout_s = self.settings.delivery_timeout_s
-        for partition in self._active():
+        for queue in self.accumulator.queues_of_incomplete(now, timeout_s):
+            partition = self._sender_of(queue)
             for batch in partition.expired(now, timeout_s):
                 text = f"{batch.topic}-{batch.partition}: not acknowledged in {timeout_s:g} s"
                 self._fail(batch, KafkaTimeoutError(f"{text}: {self._cause(partition)}"))
@@ -290,38 +301,26 @@ class Sender(SenderBase):
             return f"no broker has assigned a producer id{'' if reason is None else f': {reason}'}"
         return f"broker {partition.leader} has not answered earlier requests"
 
-    def _active(self) -> dict[PartitionSender, None]:
-        """The partitions with batches: those of open requests and those that wait."""
-        active = {partition: None for call in self.open_calls for partition, _ in call.batches}
-        for waiting in self.waiting.values():
-            active |= waiting
-        return active
-
     def earliest_wake(self, now: float) -> float:
         """Return the first deadline or end of a back-off; infinity = there is none."""
-        at = inf
-        for partition in self._active():
-            at = min(at, partition.oldest_s() + self.settings.delivery_timeout_s)
+        at: float = self.accumulator.oldest_created_s() + self.settings.delivery_timeout_s
+        for partition in chain.from_iterable(self.waiting.values()):
             if partition.queue.full and not partition.in_flight and partition.retry_at > now:
                 at = min(at, partition.retry_at)
         return at
 
     def abort(self, error: BaseException) -> None:
         """Fail all batches, those of open requests, too: nothing is sent any more."""
-        for partition in self._partitions.values():
-            for batch in partition.expired(inf, 0.0):
+        for queue in self.accumulator.queues_of_incomplete(inf, 0.0):
+            for batch in self._sender_of(queue).expired(inf, 0.0):
                 self._fail(batch, error)
 
     def close(self, error: BaseException) -> None:
-        """Fail all full batches that are not open; the open ones fail instead of being sent again."""
+        """Fail all batches that are not in flight; those that are fail instead of being sent again."""
         self.closed_by = error
-        ready = self.accumulator.ready
-        while ready:
-            queue = ready.popleft()
-            if queue.sender is None:
-                self.new_partition(queue)
-        for partition in self._partitions.values():
-            self.admit(partition)
+        for queue in self.accumulator.queues_of_incomplete(inf, 0.0):
+            self.admit(self._sender_of(queue))
+        self.accumulator.ready.clear()
 
 
 def _error_of(batch: ProducerBatch, outcome: PartitionResponse) -> KafkaError:

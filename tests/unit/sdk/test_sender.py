@@ -256,8 +256,10 @@ async def test_the_unsent_batches_of_a_topic_fail_together():
     futures = [producer.send(2, partition) for partition in (0, 1)]
     (call,) = producer.requests()
     producer.answer(call, Code.NOT_LEADER_OR_FOLLOWER, 0)
-    producer.sender.fail_topic("t", ValueError("gone"), first_partition=1)
+    producer.sender.partitions_removed(producer.buffer.remove_partitions("t", 1), ValueError("gone"))
     assert [future.done() for future in futures[0]] == [False, False]
+    producer.sender.fail_topic("t", ValueError("no access"))
+    assert [str(future.exception()) for future in futures[0]] == ["no access"] * 2
     assert futures[1][0].result().offset == 0 and isinstance(futures[1][1].exception(), ValueError)
 
 

@@ -1,0 +1,35 @@
+# cython: nonecheck=True
+"""The queues of a producer: one per topic, and one per partition with its open batch and its full ones."""
+
+cimport cython
+
+from libc.stdint cimport int32_t
+
+from kafkalite_sdk._speedups.deliveries cimport ProducerBatch
+
+from collections import deque
+
+__all__ = ["PartitionQueue"]
+
+COLUMNS = object()
+
+
+@cython.final
+cdef class PartitionQueue:
+    """The unsent batches of one partition; see producer_queues.pyi."""
+
+    def __cinit__(self, str topic not None, int32_t partition):
+        self.topic = topic
+        self.partition = partition
+        self.full = deque()
+        self.leaderless = False
+
+
+@cython.final
+cdef class TopicQueue:
+    """The partitions of a topic; while they are unknown, its records in `records` and their futures in `unassigned`."""
+
+    def __cinit__(self, str topic not None, loop):
+        self.topic = topic
+        self.unassigned = ProducerBatch(topic, -1, 1, loop)
+        self.records = []
