@@ -214,6 +214,21 @@ def test_latest_state_of_each_key_follows_the_topic(jobs: Jobs, monkeypatch: pyt
     assert {bytes(row["key"]): bytes(row["value"]) for row in rows} == expected and len(rows) == 3
 
 
+def test_deleted_key_stays_deleted_when_a_later_batch_has_an_older_record(jobs: Jobs) -> None:
+    jobs.send(None, partition=1, key=b"a", timestamp_ms=200)
+    jobs.send(b"kept", partition=1, key=b"b", timestamp_ms=200)
+    job = jobs.job("latest", LATEST)
+    jobs.run(job)
+    jobs.send(b"older", partition=0, key=b"a", timestamp_ms=150)
+    jobs.send(b"older", partition=0, key=b"b", timestamp_ms=150)
+    jobs.run(job)
+    assert state(job) == {b"b": b"kept"}
+    table = ManifestTable(job.required_table.path)
+    assert len(list(Path(table.location, "_hidden").iterdir())) == len(table.state().files) - len(table.files())
+    rows = jobs.spark.read.parquet(table.location).collect()
+    assert {bytes(row["key"]): bytes(row["value"]) for row in rows} == {b"b": b"kept"} and len(rows) == 1
+
+
 def test_latest_rejects_records_without_a_key_and_another_number_of_buckets(jobs: Jobs) -> None:
     jobs.send(b"1")
     jobs.send(b"2", key=b"a")

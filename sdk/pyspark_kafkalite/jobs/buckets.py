@@ -1,8 +1,14 @@
 """Runs in Spark's Python workers: reduces records to the last one of each key, and merges them into buckets.
 
-A table of the latest state has one file per bucket; keys are divided by the CRC-32 of their bytes. A batch rewrites the
-buckets of its keys. Order: within a partition the offset decides; a key that has moved to another partition, as after
-the growth of a topic, by the time of the record, then by partition.
+A table of the latest state has two files per bucket: its rows, and hidden rows that later batches need. Keys are
+divided by the CRC-32 of their bytes. A batch rewrites the buckets of its keys.
+
+Invariants:
+1. Order: within a partition the offset decides. A key that has moved to another partition, as after the growth of a
+   topic, is ordered by the time of its last record in each partition, then by partition.
+2. The state has the last record of each key in each partition, so it is the same however the history is divided into
+   batches: a tombstone is compared with older records of other partitions that are read later, and a record that was
+   not the latest one is it again if the next one of the other partition has an earlier time.
 """
 
 import json
@@ -22,7 +28,7 @@ from pyspark_kafkalite.ingest.worker import SCHEMA, SOURCE_COLUMNS, SOURCE_SCHEM
 from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.attempt import write_attempt
 from pyspark_kafkalite.tables.errors import TableError
-from pyspark_kafkalite.tables.model import CommittedRange
+from pyspark_kafkalite.tables.model import CommittedRange, hidden_name
 from pyspark_kafkalite.task import Task, batches
 
 BUCKET = "_bucket"
@@ -45,7 +51,7 @@ class BucketJob(NamedTuple):
         batch: how the topic is read, and where files are written.
         buckets: their number.
         null_keys: `ERROR` or `SKIP`, for records without a key.
-        current: paths of the files of each bucket.
+        current: paths of the files of each bucket, also of the hidden ones.
     """
 
     batch: BatchJob
@@ -159,27 +165,53 @@ def merge_bucket(job: BucketJob, key: tuple[Any, ...], rows: pyarrow.Table) -> p
         return pyarrow.table({"written": [text.decode() for text in rows["value"].to_pylist()]})
     tables = [pyarrow.parquet.read_table(path, partitioning=None).cast(SCHEMA) for path in job.current.get(number, ())]
     merged = merge([*tables, rows.select(SCHEMA.names).cast(SCHEMA)])
-    name = f"part-{job.batch.batch_id:010}-b{number:04}of{job.buckets:04}-{uuid.uuid4().hex}.parquet"
-    file = write_attempt(job.batch.directory, name, SCHEMA, merged.to_batches(), job.batch.parquet)
-    fields = None if file is None else {"name": file.name, "bytes": file.bytes, "rows": file.rows}
-    return pyarrow.table({"written": [json.dumps({"bucket": number, "file": fields})]})
+    stem = f"part-{job.batch.batch_id:010}-b{number:04}of{job.buckets:04}-{uuid.uuid4().hex}"
+    names = (f"{stem}.parquet", hidden_name(f"{stem}-hidden.parquet"))
+    files = [
+        write_attempt(job.batch.directory, name, SCHEMA, each.to_batches(), job.batch.parquet)
+        for name, each in zip(names, merged, strict=True)
+    ]
+    fields = [{"name": each.name, "bytes": each.bytes, "rows": each.rows} for each in files if each is not None]
+    return pyarrow.table({"written": [json.dumps({"bucket": number, "files": fields})]})
 
 
-def merge(tables: Iterable[pyarrow.Table]) -> pyarrow.Table:
-    """Return the latest row of each key, sorted by topic and key; a key whose last record is a tombstone is left out.
+class Merged(NamedTuple):
+    """The state of a bucket, each part sorted by topic and key.
+
+    Attributes:
+        rows: the latest row of each key; a key whose latest record is a tombstone has none.
+        hidden: tombstones, and the last rows of keys in partitions that do not have the latest one.
+    """
+
+    rows: pyarrow.Table
+    hidden: pyarrow.Table
+
+
+def merge(tables: Iterable[pyarrow.Table]) -> Merged:
+    """Merge rows into a state.
 
     Arguments:
-        tables: the state and new records.
+        tables: all rows of the state, also the hidden ones, and new records.
     """
-    latest = last_rows(pyarrow.concat_tables(tables), ("_topic", "_partition", "key"), ("_offset",))
-    latest = last_rows(latest, ("_topic", "key"), ("_timestamp", "_partition"))
-    kept = latest.filter(pyarrow.compute.is_valid(latest["value"]))
-    return kept.sort_by([("_topic", "ascending"), ("key", "ascending")]).combine_chunks()
+    last = last_rows(pyarrow.concat_tables(tables), ("_topic", "_partition", "key"), ("_offset",))
+    last = last.sort_by([(name, "ascending") for name in ("_topic", "key", "_timestamp", "_partition")])
+    valid = pyarrow.compute.is_valid(last["value"]).combine_chunks()
+    shown = pyarrow.compute.and_(_last_of_key(last), valid)
+    return Merged(last.filter(shown).combine_chunks(), last.filter(pyarrow.compute.invert(shown)).combine_chunks())
 
 
-def current_files(paths: Iterable[str], buckets: int) -> dict[int, list[str]]:
-    """Return the files of each bucket. Raises TableError: see `bucket_of`."""
+def _last_of_key(ordered: pyarrow.Table) -> pyarrow.BooleanArray:
+    """Whether each row is the last one of its topic and key; rows with the same ones are adjacent."""
+    changes = pyarrow.array([False] * max(len(ordered) - 1, 0), pyarrow.bool_())
+    for name in ("_topic", "key"):
+        column = ordered[name].combine_chunks()
+        changes = pyarrow.compute.or_(changes, pyarrow.compute.not_equal(column[:-1], column[1:]))
+    return pyarrow.concat_arrays([changes, pyarrow.array([True] * min(len(ordered), 1), pyarrow.bool_())])
+
+
+def current_files(names: Iterable[str], buckets: int) -> dict[int, list[str]]:
+    """Return the names of the files of each bucket. Raises TableError: see `bucket_of`."""
     found: dict[int, list[str]] = {}
-    for path in paths:
-        found.setdefault(bucket_of(Path(path).name, buckets), []).append(path)
+    for name in names:
+        found.setdefault(bucket_of(Path(name).name, buckets), []).append(name)
     return found

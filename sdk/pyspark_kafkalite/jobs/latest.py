@@ -17,6 +17,7 @@ from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.settings import TableSettings
 from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile
 
@@ -64,10 +65,11 @@ class LatestCommitter(Committer):
         """Write and commit a batch. Raises: what a worker or the table raises."""
         from pyspark_kafkalite.jobs import buckets
 
-        settings = self._settings
-        current = buckets.current_files(self._state.files(), settings.buckets)
+        settings, root = self._settings, Path(self._state.location)
+        current = buckets.current_files(self._state.state().files, settings.buckets)
+        paths = {bucket: [str(find(root, name)) for name in names] for bucket, names in current.items()}
         batch_job = BatchJob.of(self._options, self._state.attempts, batch_id, settings.parquet)
-        job = buckets.BucketJob(batch_job, settings.buckets, settings.null_keys, current)
+        job = buckets.BucketJob(batch_job, settings.buckets, settings.null_keys, paths)
         rows = plans.mapInArrow(partial(buckets.reduce_splits, job), buckets.REDUCED_DDL)
 
         def merge(key: Any, rows: Any) -> Any:  # Spark reads the names of arguments, so no `partial`
@@ -77,8 +79,8 @@ class LatestCommitter(Committer):
         found = [json.loads(row[0]) for row in written]
         ranges = tuple(CommittedRange(**each) for each in found if "bucket" not in each)
         rewritten = [each for each in found if "bucket" in each]
-        files = tuple(DataFile(**each["file"]) for each in rewritten if each["file"])
-        removed = tuple(Path(path).name for each in rewritten for path in current.get(each["bucket"], ()))
+        files = tuple(DataFile(**file) for each in rewritten for file in each["files"])
+        removed = tuple(name for each in rewritten for name in current.get(each["bucket"], ()))
         batch = Batch(query_id(plans), batch_id, ranges, files, self.resumes, self._allow_gaps, removed=removed)
         self._state.commit(batch)
         self.show_progress(ranges)

@@ -2,6 +2,7 @@
 
     TABLE/part-....parquet             committed files; any Parquet reader reads the directory
     TABLE/_dead_letters/dead-....parquet   committed records that could not be decoded; readers do not list it
+    TABLE/_hidden/part-....parquet     committed files of a table of the latest state that only its job reads
     TABLE/_commits/00000000000000000000.json   one for each commit, with the offsets it contains
     TABLE/_commits/00000000000000000499.snapshot   the state after a commit, see `snapshots`
     TABLE/_attempts/                   files of batches that are not committed; Spark and pyarrow do not list it
@@ -48,6 +49,7 @@ from pyspark_kafkalite.tables.model import (
     EndOffsets,
     Recovery,
     Replacement,
+    is_hidden,
 )
 from pyspark_kafkalite.tables.state import StateBuilder, TableState
 
@@ -364,8 +366,11 @@ class ManifestTable:
         return self.state().schema
 
     def files(self) -> list[str]:
-        """Paths of the committed files, also of those that are not published yet. A compaction may move them."""
-        return [str(find(self._root, name)) for name in self.state().files]
+        """Paths of the committed files, also of those that are not published yet. A compaction may move them.
+
+        Hidden ones (`is_hidden`) are left out.
+        """
+        return [str(find(self._root, name)) for name in self.state().files if not is_hidden(name)]
 
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""

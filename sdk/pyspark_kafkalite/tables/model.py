@@ -11,6 +11,9 @@ NO_COMMIT = -1
 DEAD_LETTERS = "_dead_letters"
 """Directory of dead letters in a table. Spark, pyarrow and Delta do not list it."""
 
+HIDDEN = "_hidden"
+"""Directory of files of a table of the latest state whose rows only its job reads: readers do not list it."""
+
 EndOffsets = Mapping[TopicPartition, int]
 
 
@@ -292,6 +295,20 @@ class Table(Protocol):
 def dead_letter_name(name: str) -> str:
     """Return the name in the table of an attempt that contains dead letters."""
     return f"{DEAD_LETTERS}/{name}"
+
+
+def hidden_name(name: str) -> str:
+    """Return the name in the table of an attempt that contains hidden rows."""
+    return f"{HIDDEN}/{name}"
+
+
+def is_hidden(name: str) -> bool:
+    """Whether the rows of a file of a table are hidden.
+
+    Arguments:
+        name: of the file, see `DataFile`.
+    """
+    return name.startswith(f"{HIDDEN}/")
 
 
 def merged(ranges: Iterable[CommittedRange]) -> list[CommittedRange]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_kafkalite.tables.locations import using
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import Table
+from pyspark_kafkalite.tables.model import Table, is_hidden
 
 if TYPE_CHECKING:
     import pyarrow.dataset
@@ -53,7 +53,9 @@ def read_dead_letters(table: Table | str | os.PathLike[str]) -> "pyarrow.dataset
 
 def _names(source: Table) -> Iterable[str]:
     """Files that are found when they are opened, as a compaction may move them; or paths."""
-    return source.state().files if isinstance(source, ManifestTable) else source.files()
+    if not isinstance(source, ManifestTable):
+        return source.files()
+    return (name for name in source.state().files if not is_hidden(name))
 
 
 def _dataset(source: Table, files: list[str], schema: "pyarrow.Schema | None") -> "pyarrow.dataset.Dataset":

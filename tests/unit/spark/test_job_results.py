@@ -48,13 +48,13 @@ def test_latest_row_of_a_key(
     new: list[tuple[int, int, int, bytes, bytes | None]],
     value: bytes | None,
 ) -> None:
-    merged = merge([rows(*state), rows(*new)])
+    merged = merge([rows(*state), rows(*new)]).rows
     assert merged.schema == SCHEMA
     assert merged["value"].to_pylist() == ([] if value is None else [value])
 
 
 def test_keys_are_independent_and_sorted() -> None:
-    merged = merge([rows((0, 0, 0, b"b", b"1"), (0, 1, 0, b"a", b"2")), rows((0, 2, 0, b"b", b"3"))])
+    merged = merge([rows((0, 0, 0, b"b", b"1"), (0, 1, 0, b"a", b"2")), rows((0, 2, 0, b"b", b"3"))]).rows
     assert (merged["key"].to_pylist(), merged["value"].to_pylist()) == ([b"a", b"b"], [b"2", b"3"])
 
 
