@@ -4,23 +4,30 @@
 2. Each process of pytest-xdist has its own broker on a free port, so parallel tests do not affect each other.
 3. The marker `kafkalite` of a test precedes the ini options: `settings` (of the brokers), `brokers` (of the cluster),
    `partitions` and `configs` (of the topic), `producer` and `consumer` (their settings).
-4. A cluster belongs to one test, as tests kill its brokers.
+4. The fixtures `kafkalite_async_*` run in the event loop of the test, by pytest-asyncio (any mode) or by anyio.
+5. A cluster belongs to one test, as tests kill its brokers.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from kafkalite_sdk import Consumer as SdkConsumer
+    from kafkalite_sdk import Producer as SdkProducer
     from kafkalite_sdk.blocking import Consumer, Producer
 
     from kafkalite.config.keys import SettingValue
     from kafkalite.testing.broker_cluster import BrokerCluster
     from kafkalite.testing.thread import BrokerThread
+
+    AsyncConsumer = SdkConsumer[Any, Any]
+    AsyncProducer = SdkProducer[Any, Any]
 
 TOPIC_NAME_MAX = 249  # Topic.java, MAX_NAME_LENGTH
 MARKER = "kafkalite"
@@ -38,13 +45,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker, and the async fixtures of the installed libraries."""
     arguments = ", ".join(f"{each}=None" for each in MARKER_ARGUMENTS)
     config.addinivalue_line(
         "markers",
         f"{MARKER}({arguments}): settings of the brokers, their number in a cluster, partitions and configs of the "
         "topic, settings of producer and consumer, for the fixtures kafkalite_*",
     )
+    plugins = config.pluginmanager
+    libraries = [each for each in ("asyncio", "anyio") if plugins.hasplugin(each)]
+    if libraries:
+        from kafkalite.testing.async_fixtures import LOOP_SCOPES, new_fixtures
+
+        plugins.register(new_fixtures(pytest.fixture, "anyio", _marked))
+    if "asyncio" in libraries:
+        import pytest_asyncio
+
+        for scope in LOOP_SCOPES:
+            fixture = partial(pytest_asyncio.fixture, loop_scope=scope)
+            plugins.register(new_fixtures(fixture, f"asyncio_{scope}", _marked))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -188,8 +207,15 @@ def kafkalite_producer(kafkalite_producer_factory: Callable[..., "Producer[Any, 
 
 
 @pytest.fixture
+def _kafkalite_consumer_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The settings of the consumers of a test: those of the marker, and a group of this test."""
+    group = topic_name(request.node.name, next(_numbers))
+    return {"group": group, "auto_offset_reset": "earliest", **(_marked(request.node).get("consumer") or {})}
+
+
+@pytest.fixture
 def kafkalite_consumer_factory(
-    kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest
+    kafkalite_broker: "BrokerThread", _kafkalite_consumer_options: dict[str, Any]
 ) -> Iterator[Callable[..., "Consumer[Any, Any]"]]:
     """A function of topics and settings that starts a `kafkalite_sdk.blocking.Consumer`; it is closed after the test.
 
@@ -197,13 +223,12 @@ def kafkalite_consumer_factory(
     """
     from kafkalite_sdk.blocking import Consumer
 
-    marked = _marked(request.node).get("consumer") or {}
-    group = topic_name(request.node.name, next(_numbers))
     with ExitStack() as consumers:
 
         def start(*topics: str, **settings: Any) -> "Consumer[Any, Any]":
-            options = {"group": group, "auto_offset_reset": "earliest", **marked, **settings}
-            consumer: Consumer[Any, Any] = Consumer(kafkalite_broker.address, **options)
+            consumer: Consumer[Any, Any] = Consumer(
+                kafkalite_broker.address, **{**_kafkalite_consumer_options, **settings}
+            )
             if topics:
                 consumer.subscribe(topics)
             return consumers.enter_context(consumer)
@@ -217,6 +242,62 @@ def kafkalite_consumer(
 ) -> "Consumer[Any, Any]":
     """A `kafkalite_sdk.blocking.Consumer` that reads `kafkalite_topic` from the beginning, in a group of this test."""
     return kafkalite_consumer_factory(kafkalite_topic)
+
+
+def _of_the_loop(request: pytest.FixtureRequest, fixture: str) -> Any:
+    """The value of an async fixture, of the library and the loop that run the test. Raises UsageError without them."""
+    if "anyio_backend" in request.fixturenames:
+        backend = request.getfixturevalue("anyio_backend_name")
+        if backend != "asyncio":
+            raise pytest.UsageError(f"{request.node.nodeid}: {backend} runs this test; clients of the SDK need asyncio")
+        return request.getfixturevalue(f"_kafkalite_anyio_{fixture}")
+    if not request.config.pluginmanager.hasplugin("asyncio"):
+        raise pytest.UsageError(
+            f"{request.node.nodeid}: kafkalite_async_{fixture} needs pytest-asyncio or anyio's marker"
+        )
+    return request.getfixturevalue(f"_kafkalite_asyncio_{_loop_scope(request)}_{fixture}")
+
+
+def _loop_scope(request: pytest.FixtureRequest) -> str:
+    """The scope of the loop in which pytest-asyncio runs a test."""
+    marker = request.node.get_closest_marker("asyncio")
+    scope: str | None = None if marker is None else marker.kwargs.get("loop_scope")
+    default: str = request.config.getini("asyncio_default_test_loop_scope")
+    return scope or default
+
+
+@pytest.fixture
+def kafkalite_async_producer_factory(request: pytest.FixtureRequest) -> "Callable[..., Awaitable[AsyncProducer]]":
+    """An async function of settings that starts a `kafkalite_sdk.Producer`, which is closed after the test.
+
+    The settings precede those of the marker.
+    """
+    start: Callable[..., Awaitable[AsyncProducer]] = _of_the_loop(request, "producer_factory")
+    return start
+
+
+@pytest.fixture
+def kafkalite_async_producer(request: pytest.FixtureRequest) -> "AsyncProducer":
+    """A `kafkalite_sdk.Producer`. Closing it after the test raises failures that the test has not read."""
+    producer: AsyncProducer = _of_the_loop(request, "producer")
+    return producer
+
+
+@pytest.fixture
+def kafkalite_async_consumer_factory(request: pytest.FixtureRequest) -> "Callable[..., Awaitable[AsyncConsumer]]":
+    """An async function of topics and settings that starts a `kafkalite_sdk.Consumer`; it is closed after the test.
+
+    It reads the topics from their beginning, in a group of this test. The settings precede those of the marker.
+    """
+    start: Callable[..., Awaitable[AsyncConsumer]] = _of_the_loop(request, "consumer_factory")
+    return start
+
+
+@pytest.fixture
+def kafkalite_async_consumer(request: pytest.FixtureRequest) -> "AsyncConsumer":
+    """A `kafkalite_sdk.Consumer` that reads `kafkalite_topic` from the beginning, in a group of this test."""
+    consumer: AsyncConsumer = _of_the_loop(request, "consumer")
+    return consumer
 
 
 def topic_name(test: str, number: int) -> str:

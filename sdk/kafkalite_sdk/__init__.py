@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalite import errors as errors
+    from kafkalite._version import VERSION as __version__
     from kafkalite.model import TopicPartition as TopicPartition
     from kafkalite.net.sasl.steps import ClientMechanism as ClientMechanism
     from kafkalite.net.sasl.steps import ClientSteps as ClientSteps
@@ -18,21 +19,29 @@ if TYPE_CHECKING:
     from kafkalite_sdk._speedups.deliveries import RecordMetadata as RecordMetadata
     from kafkalite_sdk.admin.admin import Admin as Admin
     from kafkalite_sdk.client.environment import Environment as Environment
+    from kafkalite_sdk.client.options import AdminOptions as AdminOptions
+    from kafkalite_sdk.client.options import ClientOptions as ClientOptions
+    from kafkalite_sdk.client.security import SecurityOptions as SecurityOptions
     from kafkalite_sdk.consumer.consumer import Consumer as Consumer
     from kafkalite_sdk.consumer.health import ConsumerHealth as ConsumerHealth
     from kafkalite_sdk.consumer.listeners import RebalanceListener as RebalanceListener
     from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
     from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalite_sdk.consumer.parts import Deserializer as Deserializer
+    from kafkalite_sdk.consumer.settings import ConsumerOptions as ConsumerOptions
     from kafkalite_sdk.producer.producer import Producer as Producer
     from kafkalite_sdk.producer.record import ProducerRecord as ProducerRecord
+    from kafkalite_sdk.producer.settings import ProducerOptions as ProducerOptions
 
 _MODULES = {
     "Admin": "kafkalite_sdk.admin.admin",
+    "AdminOptions": "kafkalite_sdk.client.options",
     "ClientMechanism": "kafkalite.net.sasl.steps",
+    "ClientOptions": "kafkalite_sdk.client.options",
     "ClientSteps": "kafkalite.net.sasl.steps",
     "Consumer": "kafkalite_sdk.consumer.consumer",
     "ConsumerHealth": "kafkalite_sdk.consumer.health",
+    "ConsumerOptions": "kafkalite_sdk.consumer.settings",
     "Deserializer": "kafkalite_sdk.consumer.parts",
     "Environment": "kafkalite_sdk.client.environment",
     "FutureRecordMetadata": "kafkalite_sdk._speedups.deliveries",
@@ -41,19 +50,23 @@ _MODULES = {
     "OffsetAndMetadata": "kafkalite_sdk.consumer.offset_and_metadata",
     "OffsetAndTimestamp": "kafkalite_sdk.consumer.offset_and_metadata",
     "Producer": "kafkalite_sdk.producer.producer",
+    "ProducerOptions": "kafkalite_sdk.producer.settings",
     "ProducerRecord": "kafkalite_sdk.producer.record",
     "RebalanceListener": "kafkalite_sdk.consumer.listeners",
     "Record": "kafkalite_sdk._speedups.consumer_records",
     "RecordMetadata": "kafkalite_sdk._speedups.deliveries",
+    "SecurityOptions": "kafkalite_sdk.client.security",
     "TopicPartition": "kafkalite.model",
 }
 
-__all__ = [*_MODULES, "errors"]
+__all__ = [*_MODULES, "__version__", "errors"]
 
 
 def __getattr__(name: str) -> object:
     if name == "errors":
         value: object = import_module("kafkalite.errors")
+    elif name == "__version__":
+        value = import_module("kafkalite._version").VERSION
     elif name in _MODULES:
         value = getattr(import_module(_MODULES[name]), name)
     else:

@@ -1,6 +1,6 @@
 """`kafkalite serve` in which each step of an append raises an exception once: `python -m tests.kit.broken_broker`.
 
-A step raises in its fifth execution, and not within `REQUESTS_BETWEEN` requests of the step before, so the faults do not
+A step raises in its fifth execution, and not within `REQUESTS_BETWEEN` requests of the step before, so faults do not
 add up: a producer whose batch was appended without a response has four later requests open, and sends the batch again
 with four new ones. If the connection is closed then, the batch is no longer among the five that a broker recognises as
 duplicates, here as in Apache Kafka. Each step is printed.

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -133,11 +134,13 @@ def test_factory(kafkalite_cluster_factory):
 INI = "[pytest]\nkafkalite_settings =\n    num.partitions = 4\nkafkalite_partitions = 2\n"
 
 
-def run_tests(directory: Path, tests: str, ini: str = "[pytest]\n") -> subprocess.CompletedProcess[str]:
+def run_tests(
+    directory: Path, tests: str, ini: str = "[pytest]\n", library: Sequence[str] = ("-p", "no:asyncio")
+) -> subprocess.CompletedProcess[str]:
     """Run pytest with the plugin, and without the settings and plugins of this project."""
     (directory / "test_it.py").write_text(tests)
     (directory / "pytest.ini").write_text(ini)
-    plugins = ("-p", "no:kafkalite", "-p", "kafkalite.testing.plugin", "-p", "no:asyncio", "-p", "no:cacheprovider")
+    plugins = ("-p", "no:kafkalite", *library, "-p", "kafkalite.testing.plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--strict-markers", *plugins]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "sdk")))}
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=300)
@@ -187,3 +190,86 @@ def test_invalid_settings_of_the_plugin_are_named(tmp_path: Path, marker: str, i
     tests = f"import pytest\n{marker}\ndef test_it(kafkalite_topic):\n    pass\n"
     done = run_tests(tmp_path, tests, f"[pytest]\n{ini}\n")
     assert done.returncode and message in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+ASYNC_TESTS = """
+import pytest
+{MARK}
+
+
+async def test_fixtures(kafkalite_topic, kafkalite_async_producer, kafkalite_async_consumer):
+    assert (await kafkalite_async_producer.send(kafkalite_topic, b"value")).offset == 0
+    assert [each.value for each in await kafkalite_async_consumer.poll(60.0)] == [b"value"]
+
+
+@pytest.mark.kafkalite(producer={{"value_serializer": str.encode}}, consumer={{"value_deserializer": bytes.decode}})
+async def test_factories_and_marker(
+    kafkalite_topic_factory, kafkalite_async_producer_factory, kafkalite_async_consumer_factory
+):
+    first, second = kafkalite_topic_factory(), kafkalite_topic_factory()
+    producer, other = await kafkalite_async_producer_factory(), await kafkalite_async_producer_factory(acks=1)
+    await producer.send(first, "first")
+    await other.send(second, "second")
+    consumer, seen = await kafkalite_async_consumer_factory(first, second, group="own"), set()
+    while len(seen) < 2:
+        seen |= {{each.value for each in await consumer.poll(60.0)}}
+    assert seen == {{"first", "second"}}
+    later = await kafkalite_async_consumer_factory(first, group="later")
+    assert [each.value for each in await later.poll(60.0)] == ["first"]
+
+
+async def test_blocking_clients_work_beside(kafkalite_topic, kafkalite_producer, kafkalite_async_consumer):
+    kafkalite_producer.send(kafkalite_topic, b"value").result()
+    assert [each.value for each in await kafkalite_async_consumer.poll(60.0)] == [b"value"]
+"""
+AUTO, STRICT = "[pytest]\nasyncio_mode = auto\n", "[pytest]\nasyncio_mode = strict\n"
+ANYIO = """pytestmark = pytest.mark.anyio
+@pytest.fixture
+def anyio_backend():
+    return {BACKEND!r}
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "ini", "library"),
+    [
+        ("", AUTO, ()),
+        ("pytestmark = pytest.mark.asyncio", STRICT, ()),
+        ("pytestmark = pytest.mark.asyncio(loop_scope='module')", STRICT, ()),
+        ("", AUTO + "asyncio_default_test_loop_scope = session\n", ()),
+        (ANYIO.format(BACKEND="asyncio"), STRICT, ()),
+        (ANYIO.format(BACKEND="asyncio"), "[pytest]\n", ("-p", "no:asyncio")),
+    ],
+    ids=["auto mode", "strict mode", "loop of the module", "loop of the session", "anyio", "anyio alone"],
+)
+def test_async_fixtures_run_in_the_loop_of_the_test(
+    tmp_path: Path, mark: str, ini: str, library: Sequence[str]
+) -> None:
+    done = run_tests(tmp_path, ASYNC_TESTS.format(MARK=mark), ini, library)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mark", "library", "message"),
+    [
+        ("", ("-p", "no:asyncio", "-p", "no:anyio"), "kafkalite_async_producer needs pytest-asyncio or anyio's marker"),
+        (ANYIO.format(BACKEND="trio"), (), "trio runs this test; clients of the SDK need asyncio"),
+    ],
+    ids=["no library", "trio"],
+)
+def test_async_fixture_without_asyncio_says_what_it_needs(
+    tmp_path: Path, mark: str, library: Sequence[str], message: str
+) -> None:
+    test = f"import pytest\n{mark}\nasync def test_it(kafkalite_async_producer):\n    pass\n"
+    done = run_tests(tmp_path, test, STRICT if not library else "[pytest]\n", library)
+    assert done.returncode and message in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_failure_that_an_async_test_has_not_read_fails_it(tmp_path: Path) -> None:
+    test = """
+async def test_it(kafkalite_async_producer_factory):
+    producer = await kafkalite_async_producer_factory(max_block_ms=100, allow_auto_create_topics=False)
+    producer.send("absent", b"value")
+"""
+    done = run_tests(tmp_path, test, AUTO, ())
+    assert "1 passed, 1 error" in done.stdout and "absent: no metadata" in done.stdout, done.stdout

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Self, Unpack
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.options import ClientOptions, client_settings
+from kafkalite_sdk.client.options import AdminOptions, client_settings
+from kafkalite_sdk.client.signatures import readable
 
 if TYPE_CHECKING:
     from kafkalite_sdk.admin.acls import Acls
@@ -37,18 +38,19 @@ class Admin:
     Arguments:
         bootstrap_servers: "host:port,host:port" or a list of addresses; the first brokers to connect to.
         environment: connections and randomness; simulations replace it.
-        options: see `ClientOptions`.
+        options: see `help(kafkalite_sdk.AdminOptions)`.
 
     Raises:
         TypeError: an option is unknown. ValueError: a value is not valid.
     """
 
+    @readable("kafkalite_sdk.AdminOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],
         *,
         environment: Environment | None = None,
-        **options: Unpack[ClientOptions],
+        **options: Unpack[AdminOptions],
     ) -> None:
         settings = client_settings("Admin", bootstrap_servers, options)
         self._client = ClusterClient(settings, environment, name="Admin")

@@ -8,7 +8,8 @@ from kafkalite_sdk.admin import admin as asynchronous
 from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.options import ClientOptions
+from kafkalite_sdk.client.options import AdminOptions
+from kafkalite_sdk.client.signatures import readable
 
 if TYPE_CHECKING:
     from kafkalite_sdk.blocking import admin_parts
@@ -36,12 +37,13 @@ class Admin(BlockingClient[_LoopAdmin]):
     Raises: as `kafkalite_sdk.Admin`.
     """
 
+    @readable("kafkalite_sdk.AdminOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],
         *,
         environment: Environment | None = None,
-        **options: Unpack[ClientOptions],
+        **options: Unpack[AdminOptions],
     ) -> None:
         client = _LoopAdmin(bootstrap_servers, environment=environment, **options)
         super().__init__(client, client.cluster_client)

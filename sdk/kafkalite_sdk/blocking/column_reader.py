@@ -8,6 +8,7 @@ from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
 from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.columns import reader as asynchronous
 from kafkalite_sdk.columns.reader import BATCH_BYTES, FETCHES, TIMEOUT_S, ReaderOptions
 
@@ -75,6 +76,7 @@ class ColumnReader(BlockingClient[_LoopReader]):
     Raises: as `kafkalite_sdk.columns.ColumnReader`.
     """
 
+    @readable("kafkalite_sdk.columns.ReaderOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],

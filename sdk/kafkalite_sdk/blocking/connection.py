@@ -8,7 +8,8 @@ from kafkalite.protocol.schema import Request
 from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.options import ClientOptions
+from kafkalite_sdk.client.options import AdminOptions
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.rpc import connection as asynchronous
 from kafkalite_sdk.rpc.call import Call, Reply
 
@@ -40,12 +41,13 @@ class Connection(BlockingClient[_LoopConnection]):
     Raises: as `kafkalite_sdk.rpc.Connection`.
     """
 
+    @readable("kafkalite_sdk.AdminOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],
         *,
         environment: Environment | None = None,
-        **options: Unpack[ClientOptions],
+        **options: Unpack[AdminOptions],
     ) -> None:
         client = _LoopConnection(bootstrap_servers, environment=environment, **options)
         super().__init__(client, client.cluster)

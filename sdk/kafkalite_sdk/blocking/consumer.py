@@ -12,6 +12,7 @@ from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.blocking.loop_consumer import ApplicationListener, LoopConsumer
 from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.consumer.consumer import CLOSE_TIMEOUT_S, ROWS_MAX, K, V
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
@@ -47,6 +48,7 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
     Raises: as `kafkalite_sdk.Consumer`.
     """
 
+    @readable("kafkalite_sdk.ConsumerOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],

@@ -13,6 +13,7 @@ from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.blocking.loop_thread import LoopThread
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.producer import producer as asynchronous
 from kafkalite_sdk.producer.record import K, ProducerRecord, V
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
@@ -151,6 +152,7 @@ class Producer(BlockingClient[_LoopProducer[K, V]], Generic[K, V]):
     Raises: as `kafkalite_sdk.Producer`.
     """
 
+    @readable("kafkalite_sdk.ProducerOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],

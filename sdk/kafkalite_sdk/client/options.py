@@ -12,7 +12,9 @@ from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
 
 
 class ClientOptions(SecurityOptions, total=False):
-    """The keyword arguments, all optional, under Java's names, with those of `SecurityOptions`. Times are in ms.
+    """The keyword arguments of `Admin` and `rpc.Connection`, all optional, with those of `SecurityOptions`.
+
+    The names are those of Java, the times in ms. The other clients have most of them, too.
 
     Attributes:
         client_id: the name of the client in logs and quotas of the broker (default "kafkalite").
@@ -36,6 +38,9 @@ class ClientOptions(SecurityOptions, total=False):
     reconnect_backoff_max_ms: float
     connections_max_idle_ms: float
 
+
+AdminOptions = ClientOptions
+"""Those of `Admin` and `rpc.Connection`, under the name that a program uses."""
 
 TIMES = tuple(name for name in ClientOptions.__annotations__ if name.endswith("_ms"))
 

@@ -12,6 +12,7 @@ from kafkalite_sdk.client.arguments import integer, reject_unknown
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import ClientOptions
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.columns.range_reader import OffsetRange, RangeReader
 from kafkalite_sdk.consumer.decompression import OFFLOAD_BYTES
 from kafkalite_sdk.consumer.settings import ConsumerOptions, consumer_settings
@@ -51,12 +52,13 @@ class ColumnReader:
         bootstrap_servers: `host:port` of brokers, separated by commas or as a list.
         fetches: the most requests and unread responses of a range.
         environment: connections and randomness; another one in simulations.
-        options: see `ReaderOptions`.
+        options: see `help(kafkalite_sdk.columns.ReaderOptions)`.
 
     Raises:
         TypeError, ValueError: an argument is not valid.
     """
 
+    @readable("kafkalite_sdk.columns.ReaderOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],

@@ -12,6 +12,7 @@ from kafkalite.errors import ClientUseError, KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.consumer.arguments import (
     ignore_error,
     offset_of,
@@ -60,12 +61,13 @@ class Consumer(Polls[K, V]):
             PoisonRecordError, "skip", or a function of record and error, plain or async, such as `DeadLetterTopic`.
             None = keys and values are deserialized when they are read; where that is not possible, as "raise".
         environment: connections and randomness; another one in simulations.
-        options: see `ConsumerOptions`.
+        options: see `help(kafkalite_sdk.ConsumerOptions)`.
 
     Raises:
         TypeError, ValueError: an argument is not valid.
     """
 
+    @readable("kafkalite_sdk.ConsumerOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],

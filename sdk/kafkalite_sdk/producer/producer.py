@@ -11,6 +11,7 @@ from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import address_text
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.producer.dispatcher import Dispatcher
 from kafkalite_sdk.producer.record import K, ProducerRecord, V
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
@@ -46,12 +47,13 @@ class Producer(Generic[K, V]):
             connects, and a batch is acknowledged when the function returns.
         handler_partitions: number of partitions of each topic with a handler.
         environment: connections and randomness; simulations replace it.
-        options: see `ProducerOptions`.
+        options: see `help(kafkalite_sdk.ProducerOptions)`.
 
     Raises:
         TypeError: an option is unknown, or its value has another type. ValueError: a value is out of range.
     """
 
+    @readable("kafkalite_sdk.ProducerOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],

@@ -17,8 +17,9 @@ from kafkalite_sdk.client.channels import bootstrap_node
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.coordinators import GROUP, TRANSACTION
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.options import ClientOptions, client_settings
+from kafkalite_sdk.client.options import AdminOptions, client_settings
 from kafkalite_sdk.client.routes import Route
+from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.rpc.call import Call, Reply
 
 CALLS_MAX = 10_000
@@ -40,18 +41,19 @@ class Connection:
     Arguments:
         bootstrap_servers: "host:port,host:port" or a list of addresses; the first brokers to connect to.
         environment: connections and randomness; simulations replace it.
-        options: see `ClientOptions`.
+        options: see `help(kafkalite_sdk.AdminOptions)`.
 
     Raises:
         TypeError: an option is unknown. ValueError: a value is not valid.
     """
 
+    @readable("kafkalite_sdk.AdminOptions")
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],
         *,
         environment: Environment | None = None,
-        **options: Unpack[ClientOptions],
+        **options: Unpack[AdminOptions],
     ) -> None:
         settings = client_settings("Connection", bootstrap_servers, options)
         self._client = ClusterClient(settings, environment, name="Connection")
