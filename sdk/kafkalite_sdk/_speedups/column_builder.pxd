@@ -11,6 +11,7 @@ cdef enum:
     COLUMNS_FULL = -1
     COLUMNS_END = -2          # the next record is at or behind `end`
     COLUMNS_NO_MEMORY = -3
+    COLUMNS_TIME = -4         # the next record has a time that the unit cannot represent: `time_ms`
 
 
 cdef struct RecordCursor:
@@ -25,6 +26,7 @@ cdef struct RecordCursor:
     int64_t base_timestamp
     int64_t append_timestamp
     int32_t timestamp_type
+    int64_t time_ms           # of the record that COLUMNS_TIME is about
 
 
 cdef class ColumnBuilder:
@@ -42,5 +44,6 @@ cdef class ColumnBuilder:
     cdef bytes line_end
 
     cdef bint is_full(self) noexcept nogil
+    cdef object time_error(self, str topic, int32_t partition, int64_t offset, int64_t time_ms)
     cdef int expect(self, Py_ssize_t bytes_left) except -1
-    cdef int append_records(self, RecordCursor *cursor, str topic, int32_t partition) except? -4
+    cdef int append_records(self, RecordCursor *cursor, str topic, int32_t partition) except? -9

@@ -46,6 +46,10 @@ class ColumnBuilder:
     @property
     def full(self) -> bool: ...
     def add(self, record: Record[Any, Any]) -> bool:
-        """Append a record that was read before. Return False if the batch is full."""
+        """Append a record that was read before. Return False if the batch is full, or ends before the record.
+
+        Raises:
+            CorruptRecordError: the record is the first one, and has a time that the unit cannot represent.
+        """
     def finish(self) -> ColumnBatch:
         """Return the records as a batch, and begin another one."""

@@ -7,12 +7,13 @@ Invariants:
    2 GiB, as its offsets have 32 bits.
 3. Null keys, values and header values are null; a record without headers has an empty list.
 4. Names of headers are valid UTF-8: invalid bytes become U+FFFD, as in `Record.headers`.
-5. The value of a line is the key and the separator if keys are wanted, the value and the line end; null is empty.
+5. A time that microseconds of 64 bits cannot represent is an error that names the record, never another time.
+6. The value of a line is the key and the separator if keys are wanted, the value and the line end; null is empty.
 """
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy
 
@@ -24,6 +25,7 @@ from kafkalite._speedups.records.record_walk cimport (
     read_record,
     short_varint,
 )
+from kafkalite._speedups.wire.error_codes cimport INVALID_TIMESTAMP
 from kafkalite._speedups.wire.wire cimport Span, take
 from kafkalite_sdk._speedups.column_batch cimport (
     HEADERS_COLUMN,
@@ -43,6 +45,7 @@ from kafkalite_sdk._speedups.column_batch cimport (
 )
 from kafkalite_sdk._speedups.consumer_records cimport BY_LOG_APPEND_TIME, Record
 
+from kafkalite.errors import CorruptRecordError
 from kafkalite_sdk._speedups.column_batch import COLUMNS
 
 __all__ = ["ColumnBuilder"]
@@ -53,6 +56,8 @@ cdef enum:
     TRIMMED_MIN = 65536       # a smaller buffer is not trimmed
     BYTES_MAX = 1 << 30       # beyond, a large record after it would exceed 2 GiB
     REPLACED_MAX = 3          # bytes of U+FFFD, which replaces one invalid byte or more
+
+cdef int64_t MILLISECONDS_MAX = INT64_MAX // 1000  # that microseconds represent, before and after 1970
 
 cdef struct Common:
     # What the records of a batch have in common.
@@ -288,11 +293,11 @@ cdef void put_headers(ColumnMemory *memory, Span span, int32_t count) noexcept n
         memory.headers_count += 1
 
 
-cdef inline int64_t in_microseconds(int64_t milliseconds) noexcept nogil:
-    """Times beyond the range of microseconds become its ends."""
-    if milliseconds > INT64_MAX // 1000:
-        return INT64_MAX
-    return INT64_MIN if milliseconds < -(INT64_MAX // 1000) else milliseconds * 1000
+cdef inline bint time_fits(const ColumnMemory *memory, int64_t milliseconds) noexcept nogil:
+    """Whether the unit of the column can represent a time."""
+    if not memory.microseconds or not memory.wanted[TIMESTAMP_COLUMN]:
+        return True
+    return -MILLISECONDS_MAX <= milliseconds <= MILLISECONDS_MAX
 
 
 @cython.final
@@ -352,7 +357,7 @@ cdef class ColumnBuilder:
             raise MemoryError
         return 0
 
-    cdef int append_records(self, RecordCursor *cursor, str topic, int32_t partition) except? -4:
+    cdef int append_records(self, RecordCursor *cursor, str topic, int32_t partition) except? -9:
         """Append records until the batch of records or this batch ends; 0, a RecordFault or a ColumnsEnd."""
         cdef Common common
         cdef bytes name = topic.encode()
@@ -377,6 +382,7 @@ cdef class ColumnBuilder:
     def add(self, Record record not None):
         """Append a record that was read before; see column_builder.pyi."""
         cdef RecordCursor cursor
+        cdef int found
         cursor.span.at = record.batch.records + record.at
         cursor.span.left = record.batch.size - record.at
         cursor.left = 1
@@ -387,7 +393,15 @@ cdef class ColumnBuilder:
         cursor.base_timestamp = record.batch.base_timestamp
         cursor.append_timestamp = record.batch.append_timestamp
         cursor.timestamp_type = record.batch.timestamp_type
-        return not self.append_records(&cursor, record.batch.topic, record.batch.partition)
+        found = self.append_records(&cursor, record.batch.topic, record.batch.partition)
+        if found == COLUMNS_TIME and not self.memory.rows:
+            raise self.time_error(record.batch.topic, record.batch.partition, record.offset, cursor.time_ms)
+        return not found
+
+    cdef object time_error(self, str topic, int32_t partition, int64_t offset, int64_t time_ms):
+        """The error of a record whose time the unit cannot represent."""
+        reason = f"its time is {time_ms} ms, but timestamp_unit 'us' ends at {MILLISECONDS_MAX} ms; read it in 'ms'"
+        return CorruptRecordError(INVALID_TIMESTAMP, topic, partition, offset, offset + 1, reason)
 
     def finish(self):
         """Return the records as a batch, and begin another one; see column_builder.pyi."""
@@ -432,6 +446,9 @@ cdef int append_all(ColumnBuilder builder, RecordCursor *cursor, const Common *c
             found = append(builder, &fields, common, offset, timestamp)
             if found:
                 cursor.span = start
+                if found == COLUMNS_TIME:
+                    cursor.time_ms = timestamp
+                    cursor.position = offset
                 return found
             cursor.position = offset + 1
         cursor.left -= 1
@@ -445,6 +462,8 @@ cdef inline int append(
     """Append a record; 0, a RecordFault or a ColumnsEnd."""
     cdef ColumnMemory *memory = builder.memory
     cdef int64_t row = memory.rows
+    if not time_fits(memory, timestamp):
+        return COLUMNS_TIME
     if not fits(memory, fields) or (builder.lines and not line_fits(memory, fields, common)):
         return <int> COLUMNS_FULL if row else <int> FAULT_HEADERS
     if reserve_record(builder, fields, common):
@@ -466,7 +485,7 @@ cdef inline int append(
     if memory.wanted[OFFSET_COLUMN]:
         (<int64_t *> memory.offset.at)[row] = offset
     if memory.wanted[TIMESTAMP_COLUMN]:
-        (<int64_t *> memory.timestamp.at)[row] = in_microseconds(timestamp) if memory.microseconds else timestamp
+        (<int64_t *> memory.timestamp.at)[row] = timestamp * 1000 if memory.microseconds else timestamp
     if memory.wanted[TIMESTAMP_TYPE_COLUMN]:
         (<int32_t *> memory.timestamp_type.at)[row] = common.timestamp_type
     if memory.wanted[HEADERS_COLUMN]:

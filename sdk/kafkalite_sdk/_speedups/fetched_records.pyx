@@ -53,7 +53,7 @@ from kafkalite_sdk._speedups.consumer_records cimport (
     fault_text,
 )
 
-from kafkalite_sdk._speedups.column_builder cimport COLUMNS_END, COLUMNS_FULL, ColumnBuilder, RecordCursor
+from kafkalite_sdk._speedups.column_builder cimport COLUMNS_END, COLUMNS_FULL, COLUMNS_TIME, ColumnBuilder, RecordCursor
 
 from types import GenericAlias
 
@@ -215,6 +215,9 @@ cdef class FetchedRecords:
         self.position = cursor.position
         if found > 0:
             self.damaged(found)
+        elif found == COLUMNS_TIME:
+            self.error = columns.time_error(self.topic, self.partition, self.position, cursor.time_ms)
+            self.batch = None
         elif found == COLUMNS_END:
             self.position = end
         elif found != COLUMNS_FULL:

@@ -122,7 +122,8 @@ class ColumnReader:
             start, end: offsets; `end` does not belong to the range. Offsets without a record are skipped.
             columns: names of `COLUMNS`, in the order of the batches.
             batch_bytes: a batch ends with the record that reaches it; 2 to 16 MiB are suitable, at most 1 GiB.
-            timestamp_unit: "ms" as Kafka, or "us" as Spark.
+            timestamp_unit: "ms" as Kafka, or "us" as Spark; a record whose time microseconds cannot represent is a
+                CorruptRecordError.
             timeout: longest time without records, in seconds: while the leader is unknown, and at the end of the log.
             topic_id: as `Admin.topics` returns it: a topic of this name with another id has not the range. None = the
                 topic that exists now.

@@ -78,7 +78,8 @@ class Polls(Generic[K, V]):
             max_records: largest number of records.
             max_bytes: the batch ends with the record that reaches it; at most 1 GiB.
             columns: names of `COLUMNS`, in the order of the batch.
-            timestamp_unit: "ms" as Kafka, or "us" as Spark.
+            timestamp_unit: "ms" as Kafka, or "us" as Spark; a record whose time microseconds cannot represent is a
+                CorruptRecordError.
 
         Raises: as `poll`, and ClientUseError if the consumer has interceptors of records.
         """

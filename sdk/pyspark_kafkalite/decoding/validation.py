@@ -80,7 +80,7 @@ def _field(array: pyarrow.Array) -> str:
     while (below := _invalid_child(array)) is not None:
         array, name = below
         path.append(name)
-    return f"field {'.'.join(path)}: ".replace(".[]", "[]") if path else ""
+    return f"field {'.'.join(path)}: ".replace(".[", "[") if path else ""
 
 
 def _invalid_child(array: pyarrow.Array) -> tuple[pyarrow.Array, str] | None:
@@ -97,7 +97,7 @@ def _infinite(array: pyarrow.Array, path: str) -> str | None:
         good = pyarrow.compute.all(pyarrow.compute.is_finite(array), min_count=0).as_py()
         return None if good else f"field {path or '.'}: not a finite number of type {array.type}"
     for child, name in _children(array):
-        below = f"{path}{name}" if name == "[]" or not path else f"{path}.{name}"
+        below = f"{path}{name}" if name.startswith("[") or not path else f"{path}.{name}"
         if (found := _infinite(child, below)) is not None:
             return found
     return None
@@ -108,4 +108,8 @@ def _children(array: pyarrow.Array) -> list[tuple[pyarrow.Array, str]]:
         return [(child, each.name) for child, each in zip(array.flatten(), array.type, strict=True)]
     if pyarrow.types.is_list(array.type):
         return [(array.flatten(), "[]")]
+    if pyarrow.types.is_map(array.type):  # its keys and items have the values of null rows and other slices, too
+        entries = array.cast(pyarrow.list_(pyarrow.struct([array.type.key_field, array.type.item_field]))).flatten()
+        keys, items = entries.flatten()
+        return [(keys, "[key]"), (items, "[value]")]
     return []

@@ -16,6 +16,7 @@ from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 
+from kafkalite.errors import CorruptRecordError
 from kafkalite.records import Builder, set_base_offset
 from tests.fuzz.test_columns_fuzz import fields, some_columns
 from tests.kit import arrow_reader
@@ -95,6 +96,44 @@ def test_schema_is_that_of_the_source_of_spark() -> None:
     assert all(field.nullable for field in table.schema)
     table.validate(full=True)
     assert table["timestamp"].cast(pyarrow.int64()).to_pylist() == [1_700_000_000_123_000, 1_700_000_000_124_000, -1000]
+
+
+LAST_US, FIRST_US = 9_223_372_036_854_775, -9_223_372_036_854_775
+
+
+@pytest.mark.parametrize("time_ms", [LAST_US + 1, FIRST_US - 1, 1_755_933_141_855_875_123, 2**62, -(2**63)])
+def test_time_beyond_the_unit_is_an_error_that_names_the_record(time_ms: int) -> None:
+    data = build((LAST_US, None, b"0", []), (FIRST_US, None, b"1", []), (time_ms, None, b"2", []), (0, None, b"3", []))
+    found, builder = fetched(at(40, data)), ColumnBuilder(["timestamp", "offset"], timestamp_unit="us")
+    assert found.take_columns(builder) == 2 and found.position == 42
+    times = pyarrow.table(builder.finish())["timestamp"].cast(pyarrow.int64()).to_pylist()  # type: ignore[arg-type]
+    assert times == [LAST_US * 1000, FIRST_US * 1000]
+    error = found.error
+    assert (error.topic, error.partition, error.offset, error.next_offset) == ("orders", 2, 42, 43)
+    assert str(error) == (
+        f"orders-2 at offset 42: its time is {time_ms} ms, but timestamp_unit 'us' ends at {LAST_US} ms; "
+        "read it in 'ms'; seek to 43 skips it"
+    )
+    assert found.take_columns(builder) == 0
+    rest = fetched(at(40, data), 43)
+    assert rest.take_columns(builder) == 1 and rest.done and offsets(builder) == [43]
+
+
+def test_time_beyond_the_unit_is_read_in_milliseconds_and_without_the_column() -> None:
+    data = build((2**62, None, b"0", []))
+    assert arrow_reader.read_rows(batch_of(data, columns=["offset"], timestamp_unit="us")) == [(0,)]
+    milliseconds = pyarrow.table(batch_of(data))["timestamp"].cast(pyarrow.int64())  # type: ignore[arg-type]
+    assert milliseconds.to_pylist() == [2**62]
+
+
+def test_record_that_was_read_before_ends_the_batch_before_its_time_beyond_the_unit() -> None:
+    records: list[Any] = []
+    fetched(build((0, None, b"0", []), (2**62, None, b"1", []))).take(records, 10)
+    builder = ColumnBuilder(timestamp_unit="us")
+    assert builder.add(records[0]) and not builder.add(records[1]) and len(builder) == 1
+    builder.finish()
+    with pytest.raises(CorruptRecordError, match="orders-2 at offset 1: its time is 4611686018427387904 ms"):
+        builder.add(records[1])
 
 
 def test_a_batch_without_records_has_a_schema() -> None:

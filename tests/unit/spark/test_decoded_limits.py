@@ -114,6 +114,22 @@ def test_rows_of_an_array_that_another_library_made_are_validated() -> None:
     assert list(invalid_rows(pyarrow.array([math.nan]), False)) == []
 
 
+def test_invalid_value_within_a_map_names_its_field() -> None:
+    wide = pyarrow.array([Decimal(row) for row in (1, 100, 2)], pyarrow.decimal128(3, 0))
+    narrow = pyarrow.Array.from_buffers(pyarrow.decimal128(2, 0), 3, wide.buffers())
+    keys = pyarrow.array(["a", "b", "c"])
+    offsets = pyarrow.array([0, 1, 3], pyarrow.int32())
+    maps = pyarrow.StructArray.from_arrays([pyarrow.MapArray.from_arrays(offsets, keys, narrow)], ["m"])
+    assert list(invalid_rows(maps, False)) == [
+        (1, "field m[value]: Decimal value 100 does not fit in precision of decimal128(2, 0)")
+    ]
+    floats = pyarrow.array([[("a", 1.0)], None, [("b", 2.0), ("c", math.inf)]], pyarrow.map_("string", "double"))
+    assert list(invalid_rows(pyarrow.StructArray.from_arrays([floats], ["m"]), True)) == [
+        (2, "field m[value]: not a finite number of type double")
+    ]
+    assert list(invalid_rows(floats.slice(0, 2), True)) == []
+
+
 def test_names_of_added_fields_are_bounded() -> None:
     counting = decoder(value="json", schema="a bigint")
     counting.decode(records([b'{"a":1,"x%d":1}' % number for number in range(NAMES_MAX + 30)]))

@@ -6,14 +6,21 @@ from pathlib import Path
 import pyarrow
 import pytest
 from kafkalite_sdk import TopicPartition
-from kafkalite_sdk.blocking import Consumer
+from kafkalite_sdk.admin import NewTopic
+from kafkalite_sdk.blocking import Admin, Consumer, Producer
+from pyspark_kafkalite import clients
 from pyspark_kafkalite.decoding.columns import DEAD_LETTER_SCHEMA
 from pyspark_kafkalite.decoding.errors import DecodingError
 from pyspark_kafkalite.ingest.letters import send_dead_letters
+from pyspark_kafkalite.ingest.worker import SOURCE_COLUMNS, SOURCE_SCHEMA
+from pyspark_kafkalite.options import source_options
+from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.model import Batch
+from pyspark_kafkalite.task import Task, batches
 from pyspark_kafkalite.times import time_text
 
+from kafkalite.errors import CorruptRecordError
 from kafkalite.testing.thread import BrokerThread
 from tests.unit.spark.decoded import decoder, records
 
@@ -58,6 +65,26 @@ def test_first_bad_value_is_named_whatever_its_time() -> None:
 
 
 _TIMESTAMP = pyarrow.timestamp("us", "UTC")
+
+
+def test_record_whose_time_spark_cannot_represent_is_named_by_the_source_and_ingest() -> None:
+    configs = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+    last_ms = 9_223_372_036_854_775
+    with BrokerThread() as broker, Admin(broker.address) as admin, Producer(broker.address) as producer:
+        admin.topics.create(NewTopic("distant", partitions=1, configs=configs)).check()
+        for time_ms in (0, last_ms, 1_755_933_141_855_875_123, 1):
+            producer.send("distant", b"v", timestamp_ms=time_ms).result()
+        client = source_options(
+            {"kafka.bootstrap.servers": broker.address, "subscribe": "distant"}, streaming=False
+        ).client
+        task = Task((OffsetRange("distant", 0, 0, 4),), {}, client, "read_committed", True, 10.0)
+        found = batches(task, SOURCE_COLUMNS, SOURCE_SCHEMA)
+        try:
+            assert next(found).column("timestamp").cast(pyarrow.int64()).to_pylist() == [0, last_ms * 1000]
+            with pytest.raises(CorruptRecordError, match=r"distant-0 at offset 2: its time is 1755933141855875123 ms"):
+                next(found)
+        finally:
+            clients.close_clients()
 
 
 def test_times_of_messages() -> None:
