@@ -71,6 +71,7 @@ class Fetcher(Generic[K, V]):
         self._jobs: list[FetchedRecords[K, V]] = []
         self._failure: KafkaError | None = None
         self._raised: PartitionBuffer[K, V] | None = None  # whose error the last `take` raised
+        self._read_from: list[tuple[PartitionBuffer[K, V], int, int]] = []  # position and epoch before the last `take`
         self._reserved = 0
         self._changed = True  # `requests` may have something to do before `_wake_at`
         self._full = False  # a request waits for memory
@@ -274,6 +275,20 @@ class Fetcher(Generic[K, V]):
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        self._read_from.clear()
+        try:
+            self._visit_queue(records, records_max, only)
+        except KafkaError:
+            raise
+        except BaseException:
+            self.give_back()
+            raise
+        if records:
+            self._raised = None
+        elif self._raised is not None and self._raised.failure is not None and self._raised.readable:
+            self._raise(self._raised)
+
+    def _visit_queue(self, records: Target[K, V], records_max: int, only: Collection[TopicPartition]) -> None:
         for _ in range(len(self._queue)):
             buffer = self._queue.popleft()
             buffer.queued = False
@@ -290,14 +305,11 @@ class Fetcher(Generic[K, V]):
                     self._enqueue(buffer)
                 if len(records) >= records_max or (isinstance(records, ColumnBuilder) and records.full):
                     break
-        if records:
-            self._raised = None
-        elif self._raised is not None and self._raised.failure is not None and self._raised.readable:
-            self._raise(self._raised)
 
     def _read(self, buffer: PartitionBuffer[K, V], records: Target[K, V], records_max: int) -> None:
         enough = self._settings.partition_max_bytes
-        before = buffer.size
+        before, state = buffer.size, buffer.state
+        self._read_from.append((buffer, state.position, state.leader_epoch))
         freed = buffer.take(records, records_max - len(records))
         self.buffered_bytes -= freed
         self._plan.change((buffer,))
@@ -339,6 +351,14 @@ class Fetcher(Generic[K, V]):
         if buffer is not None:
             self._plan.change((buffer,))
             self._enqueue(buffer)
+
+    def give_back(self) -> None:
+        """The application does not receive what the last `take` has read: it is fetched again."""
+        read, self._read_from = self._read_from, []
+        for buffer, position, epoch in read:
+            if buffer.assigned and buffer.valid:  # else the position has changed since
+                self._drop(buffer)
+                self._positions.seek(buffer.state, position, epoch)
 
     # ---- changes ----------------------------------------------------------------------------------------------------
 

@@ -7,20 +7,21 @@ Checks the records of a poll before they are returned. Invariants:
    position. Other partitions continue.
 3. A deserializer that needs something from outside raises `DeserializerNotReady`. The poll waits for its future as for
    a response: heartbeats, rebalances and prefetching continue.
-4. A failure of something outside is not a poison value, whatever the policy: `poll` raises it, and reads the record
-   again at the next call.
+4. A failure of something outside, or of the credentials for it, is not a poison value, whatever the policy: `poll`
+   raises it, and reads the record again at the next call.
 """
 
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkalite.errors import PoisonRecordError, RetriableError
+from kafkalite.errors import AuthenticationError, AuthorizationError, PoisonRecordError, RetriableError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.consumer.driver import AnyDriver
+from kafkalite_sdk.consumer.positions import PartitionState
 
 if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor, ConsumerStages
@@ -31,7 +32,14 @@ PoisonHandler = Callable[[Record[Any, Any], Exception], Awaitable[None] | None]
 PoisonPolicy = Literal["raise", "skip"] | PoisonHandler
 """What happens to poison values; a function receives the record and the error."""
 
-INFRASTRUCTURE = (RetriableError, ConnectionError, TimeoutError, MemoryError)
+INFRASTRUCTURE = (
+    RetriableError,
+    AuthenticationError,
+    AuthorizationError,
+    ConnectionError,
+    TimeoutError,
+    MemoryError,
+)
 """Errors of a deserializer or interceptor that say nothing about the record."""
 
 REPORTS_MAX = 1000
@@ -83,16 +91,16 @@ class PoisonCheck:
         self._checked: dict[tuple[str, int], int] = {}  # the last offset that was checked
         self._awaited: asyncio.Future[Any] | None = None
         self._reported: set[tuple[str, type]] = set()
+        driver.positions.on_move.append(self._moved)
 
     @property
     def waits(self) -> bool:
         """Whether the next record waits for its deserializer."""
         return self._awaited is not None and not self._awaited.done()
 
-    def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """The positions of partitions have changed."""
-        for each in partitions:
-            self._checked.pop(each, None)
+    def _moved(self, state: PartitionState) -> None:
+        """The position of a partition has changed: other records may have the offsets that were checked."""
+        self._checked.pop(state.topic_partition, None)
 
     async def returnable(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
         """Return those of the taken records that `poll` returns now; the others are taken again.
@@ -102,35 +110,48 @@ class PoisonCheck:
             deserialized now.
         """
         good: list[Record[Any, Any]] = []
+        kept = records  # those that are neither returned nor in `iteration`
+        try:
+            index, failure, fresh = self._check(records, good)
+            self._put_back(records[index:])
+            kept = good
+            if isinstance(failure, DeserializerNotReady):
+                self._await(failure)
+            if fresh and self._on_poll is not None:
+                self._on_poll(good)
+        except BaseException:
+            self._put_back(kept)
+            raise
+        if failure is None or good or isinstance(failure, DeserializerNotReady):
+            return good
+        if isinstance(failure, INFRASTRUCTURE):
+            raise failure
+        await self._handle(records[index], failure)
+        return good
+
+    def _check(
+        self, records: list[Record[Any, Any]], good: list[Record[Any, Any]]
+    ) -> tuple[int, Exception | None, bool]:
+        """Append the records to `good` that may be returned, until one may not be.
+
+        Returns: the index of that record and its error, else the number of records and None; and whether one was
+        checked for the first time.
+        """
         checked, fresh = self._checked, False
         for index, record in enumerate(records):
             partition = record.topic, record.partition
             if record.offset > checked.get(partition, -1):
                 try:
                     self._read(record)
-                except DeserializerNotReady as error:
-                    self._put_back(records[index:])
-                    self._await(error)
-                    break
-                except INFRASTRUCTURE:
-                    self._put_back(records[index:])
-                    if not good:
-                        raise
-                    break
                 except Exception as error:
-                    if self._policy == "skip":
-                        self._report(record, error)
-                        continue
-                    self._put_back(records[index:])
-                    if not good:
-                        await self._handle(record, error)
-                    break
+                    if self._policy != "skip" or isinstance(error, (DeserializerNotReady, *INFRASTRUCTURE)):
+                        return index, error, fresh
+                    self._report(record, error)
+                    continue
                 checked[partition] = record.offset
                 fresh = True
             good.append(record)
-        if fresh and self._on_poll is not None:
-            self._on_poll(good)
-        return good
+        return len(records), None, fresh
 
     def _read(self, record: Record[Any, Any]) -> None:
         if self._deserializes:
@@ -203,6 +224,4 @@ def new_check(
     if driver.group is not None and stages.intercepts_commits:
         driver.group.commits.observer = stages.committed
     deserializes = bool(used) and (policy is not None or awaits)
-    check = PoisonCheck(driver, policy or "raise", stages, deserializes=deserializes)
-    driver.on_drop.append(check.drop)
-    return check
+    return PoisonCheck(driver, policy or "raise", stages, deserializes=deserializes)

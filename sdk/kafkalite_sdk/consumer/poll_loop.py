@@ -4,6 +4,8 @@ Invariants:
 1. One task at a time polls.
 2. Requests for more records leave as soon as records were taken: the next ones arrive while the application processes.
 3. A poll that finds records at once still lets other tasks run, at least every `YIELD_AFTER_S`.
+4. Whatever raises behind `take`, the records that it has read are returned by a later poll; until then no commit covers
+   them.
 """
 
 import asyncio
@@ -60,6 +62,7 @@ class PollLoop(Generic[K, V]):
         self._auto_commit = auto_commit
         self._check = check
         self._yielded_at = -inf
+        self._moved: list[Record[K, V]] = []  # from the iteration to columns that are not returned yet
 
     @property
     def checks(self) -> bool:
@@ -145,10 +148,7 @@ class PollLoop(Generic[K, V]):
             self._polled(now)
             if self._changes is not None and self._changes.pending:
                 await self._changes.carry_out()
-            try:
-                records = take()
-            finally:
-                driver.work(fetch=True)  # also behind an error: other partitions continue
+            records = self._taken(take)
             taken = bool(records)
             if taken and self._check is not None and isinstance(records, list):
                 records = await self._check.returnable(records)
@@ -163,6 +163,30 @@ class PollLoop(Generic[K, V]):
                 continue
             await driver.wait(min(self._deadline, self._auto_commit.next_at if self._auto_commit is not None else inf))
             now = self._yielded_at = driver.now()
+
+    def _taken(self, take: Callable[[], Target[K, V]]) -> Target[K, V]:
+        """Return what `take` returns, and send the requests for more."""
+        records: Target[K, V] | None = None
+        try:
+            try:
+                records = take()
+            finally:
+                self._driver.work(fetch=True)  # also behind an error: other partitions continue
+        except BaseException:
+            if records:
+                self._give_back(records)
+            raise
+        return records
+
+    def _give_back(self, records: Target[K, V]) -> None:
+        """The application does not receive records that were taken: the next poll returns them."""
+        iteration = self._driver.iteration.records
+        if isinstance(records, list):
+            iteration += reversed(records)
+        elif self._moved:
+            iteration += self._moved
+        else:
+            self._driver.fetcher.give_back()
 
     def _waits(self) -> bool:
         return self._check is not None and self._check.waits
@@ -185,8 +209,11 @@ class PollLoop(Generic[K, V]):
     def _take_columns(self, columns: ColumnBuilder) -> ColumnBuilder:
         self._raise_group_error()
         left = self._driver.iteration.records
-        while left and not columns.full and columns.add(left[-1]):
-            left.pop()
+        count = 0
+        while count < len(left) and not columns.full and columns.add(left[-1 - count]):
+            count += 1
+        self._moved = left[len(left) - count :]
+        del left[len(left) - count :]
         if not columns:
             self._driver.fetcher.take_columns(columns)
         if not columns:

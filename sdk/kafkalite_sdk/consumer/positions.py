@@ -7,10 +7,12 @@ Pure: no I/O, no clock. Invariants:
    recognised by the identity of its state.
 3. `changes` increases whenever `fetchable` of any partition may have changed, except by time; the sets of `watch` get
    that partition.
+4. `on_move` learns of each change of a position but those of reading: a seek, a reset, a truncation, and the end of an
+   assignment. What others remember about offsets of a partition ends there: other records may have them afterwards.
 Sources: SubscriptionState.java of Apache Kafka 4.3; KIP-320, KIP-392.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 
 from kafkalite.model import TopicPartition
@@ -108,12 +110,14 @@ class Positions:
     Attributes:
         states: by partition, in the order of assignment.
         changes: see invariant 3.
+        on_move: see invariant 4; called with the partition.
     """
 
     def __init__(self, policy: ResetPolicy | None) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.changes = 0
         self.policy = policy
+        self.on_move: list[Callable[[PartitionState], object]] = []
         self._watched: list[set[PartitionState]] = []
 
     def watch(self) -> set[PartitionState]:
@@ -128,12 +132,19 @@ class Positions:
         for watched in self._watched:
             watched.update(states)
 
+    def _moved(self, state: PartitionState) -> None:
+        for moved in self.on_move:
+            moved(state)
+        self.changed(state)
+
     def assign(self, partitions: Iterable[TopicPartition]) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Replace the assignment; partitions in both keep their state. Return those added and those removed."""
         wanted = dict.fromkeys(partitions)
         removed = [each for each in self.states if each not in wanted]
         added = [each for each in wanted if each not in self.states]
         ended = [self.states.pop(each) for each in removed]
+        for state in ended:
+            self._moved(state)
         for each in added:
             self.states[each] = PartitionState(each)
         self.changed(*ended, *(self.states[each] for each in added))
@@ -160,7 +171,7 @@ class Positions:
         state.validated_epoch = NO_EPOCH
         state.preferred_replica = NO_REPLICA
         state.retry_at = 0.0
-        self.changed(state)
+        self._moved(state)
 
     def begin_reset(self, state: PartitionState, policy: ResetPolicy) -> None:
         """Drop a position; the partition waits for the offset that ListOffsets finds."""
@@ -170,7 +181,7 @@ class Positions:
         state.validating = False
         state.preferred_replica = NO_REPLICA
         state.retry_at = 0.0
-        self.changed(state)
+        self._moved(state)
 
     def pause(self, state: PartitionState) -> None:
         """Fetch and return nothing of a partition."""

@@ -52,6 +52,15 @@ class PartitionQueue(Generic[K, V]):
         """Whether the partition may be moved to another stream."""
         return not self.records and not self.incomplete
 
+    def drop_from(self, offset: int) -> None:
+        """Forget the records at an offset and behind it."""
+        kept = [each for each in self.records if each.offset < offset]
+        incomplete = {at: each for at, each in self.incomplete.items() if at < offset}
+        dropped = len(self.records) - len(kept) + len(self.incomplete) - len(incomplete)
+        if dropped:
+            self.stream.size -= dropped
+            self.records, self.incomplete = deque(kept), incomplete
+
     def clear(self) -> None:
         """Forget all records."""
         self.stream.size -= len(self.records) + len(self.incomplete)
@@ -172,6 +181,13 @@ class StreamQueues(Generic[K, V]):
             if queue is not None:
                 queue.clear()
                 self.release_if_low(queue.stream)
+
+    def moved(self, state: PartitionState) -> None:
+        """The records from the position of a partition on are read again: those taken before cannot be completed."""
+        queue = self._partitions.get(state.topic_partition)
+        if queue is not None and queue.state is state and state.position >= 0:
+            queue.drop_from(state.position)
+            self.release_if_low(queue.stream)
 
     def distribute(self, records: Iterable[Record[K, V]]) -> list[StreamQueue[K, V]]:
         """Queue records; return the streams that got some, in the order of their records."""

@@ -143,6 +143,7 @@ class Streams(Generic[K, V]):
         self._releasing = False
         loop.streamed = True
         driver.on_drop.append(self._dropped)
+        driver.positions.on_move.append(self._queues.moved)
 
     # ---- records ----------------------------------------------------------------------------------------------------
 
