@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from kafkalite_sdk.registry import (
     JsonSerializer,
     ProtobufDeserializer,
     ProtobufSerializer,
+    RegistryAccessError,
     SchemaRegistry,
     client,
     wire,
@@ -292,7 +294,7 @@ async def test_serializer_names_the_next_step() -> None:
             await AvroSerializer(registry, AVRO).prepare("orders")
 
 
-@pytest.mark.parametrize("fault", ["down", "broken", "forbidden", "proxy"])
+@pytest.mark.parametrize("fault", ["down", "broken", "proxy"])
 async def test_records_wait_while_the_registry_is_not_available(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -323,6 +325,42 @@ async def test_records_wait_while_the_registry_is_not_available(
     assert skipped == []
     assert server.authorizations == {"Basic dXNlcjpUT1BTRUNSRVQ="}
     assert "records wait for schema 1" in caplog.text and "TOPSECRET" not in caplog.text
+
+
+@pytest.mark.parametrize("fault", ["unauthorized", "forbidden"])
+async def test_credentials_that_the_registry_rejects_are_an_error_of_poll_and_no_record_is_skipped(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "RETRY_S", 0.05)
+    partition = TopicPartition("orders", 0)
+    settings: Any = {"on_poison": "skip", "auto_offset_reset": "earliest"}
+    async with schema_registry() as server, SchemaRegistry(server.url, auth=("user", "TOPSECRET")) as registry:
+        server.add("orders-value", {"schema": AVRO})
+        server.fault = fault
+        with broker_under_test(tmp_path / "broker") as broker:
+            async with (
+                Producer(broker.address) as producer,
+                Consumer(broker.address, value_deserializer=AvroDeserializer(registry), **settings) as consumer,
+            ):
+                await producer.send("orders", wire.prefix(1) + b"\x0e\x14customer-1", partition=0)
+                consumer.assign([partition])
+                for requests in (1, 2):
+                    with pytest.raises(RegistryAccessError, match="check auth, headers and the user of url") as raised:
+                        while True:
+                            assert await consumer.poll(1.0) == []
+                    assert "TOPSECRET" not in str(raised.value) and not raised.value.retriable
+                    assert await consumer.position(partition) == 0
+                    while len(server.requests) == requests:  # within the pause there is no other request
+                        with contextlib.suppress(RegistryAccessError):
+                            await consumer.poll(0.1)
+                with pytest.raises(RegistryAccessError):
+                    await AvroSerializer(registry, AVRO).prepare("orders")
+                server.fault = None
+                found: list[Any] = []
+                while not found:
+                    with contextlib.suppress(RegistryAccessError):
+                        found += await consumer.poll(1.0)
+    assert [(record.offset, record.value) for record in found] == [(0, ORDER)]
 
 
 async def test_record_without_a_schema_is_a_poison_value_and_the_consumer_continues(tmp_path: Path) -> None:

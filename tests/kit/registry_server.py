@@ -20,8 +20,8 @@ class Registry:
         requests: path of each request.
         authorizations: values of their header.
         fault: "slow" = responses never end, "large" = they have 16 MiB, "short" = they end before their content length,
-            "broken" = they are no JSON, "down" = status 500, "forbidden" = status 403, "proxy" = status 404 of another
-            service; None = the registry works.
+            "broken" = they are no JSON, "down" = status 500, "forbidden" = status 403, "unauthorized" = status 401 of a
+            proxy, "proxy" = status 404 of another service; None = the registry works.
     """
 
     def __init__(self) -> None:
@@ -74,6 +74,8 @@ class Registry:
                 return web.json_response({"message": "no leader"}, status=500)
             case "forbidden":
                 return web.json_response({"error_code": 40301, "message": "forbidden"}, status=403)
+            case "unauthorized":
+                return web.Response(text="<html>log in", status=401)
             case "proxy":
                 return web.json_response({"detail": "Not Found"}, status=404)
         match request.path.strip("/").split("/"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalite_sdk.registry.avro import AvroDeserializer as AvroDeserializer
     from kafkalite_sdk.registry.avro import AvroSerializer as AvroSerializer
+    from kafkalite_sdk.registry.client import RegistryAccessError as RegistryAccessError
     from kafkalite_sdk.registry.client import RegistryUnavailableError as RegistryUnavailableError
     from kafkalite_sdk.registry.client import Schema as Schema
     from kafkalite_sdk.registry.client import SchemaRegistry as SchemaRegistry
@@ -24,6 +25,7 @@ _MODULES = {
     "JsonSerializer": "json_schema",
     "ProtobufDeserializer": "protobuf",
     "ProtobufSerializer": "protobuf",
+    "RegistryAccessError": "client",
     "RegistryUnavailableError": "client",
     "Schema": "client",
     "SchemaRegistry": "client",

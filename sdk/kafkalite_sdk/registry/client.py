@@ -6,7 +6,8 @@ Invariants:
    most REFERENCES_MAX references, directly or not, each loaded once: references in a circle end.
 3. Only the response of the registry decides that there is no such schema: it is not requested again for
    `retry_after_s`, and logged once in this time. A registry that does not decide is asked again every RETRY_S; records
-   wait, and one warning in `retry_after_s` says so.
+   wait, and one warning in `retry_after_s` says so. One that rejects the credentials is an error of each call, also
+   asked again after RETRY_S: records wait for correct ones.
 4. After `close` no task is left.
 5. No message contains the user name and password of an address.
 """
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
 
-from kafkalite.errors import ClientUseError, RetriableError, SchemaError
+from kafkalite.errors import AuthenticationError, ClientUseError, RetriableError, SchemaError
 from kafkalite_sdk.consumer.poison import DeserializerNotReady
 from kafkalite_sdk.registry.address import without_userinfo
 from kafkalite_sdk.registry.wire import Key
@@ -30,8 +31,14 @@ log = logging.getLogger(__name__)
 
 REFERENCES_MAX = 100
 OK, NOT_FOUND = 200, 404
-UNDECIDED = (401, 403, 408, 429)
+UNDECIDED = (408, 429)
 """Statuses, beside those from 500 on, that do not say whether there is such a schema."""
+
+REJECTED = {
+    401: "the registry rejects the credentials: check auth, headers and the user of url of SchemaRegistry",
+    403: "the registry permits no access: check auth, headers and the user of url of SchemaRegistry, or its rights",
+}
+"""Statuses that depend on the settings of the client, and the next step."""
 
 RETRY_S = 1.0
 """Pause before a registry that is not available is asked again."""
@@ -46,6 +53,12 @@ class SchemaNotFoundError(SchemaError):
 
 class RegistryUnavailableError(SchemaError, RetriableError):
     """A registry did not respond, or without a decision: the schema may exist, and can be loaded later."""
+
+
+class RegistryAccessError(SchemaError, AuthenticationError):
+    """A registry rejects the credentials, or permits no access. It says nothing about the schema, nor the record."""
+
+    fatal = False
 
 
 class Schema:
@@ -143,8 +156,9 @@ class SchemaRegistry:
         """Return a schema of the cache.
 
         Raises:
-            DeserializerNotReady: it is being loaded, or the registry is not available. SchemaError: it cannot be
-            loaded. ClientUseError: the registry client was closed.
+            DeserializerNotReady: it is being loaded, or the registry is not available. RegistryAccessError: the
+            registry rejects the credentials. SchemaError: it cannot be loaded. ClientUseError: the registry client was
+            closed.
         """
         found = self._schemas.get(key)
         if found is not None:
@@ -180,8 +194,8 @@ class SchemaRegistry:
         """Return a schema, and load it if need be.
 
         Raises:
-            SchemaError: it cannot be loaded. RegistryUnavailableError: it cannot be loaded now. ClientUseError: the
-            registry client was closed.
+            SchemaError: it cannot be loaded. RegistryUnavailableError: it cannot be loaded now. RegistryAccessError: as
+            `schema`. ClientUseError: the registry client was closed.
         """
         while True:
             try:
@@ -201,8 +215,8 @@ class SchemaRegistry:
             kind: "AVRO", "PROTOBUF" or "JSON".
 
         Raises:
-            SchemaError: the registry rejects it. RegistryUnavailableError: it is not available. ClientUseError: as
-            `schema`.
+            SchemaError: the registry rejects it. RegistryUnavailableError: it is not available. RegistryAccessError,
+            ClientUseError: as `schema`.
         """
         body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
         response = await self._request("POST", f"subjects/{quote(subject, safe='')}/versions", body)
@@ -218,6 +232,8 @@ class SchemaRegistry:
             self._keep(key, await self._resolved(await self._request("GET", path)))
         except RegistryUnavailableError as error:
             await self._pause(key, error)
+        except RegistryAccessError as error:
+            self._fail(key, error, asyncio.get_running_loop().time() + RETRY_S)
         except MemoryError as error:
             await self._pause(key, RegistryUnavailableError(f"{self._url}: schema {key}: {error!r}"))
         except SchemaError as error:
@@ -275,7 +291,7 @@ class SchemaRegistry:
             texts[name] = _text(inner)
 
     async def _request(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """Send a request. Raises SchemaError, RegistryUnavailableError, which name the URL and the reason."""
+        """Send a request. Raises SchemaError and its subclasses, which name the URL and the reason."""
         import aiohttp
 
         self._check_open()
@@ -307,7 +323,9 @@ class SchemaRegistry:
 
 
 def _checked(url: str, status: int, text: bytes) -> dict[str, Any]:
-    """The JSON object of a response. Raises SchemaError, or RegistryUnavailableError if it decides nothing."""
+    """The JSON object of a response. Raises SchemaError, or one of its subclasses if it decides nothing."""
+    if status in REJECTED:  # also by a proxy, whose response may be any
+        raise RegistryAccessError(f"{url}: status {status}: {REJECTED[status]}")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
