@@ -16,7 +16,7 @@ from kafkalite.cli.connection import connect, require_brokers
 from kafkalite.cli.failure import Failure, fail
 
 COLUMNS = ("KEY", "VALUE", "SOURCE", "READ-ONLY", "SENSITIVE")
-RESOURCES = "broker:ID, brokers (the default of all brokers), topic:NAME or group:NAME"
+RESOURCES = "broker:ID, brokers (the default of all brokers), broker-logger:ID, topic:NAME or group:NAME"
 
 
 @click.group(
@@ -27,6 +27,7 @@ Examples:
   kafkalite config describe topic:orders --all
   kafkalite config alter brokers --set log.retention.ms=86400000
   kafkalite config alter broker:1 --unset log.retention.ms
+  kafkalite config alter broker-logger:1 --set kafkalite.requests=DEBUG
 """
 )
 def command() -> None:
@@ -38,6 +39,7 @@ def command() -> None:
 Examples:
   kafkalite config describe broker:1
   kafkalite config describe topic:orders --all
+  kafkalite config describe broker-logger:1
   kafkalite config describe broker:1 num.partitions --json
 """
 )
@@ -50,9 +52,9 @@ Examples:
 async def describe(resource: str, keys: tuple[str, ...], every: bool, cluster: Cluster, as_json: bool) -> None:
     """Show the effective settings of RESOURCE.
 
-    RESOURCE is broker:ID, brokers (the default of all brokers), topic:NAME or group:NAME. SOURCE is where the value
-    comes from, such as STATIC_BROKER (the configuration of the broker) or DEFAULT. Values of sensitive settings are
-    not shown.
+    RESOURCE is broker:ID, brokers (the default of all brokers), broker-logger:ID (the levels of its loggers),
+    topic:NAME or group:NAME. SOURCE is where the value comes from, such as STATIC_BROKER (the configuration of the
+    broker) or DEFAULT. Values of sensitive settings are not shown.
     """
     named = parse_resource(resource)
     async with connect(cluster) as admin:
@@ -82,6 +84,8 @@ Examples:
   kafkalite config alter broker:1 --set log.cleaner.threads=2
   kafkalite config alter brokers --set log.retention.ms=86400000 --unset log.segment.bytes
   kafkalite config alter topic:orders --set retention.ms=86400000 --dry-run
+  kafkalite config alter broker-logger:1 --set root=DEBUG
+  kafkalite config alter broker-logger:1 --set root=INFO --unset kafkalite.requests
 """
 )
 @click.argument("resource")
@@ -94,7 +98,8 @@ async def alter(resource: str, given: tuple[str, ...], unset: tuple[str, ...], d
     """Change settings of RESOURCE.
 
     RESOURCE is broker:ID, brokers (the default of all brokers), topic:NAME or group:NAME. The changes are
-    valid at once, and survive a restart.
+    valid at once, and survive a restart. Those of broker-logger:ID are levels (TRACE, DEBUG, INFO, WARN, ERROR, FATAL)
+    of loggers, of all by `root`, until the broker ends.
     """
     if not given and not unset:
         fail("nothing to alter: give --set or --unset")
@@ -113,7 +118,8 @@ async def alter(resource: str, given: tuple[str, ...], unset: tuple[str, ...], d
 
 def broker_ids(resource: Resource) -> list[int]:
     """Return the broker that a resource names, if it is one."""
-    return [int(resource.name)] if resource.type == ResourceType.BROKER and resource.name else []
+    of_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+    return [int(resource.name)] if of_broker and resource.name else []
 
 
 def parse_resource(text: str) -> Resource:
@@ -123,6 +129,8 @@ def parse_resource(text: str) -> Resource:
         return Resource.broker(None)
     if kind == "broker" and name.isascii() and name.isdecimal():
         return Resource.broker(int(name))
+    if kind == "broker-logger" and name.isascii() and name.isdecimal():
+        return Resource.broker_logger(int(name))
     if kind in ("topic", "group") and name:
         return Resource.topic(name) if kind == "topic" else Resource.group(name)
     raise Failure(f"{text!r} is not a resource; write {RESOURCES}")

@@ -1,4 +1,4 @@
-"""Describes and changes the configs of topics, brokers and groups.
+"""Describes and changes the configs of topics, brokers and groups, and the levels of loggers.
 
 `config.dynamic` validates the texts, the store makes a change durable, then it takes effect. Broker configs that a
 request sets belong to this broker or, under the empty name, to all brokers.
@@ -29,7 +29,7 @@ from kafkalite.config.group import check_group_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 ALL_BROKERS = ""
 UNREADABLE = "in the coordination service cannot be read; the log of the broker has the reason"
 
@@ -51,6 +51,7 @@ class ConfiguredBroker(Protocol):
     def change_broker_configs(
         self, all_brokers: bool, change: ConfigChange, validate_only: bool, then: Then
     ) -> None: ...
+    def log_levels_changed(self) -> None: ...
     def change_group_configs(self, group: str, change: ConfigChange, validate_only: bool, then: Then) -> None: ...
 
 
@@ -98,6 +99,10 @@ class ConfigResources:
         if kind == GROUP:
             check_group(name)
             return describe_group(self._broker.config, self._broker.group_configs.get(name, {}), keys)
+        if kind == BROKER_LOGGER:
+            from kafkalite.server.broker_loggers import describe_loggers
+
+            return describe_loggers(self._broker.broker_id, name, keys)
         self._check_broker(kind, name)
         settings = describe_broker(self._broker.config, keys)
         if name == ALL_BROKERS:
@@ -115,6 +120,9 @@ class ConfigResources:
             validate_only: change nothing.
             then: called with None, or with the reason why nothing was changed.
         """
+        if kind == BROKER_LOGGER:
+            self._alter_loggers(name, alterations, validate_only, then)
+            return
         all_brokers = name == ALL_BROKERS
         self._change(
             kind,
@@ -125,6 +133,17 @@ class ConfigResources:
             validate_only,
             then,
         )
+
+    def _alter_loggers(self, name: str, alterations: Sequence[Alteration], validate_only: bool, then: Then) -> None:
+        from kafkalite.server.broker_loggers import alter_loggers
+
+        try:
+            alter_loggers(self._broker.broker_id, name, alterations, validate_only)
+        except RefusedError as error:
+            then(error.refusal)
+            return
+        self._broker.log_levels_changed()
+        then(None)
 
     def replace(self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: Then) -> None:
         """Set a resource to exactly these configs (the older AlterConfigs); the arguments are those of `alter`."""
@@ -173,10 +192,13 @@ class ConfigResources:
 
     def _check_broker(self, kind: int, name: str) -> None:
         own = str(self._broker.broker_id)
+        if kind == BROKER_LOGGER:
+            refused = "AlterConfigs does not change the levels of loggers (8); IncrementalAlterConfigs does."
+            raise RefusedError(KafkaErrorCode.INVALID_REQUEST, refused)
         if kind != BROKER:
             raise RefusedError(
                 KafkaErrorCode.INVALID_REQUEST,
-                f"Resource type {kind} has no configs; supported are topics (2), brokers (4) and groups (32).",
+                f"Resource type {kind} has no configs; supported: topics (2), brokers (4), loggers (8), groups (32).",
             )
         if name not in (own, ALL_BROKERS):
             raise RefusedError(

@@ -27,6 +27,7 @@ from kafkalite.server.call import Call
 from kafkalite.server.context import HandlerContext
 
 LOGGER = logging.getLogger("kafkalite.server")
+REQUESTS = logging.getLogger("kafkalite.requests")
 PRODUCE = 0
 API_VERSIONS = 18
 INIT_PRODUCER_ID = 22
@@ -82,6 +83,10 @@ class Dispatcher:
         else:
             self._handle(Call(self._context, reply, row.response, version, header), row, request)
 
+    def forget_loaded(self) -> None:
+        """Compare the next request of each key with the level of the logger `kafkalite.requests`."""
+        self._loaded.clear()
+
     def rows_on(self, listener: str) -> tuple[Row, ...]:
         """Return the API keys that are served on a listener."""
         return self.rows if listener == self._between_brokers else self._for_clients
@@ -95,15 +100,20 @@ class Dispatcher:
         self._refuse(reply, "key", f"request key {key} is not served")
 
     def _not_loaded(self, reply: Reply, header: RequestHeader, frame: memoryview) -> Row | None:
-        """Return the row of a key that only brokers send, if it may be served now. Else import what the key needs, and
-        serve its first request then, or close the connection.
+        """Return the row of a key that is not among the loaded ones, if it may be served now. Else import what the key
+        needs, and serve its first request then, or close the connection.
 
-        Keys of brokers are not among the loaded ones, so that no other request is compared with the listener.
+        Keys of brokers are never in the table, so that no other request is compared with the listener. Other keys are
+        not while requests are logged, so that no other request is compared with a level.
         """
         row = self._by_key.get(header.api_key)
         if row is None or (row.between_brokers and not self.is_between_brokers(reply)):
             self.refuse_key(reply, header.api_key)
-        elif row.between_brokers and row.loaded:
+        elif row.loaded:
+            if REQUESTS.isEnabledFor(logging.DEBUG):
+                log_request(reply, row, header, len(frame))
+            elif not row.between_brokers:
+                self._loaded[row.api_key] = row
             return row
         else:
             self._first_of_key(row, reply, header, frame)
@@ -137,8 +147,6 @@ class Dispatcher:
             self._log(logging.ERROR, f"import {row.name}", "%s cannot be served", row.name, exc_info=outcome.error)
             reply.close("internal error")
             return
-        if not row.between_brokers:
-            self._loaded[row.api_key] = row
         self.request(reply, frame)
 
     def _not_decoded(self, reply: Reply, row: Row, header: RequestHeader, error: DecodeError) -> None:
@@ -218,6 +226,21 @@ class Dispatcher:
         else:
             call.close("internal error")
         call.failed = True
+
+
+def log_request(reply: Reply, row: Row, header: RequestHeader, size: int) -> None:
+    """Log a request. Heartbeats of classic groups that change nothing are answered before they get here."""
+    peer = reply.connection
+    REQUESTS.debug(
+        "%s:%d %s v%d, correlation id %d, client %r, %d bytes",
+        peer.peer_host,
+        peer.peer_port,
+        row.name,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        size,
+    )
 
 
 def decoding(row: Row, version: int, body: bytearray) -> Generator[None, None, Any]:

@@ -139,6 +139,10 @@ class RunningBroker(ABC):
             lambda: self.logs.duplicates,
         )
 
+    def log_levels_changed(self) -> None:
+        """Apply levels of loggers that a request has changed."""
+        self.dispatcher.forget_loaded()
+
     @property
     def address(self) -> str:
         """HOST:PORT of the first listener."""

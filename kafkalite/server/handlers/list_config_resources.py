@@ -1,7 +1,7 @@
 """ListConfigResources, key 74, v0-1: returns the names of the resources that can have configs (KIP-1142).
 
-v0 asks for client metrics (KIP-714). This broker has neither those nor levels of loggers, so both lists are empty.
-Topics and brokers are listed whether or not they have configs, as in Kafka, groups only if they have some.
+v0 asks for client metrics (KIP-714), which this broker does not have. Topics, brokers and their loggers are listed
+whether or not they have configs, as in Kafka, groups only if they have some.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -47,7 +47,7 @@ def brokers(call: AdminCall) -> list[str]:
 NAMES: dict[int, Callable[[AdminCall], Iterable[str]]] = {
     ResourceType.TOPIC: lambda call: call.context.image.topics,
     ResourceType.BROKER: brokers,
-    ResourceType.BROKER_LOGGER: lambda _call: (),
+    ResourceType.BROKER_LOGGER: brokers,
     ResourceType.CLIENT_METRICS: lambda _call: (),
     ResourceType.GROUP: lambda call: sorted(call.context.group_configs),
 }

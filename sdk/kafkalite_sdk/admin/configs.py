@@ -70,6 +70,11 @@ class Resource(NamedTuple):
         return cls(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
+    def broker_logger(cls, broker_id: int) -> "Resource":
+        """Return the loggers of a broker, whose configs are levels (KIP-412)."""
+        return cls(ResourceType.BROKER_LOGGER, str(broker_id))
+
+    @classmethod
     def group(cls, name: str) -> "Resource":
         """Return the resource of a group."""
         return cls(ResourceType.GROUP, name)

@@ -39,6 +39,28 @@ def test_description_with_offsets_sizes_and_effective_configs(kafkalite: Run) ->
     assert "nowhere: " in kafkalite("topic", "describe", "d1", "nowhere", code=2).stderr
 
 
+def test_levels_of_loggers_are_changed_while_the_broker_runs(kafkalite: Run) -> None:
+    name = "kafkalite.requests"
+
+    def level() -> object:
+        (found,) = objects(kafkalite("config", "describe", "broker-logger:1", name, "--json").stdout)
+        return found["key"], found["value"], found["source"]
+
+    before = level()
+    assert kafkalite("config", "alter", "broker-logger:1", "--set", f"{name}=DEBUG", "--dry-run").stdout == ""
+    assert level() == before
+    done = kafkalite("config", "alter", "broker-logger:1", "--set", f"{name}=DEBUG")
+    assert done.stdout == "altered broker-logger:1\n"
+    assert level() == (name, "DEBUG", "DYNAMIC_BROKER_LOGGER")
+    assert "root " in kafkalite("config", "describe", "broker-logger:1").stdout
+    kafkalite("config", "alter", "broker-logger:1", "--unset", name)
+    assert level() == before
+    refused = kafkalite("config", "alter", "broker-logger:1", "--set", "root=LOUD", code=2).stderr
+    assert "LOUD" in refused and "DEBUG, ERROR, FATAL, INFO, TRACE, WARN" in refused
+    assert "broker-logger:x" in kafkalite("config", "describe", "broker-logger:x", code=2).stderr
+    assert "9" in kafkalite("config", "describe", "broker-logger:9", code=2).stderr
+
+
 def test_records_before_a_position_are_deleted(kafkalite: Run) -> None:
     kafkalite("topic", "create", "trimmed", "-p", "2")
     kafkalite("produce", "trimmed", "-p", "0", stdin="0\n1\n2\n")

@@ -34,10 +34,10 @@ async def test_resources_of_the_requested_types_are_listed(client: Client) -> No
     assert await alter(client, GROUP, "billing", ("consumer.session.timeout.ms", SET, "50000")) == (0, None)
     own = str(client.broker.broker_id)
     topics = {(TOPIC, "orders"), (TOPIC, "payments")}
-    assert await listed(client) == {*topics, (BROKER, own), (GROUP, "billing")}
+    assert await listed(client) == {*topics, (BROKER, own), (BROKER_LOGGER, own), (GROUP, "billing")}
     assert await listed(client, TOPIC, TOPIC) == topics
     assert await listed(client, GROUP, BROKER) == {(GROUP, "billing"), (BROKER, own)}
-    assert await listed(client, CLIENT_METRICS, BROKER_LOGGER) == set()
+    assert await listed(client, CLIENT_METRICS, BROKER_LOGGER) == {(BROKER_LOGGER, own)}
 
 
 async def test_the_first_version_lists_client_metrics_only(client: Client) -> None:
