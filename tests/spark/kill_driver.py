@@ -5,6 +5,7 @@ has ended well. The value of a record is its partition and offset. A kill of the
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +24,11 @@ from tests.spark.conftest import CONFIGS
 PARTITIONS = 3
 RECORDS = 40  # of a partition, for each run
 OPTIONS = {"startingOffsets": "earliest", "minPartitions": "2", "maxOffsetsPerTrigger": "60"}
+SHORT_TIMEOUTS = {
+    "kafka.request.timeout.ms": "3000",
+    "kafka.default.api.timeout.ms": "4000",
+    "kafkaConsumer.pollTimeoutMs": "4000",
+}
 
 
 def session(master: str, directory: str) -> SparkSession:
@@ -53,6 +59,7 @@ def append(address: str, topic: str) -> None:
 def run(spark: SparkSession, address: str, topic: str, directory: Path, kills: killing.Kills) -> bool:
     """Copy what is in the log; return whether there was no kill. Raises an error that no kill has caused."""
     options = {"kafka.bootstrap.servers": address, "subscribe": topic, **OPTIONS}
+    options |= SHORT_TIMEOUTS if any(each.target == killing.SUSPENDED for each in kills.plan) else {}
     table = killing.KilledTable(directory / "table")
     before = kills.done()
     try:
@@ -60,7 +67,16 @@ def run(spark: SparkSession, address: str, topic: str, directory: Path, kills: k
     except (StreamingQueryException, killing.KilledError):
         if kills.done() == before:
             raise
+    else:
+        assert not suspended(kills, before), "the query has not waited for the broker"
+    if suspended(kills, before):
+        kills.signal_broker(signal.SIGCONT)
     return kills.done() == before
+
+
+def suspended(kills: killing.Kills, before: int) -> bool:
+    """Whether one of the kills since then has suspended the broker."""
+    return any(each.target == killing.SUSPENDED for each in kills.plan[before : kills.done()])
 
 
 def main(master: str, address: str, topic: str, directory: str) -> None:

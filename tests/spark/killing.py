@@ -8,6 +8,8 @@ For kill N it has `N.json`, written by the process that is killed or that kills:
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,8 +47,20 @@ PLANNER = ("planner before the end of a batch", "planner before the splits")
 PROCESS, DRIVER, BROKER, EXECUTOR = "process", "driver", "broker", "executor"
 """What a kill ends. `process` is the Python worker or the planner; in a commit, the commit alone: its query fails."""
 
+SECOND_DRIVER, SUSPENDED = "second driver", "suspended broker"
+"""What does not end a process. A second driver starts and recovers the table, while the first one commits. A broker is
+suspended until the query has failed, so for longer than all of its timeouts."""
+
+ELSEWHERE = (BROKER, SECOND_DRIVER, SUSPENDED)
+"""Targets that leave no attempt."""
+
+RECOVER = "import sys; from pyspark_kafkalite.tables import ManifestTable; ManifestTable(sys.argv[1]).recover()"
+
 WITHOUT_ATTEMPTS = (WORKER[0], *PLANNER)
 """Phases in which the attempt that is killed may have no file."""
+
+
+RECOVER_S = 60
 
 
 class Kill(NamedTuple):
@@ -88,7 +102,7 @@ class Kills:
         if number >= len(plan) or plan[number].phase != phase:
             return
         attempts: list[str] = []
-        if table is not None and plan[number].target != BROKER:
+        if table is not None and plan[number].target not in ELSEWHERE:
             attempts = sorted(os.listdir(table / ATTEMPTS))
         text = json.dumps({"phase": phase, "pid": os.getpid(), "attempts": attempts})
         written = self.directory / f"{os.getpid()}.written"
@@ -99,11 +113,18 @@ class Kills:
             return  # another task was first
         finally:
             written.unlink()
-        self._kill(plan[number])
+        self._kill(plan[number], table)
 
-    def _kill(self, kill: Kill) -> None:
-        if kill.target == BROKER:
-            os.kill(int((self.directory / "broker.pid").read_text()), signal.SIGKILL)
+    def signal_broker(self, number: int) -> None:
+        """Send a signal to the broker."""
+        os.kill(int((self.directory / "broker.pid").read_text()), number)
+
+    def _kill(self, kill: Kill, table: Path | None) -> None:
+        if kill.target in (BROKER, SUSPENDED):
+            self.signal_broker(signal.SIGKILL if kill.target == BROKER else signal.SIGSTOP)
+            return
+        if kill.target == SECOND_DRIVER:
+            subprocess.run([sys.executable, "-c", RECOVER, str(table)], check=True, timeout=RECOVER_S)
             return
         if kill.target == PROCESS and kill.phase in COMMIT:
             raise KilledError(kill.phase)

@@ -1,4 +1,8 @@
-"""An ingest has each offset once after kills of workers, commits, planners, brokers, executors and drivers."""
+"""An ingest has each offset once after kills of workers, commits, planners, brokers, executors and drivers.
+
+Also after second drivers that start while the first one commits; and in the long form of the test, after brokers that
+are suspended for longer than every timeout.
+"""
 
 import json
 import signal
@@ -22,7 +26,20 @@ from kafkalite.model import TopicPartition
 from tests.fix_torture import SHORT
 from tests.kit.brokers import Kafkalite
 from tests.spark import kill_driver
-from tests.spark.killing import BROKER, COMMIT, DRIVER, EXECUTOR, PLANNER, WITHOUT_ATTEMPTS, WORKER, Kill, Kills
+from tests.spark.killing import (
+    BROKER,
+    COMMIT,
+    DRIVER,
+    ELSEWHERE,
+    EXECUTOR,
+    PLANNER,
+    SECOND_DRIVER,
+    SUSPENDED,
+    WITHOUT_ATTEMPTS,
+    WORKER,
+    Kill,
+    Kills,
+)
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "killed"
@@ -98,7 +115,7 @@ class Killed:
             assert marker["phase"] == kill.phase
             seen = json.loads((self.kills.directory / f"{number:04}.seen").read_text())
             assert seen == marker["attempts"]
-            no_file = kill.target == BROKER or kill.phase in (*WITHOUT_ATTEMPTS, COMMIT[5])
+            no_file = kill.target in ELSEWHERE or kill.phase in (*WITHOUT_ATTEMPTS, COMMIT[5])
             assert seen or no_file, f"kill {number} has left no file"
 
     def verify_rows(self, spark: SparkSession) -> None:
@@ -140,7 +157,9 @@ def test_each_offset_is_there_once_after_kills_of_workers_commits_brokers_and_dr
 ) -> None:
     brokers = [Kill(phase, BROKER) for phase in (WORKER[0], COMMIT[1], PLANNER[0])]
     drivers = [Kill(phase, DRIVER) for phase in (COMMIT[0], COMMIT[2], COMMIT[3], COMMIT[4], COMMIT[5])]
-    killed = Killed(tmp_path, [*shuffled(kills // 2, seed=1), *brokers, *drivers])
+    seconds = [Kill(phase, SECOND_DRIVER) for phase in COMMIT[1:3]]
+    suspended = [Kill(phase, SUSPENDED) for phase in (PLANNER[0], WORKER[0])] if kills > KILLS else []  # 20 s each
+    killed = Killed(tmp_path, [*shuffled(kills // 2, seed=1), *brokers, *seconds, *suspended, *drivers])
     killed.run("local[2,4]")
     killed.verify_kills()
     killed.verify_rows(spark)
