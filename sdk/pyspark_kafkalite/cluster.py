@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from kafkalite_sdk.admin import Outcomes, TopicDescription
 
 from kafkalite.errors import BrokerResponseError, KafkaError, UnsupportedVersionError, error_for
-from kafkalite.model import TopicPartition
+from kafkalite.model import ZERO_UUID, TopicPartition, uuid_text
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.offsets import Offsets, partitions_text
@@ -18,13 +18,15 @@ from pyspark_kafkalite.planner import Layout, OffsetRange
 T = TypeVar("T")
 log = logging.getLogger("pyspark_kafkalite")
 
+NO_ID = uuid_text(ZERO_UUID)
+
 
 class Found(NamedTuple):
     """The partitions that are read.
 
     Attributes:
         partitions: sorted.
-        topic_ids: by topic.
+        topic_ids: by topic; without those of a broker that has no ids of topics (Apache Kafka before 2.8).
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -71,7 +73,7 @@ class Cluster:
             missing = set(topics.assigned) - existing
             if missing:
                 raise OptionError("assign", f"{partitions_text(missing)} do not exist")
-            return Found(topics.assigned, {each.name: each.topic_id for each in described})
+            return Found(topics.assigned, _ids(described))
         if topics.subscribed is not None:
             described = self._described(topics.subscribed)
         else:
@@ -79,7 +81,7 @@ class Cluster:
             listed = clients.admin(self._options.client).topics.list(internal=False)
             described = [each for each in listed if pattern.search(each.name)]  # a part of the name, as in Java
         partitions = (TopicPartition(each.name, one.partition) for each in described for one in each.partitions)
-        return Found(tuple(sorted(partitions)), {each.name: each.topic_id for each in described})
+        return Found(tuple(sorted(partitions)), _ids(described))
 
     def _described(self, names: Iterable[str]) -> list[TopicDescription]:
         outcomes: Outcomes[str, TopicDescription] = clients.admin(self._options.client).topics.describe(*sorted(names))
@@ -179,6 +181,10 @@ class Cluster:
                         sizes[each] = max(sizes.get(each, 0), replica.size)
         earliest, latest = self.earliest(wanted), self.latest(wanted)
         return {each: layout_of([(earliest[each], sizes.get(each, 0))], latest[each]) for each in wanted}
+
+
+def _ids(described: Iterable[TopicDescription]) -> dict[str, str]:
+    return {each.name: each.topic_id for each in described if each.topic_id != NO_ID}
 
 
 def layout_of(segments: Iterable[tuple[int, int]], end: int) -> Layout:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.model import TopicPartition
+from pyspark_kafkalite.losses import recreated
 from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.options import EARLIEST, Position
 from pyspark_kafkalite.planner import OffsetRange
@@ -72,8 +73,28 @@ class History:
     def __reduce__(self) -> tuple[type["History"], tuple[str]]:
         return History, (self.location,)  # tasks have what they need
 
-    def state(self) -> TableState:
-        """Return the table after its last commit. Raises TableError: there is no table, or it is damaged."""
+    def state(self, topic_ids: Mapping[str, str]) -> TableState:
+        """Return the table after its last commit, without topics that were created again: see `former_topics`.
+
+        Arguments:
+            topic_ids: of the topics that are read.
+
+        Raises:
+            TableError: there is no table, or it is damaged.
+        """
+        state = self._state()
+        former = former_topics(state, topic_ids)
+        return state._replace(starts={name: at for name, at in state.starts.items() if name.topic not in former})
+
+    def losses(self, topic_ids: Mapping[str, str]) -> list[str]:
+        """Return a sentence for each topic whose records in the table are those of a former one. Raises TableError."""
+        return [
+            f"topic {topic} was deleted and created again; the table {self.location} has records of the former one, "
+            "which are not read: use another table"
+            for topic in former_topics(self._state(), topic_ids)
+        ]
+
+    def _state(self) -> TableState:
         if self._table is None:
             self._table = ManifestTable(self.location, create=False)
         state = self._table.state()
@@ -83,6 +104,17 @@ class History:
                 "copy the topics without decoding"
             )
         return state
+
+
+def former_topics(state: TableState, topic_ids: Mapping[str, str]) -> list[str]:
+    """Return the topics of which a table has records of a former topic: it was deleted and created again. Pure.
+
+    Arguments:
+        state: of the table. A topic whose id it does not have is accepted: an earlier version has copied it.
+        topic_ids: of the topics that are read.
+    """
+    mixed = {topic for topics in state.former.values() for topic in topics} & set(topic_ids)
+    return sorted({*mixed, *recreated(state.topic_ids, topic_ids)})
 
 
 def first_offsets(state: TableState, position: Position, start: Offsets, names: Sequence[TopicPartition]) -> Offsets:
@@ -187,17 +219,18 @@ def tasks(state: TableState, location: str, ranges: Sequence[OffsetRange], targe
 # in tasks
 
 
-def copied(location: str, lost: OffsetRange) -> HistoryTask | None:
+def copied(location: str, lost: OffsetRange, topic_ids: Mapping[str, str]) -> HistoryTask | None:
     """Return what reads a range that retention has deleted since the plan; None = the table does not contain all of it.
 
     Arguments:
         location: of the table.
         lost: the range.
+        topic_ids: of the topics that are read.
 
     Raises:
         TableError: the table is damaged.
     """
-    state, name = History(location).state(), TopicPartition(lost.topic, lost.partition)
+    state, name = History(location).state(topic_ids), TopicPartition(lost.topic, lost.partition)
     if divide(state, location, {name: lost.start}, {name: lost.end}, {}).table != [lost]:
         return None
     (found,) = tasks(state, location, [lost], sum(each.bytes for each in state.files.values()))

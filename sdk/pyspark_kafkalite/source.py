@@ -117,28 +117,32 @@ class Reading:
             yield from batches(partition.value, self._columns, schema)
         freeze_modules()
 
-    def _begin(self, start: Offsets) -> Offsets:
+    def _begin(self, start: Offsets, topic_ids: Mapping[str, str]) -> Offsets:
         """Return the offsets of the option `starting*`, with the offsets of the option `history`.
 
         Arguments:
             start: in the log.
+            topic_ids: of the topics.
         """
         if self._history is None:
             return start
-        return history.first_offsets(self._history.state(), self._options.starting, start, list(start))
+        return history.first_offsets(self._history.state(topic_ids), self._options.starting, start, list(start))
 
-    def _divided(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> Divided:
+    def _divided(
+        self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets, topic_ids: Mapping[str, str]
+    ) -> Divided:
         """Return what is read from the log and what from the table.
 
         Arguments:
             start, end: offsets of each partition.
             earliest, latest: the log start and log end offsets.
+            topic_ids: of the topics.
         """
         if self._history is None:
             return Divided(*available(start, end, earliest, latest), [])
-        state, location = self._history.state(), self._history.location
+        state, location = self._history.state(topic_ids), self._history.location
         found = history.divide(state, location, start, end, earliest)
-        ranges, losses = [], found.losses
+        ranges, losses = [], self._history.losses(topic_ids) + found.losses
         for part in (found.before, found.after):
             starts, ends = ({name: pair[which] for name, pair in part.items()} for which in (0, 1))
             in_log, lost = available(starts, ends, earliest, latest)
@@ -185,7 +189,9 @@ class BatchReader(Reading, DataSourceReader):
         options, bounds = self._options, self._bounds
         cluster = Cluster(options)
         found = cluster.partitions()
-        start = dict(self._begin(cluster.resolved(options.starting, found.partitions, options.unmatched_start)))
+        start = dict(
+            self._begin(cluster.resolved(options.starting, found.partitions, options.unmatched_start), found.topic_ids)
+        )
         end = dict(cluster.resolved(options.ending, found.partitions, -1))
         _check_order(options, start, end)
         selected = [each for each in found.partitions if bounds.selects(each)]
@@ -195,7 +201,8 @@ class BatchReader(Reading, DataSourceReader):
         for each in selected:
             start[each], end[each] = bounds.clip(start[each], max(start[each], end[each]))
         earliest, latest = cluster.earliest(selected), cluster.latest(selected)
-        ranges, losses, tasks = self._divided(_only(start, selected), _only(end, selected), earliest, latest)
+        starts, ends = _only(start, selected), _only(end, selected)
+        ranges, losses, tasks = self._divided(starts, ends, earliest, latest, found.topic_ids)
         report(losses, fail=options.fail_on_data_loss)
         return tasks + self._tasks(self._splits(ranges, cluster.layouts(ranges)), dict(found.topic_ids))
 

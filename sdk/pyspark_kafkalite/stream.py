@@ -47,7 +47,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         super().__init__(options, schema)
         self._cluster = Cluster(options)
         self._trigger = Trigger(options.min_offsets, options.max_delay_s)
-        self._target: Offsets | None = None
+        self._target: StreamOffset | None = None
         self._reported: dict[str, Any] | None = None
         self._layouts: Mapping[TopicPartition, Layout] = {}  # of what the next micro-batch reads
         self._progress: ProgressGroup | None = None
@@ -58,7 +58,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the offsets of the option `starting*`; Spark asks only a query without a checkpoint."""
         found = self._cluster.partitions()
         options = self._options
-        offsets = self._begin(self._cluster.resolved(options.starting, found.partitions, options.unmatched_start))
+        offsets = self._cluster.resolved(options.starting, found.partitions, options.unmatched_start)
+        offsets = self._begin(offsets, found.topic_ids)
         return StreamOffset(offsets, found.topic_ids, initial=True).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -74,7 +75,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends when it has read what is in the log now."""
-        self._target = self._cluster.latest(self._cluster.partitions().partitions)
+        found = self._cluster.partitions()
+        self._target = StreamOffset(self._cluster.latest(found.partitions), found.topic_ids)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next micro-batch; `start` = there is none.
@@ -101,7 +103,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             fail=self._options.fail_on_data_loss,
         )
         if self._target is not None:
-            latest = {each: max(self._target.get(each, 0), offsets.get(each, 0)) for each in latest}
+            self._target = self._retargeted(self._target, latest, found)
+            latest = {each: max(self._target.offsets.get(each, 0), offsets.get(each, 0)) for each in latest}
         new = [each for each in found.partitions if each not in offsets]
         offsets |= self._cluster.earliest(new)
         latest = {each: max(end, offsets[each]) if each in new else end for each, end in latest.items()}
@@ -111,6 +114,13 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if ends == begin.offsets and dict(found.topic_ids) == dict(begin.topic_ids or found.topic_ids):
             return start
         return StreamOffset(ends, found.topic_ids, begin.offsets if begin.initial else None).to_json()
+
+    def _retargeted(self, target: StreamOffset, latest: Offsets, found: Found) -> StreamOffset:
+        """Return where the query ends; a topic that was created again since then ends where its log ends now."""
+        again = recreated(target.topic_ids, found.topic_ids)
+        others = {each: end for each, end in target.offsets.items() if each.topic not in again}
+        new = {each: end for each, end in latest.items() if each.topic in again}
+        return StreamOffset({**others, **new}, {**target.topic_ids, **found.topic_ids})
 
     def _known(self, begin: StreamOffset, found: Found) -> dict[TopicPartition, int]:
         """Return the offsets of the partitions that still exist; report the others."""
@@ -166,7 +176,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         earliest, latest = self._cluster.earliest(existing), self._cluster.latest(existing)
         for each in until.offsets:
             first.setdefault(each, 0)  # the partition has appeared since: nothing of it was read
-        ranges, lost, tasks = self._divided(first, until.offsets, earliest, latest)
+        ranges, lost, tasks = self._divided(first, until.offsets, earliest, latest, found.topic_ids)
         report(losses + lost, fail=self._options.fail_on_data_loss)
         layouts = self._layouts
         if not all(each[:2] in layouts for each in ranges):

@@ -79,7 +79,8 @@ def _in_history(task: Task, each: OffsetRange, error: OffsetRangeError) -> "hist
     """Return where the table has the lost records: it has copied them since the plan; None = nowhere."""
     if task.history is None:
         return None
-    return history.copied(task.history, each._replace(start=error.offset, end=_next_start(task, each, error)))
+    lost = each._replace(start=error.offset, end=_next_start(task, each, error))
+    return history.copied(task.history, lost, task.topic_ids)
 
 
 def _next_start(task: Task, each: OffsetRange, error: OffsetRangeError) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pyspark_kafkalite.tables import Batch, CommittedRange, DataFile, ManifestTable
 from pyspark_kafkalite.tables.locations import find
-from pyspark_kafkalite.tables.model import Replacement, dead_letter_name
+from pyspark_kafkalite.tables.model import Replacement, batch_name, dead_letter_name
 
 from tests.rigs.table_disk import CrashingDisk
 
@@ -77,9 +77,11 @@ def split(batch: Planned, rng: random.Random) -> list[Planned]:
     return [tuple(sorted(each)) for each in tasks if each]
 
 
-def write(table: ManifestTable, disk: CrashingDisk, ranges: Planned, write_file: WriteFile = write_text) -> Attempt:
-    """Run one task."""
-    path = Path(table.attempts, f"part-{uuid.uuid4().hex}.parquet")
+def write(
+    table: ManifestTable, disk: CrashingDisk, ranges: Planned, write_file: WriteFile = write_text, batch: str = "0-"
+) -> Attempt:
+    """Run one task of a batch."""
+    path = Path(table.attempts, f"part-{batch}-{uuid.uuid4().hex}.parquet")
     write_file(disk, path, ranges)
     rows = sum(end - start for _, start, end in ranges)
     committed = tuple(
@@ -112,10 +114,10 @@ def run_batch(
 ) -> None:
     """Plan a batch, write its files and commit it."""
     batch_id = checkpoint.next_batch(rng)
-    tasks = split(checkpoint.planned[batch_id], rng)
+    tasks, name = split(checkpoint.planned[batch_id], rng), batch_name(checkpoint.query_id, batch_id)
     if rng.random() < 0.3:
-        write(table, disk, tasks[0], write_file)  # an attempt that failed later, or a speculative one
-    attempts = [write(table, disk, each, write_file) for each in tasks]
+        write(table, disk, tasks[0], write_file, name)  # an attempt that failed later, or a speculative one
+    attempts = [write(table, disk, each, write_file, name) for each in tasks]
     table.commit(batch_of(checkpoint, batch_id, attempts))
     checkpoint.complete += 1
 

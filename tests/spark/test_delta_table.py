@@ -16,7 +16,7 @@ from pyspark_kafkalite.ingest.worker import Written
 from pyspark_kafkalite.tables import Batch, CommitRefusedError, DamagedTableError, TableError
 from pyspark_kafkalite.tables.attempt import ParquetOptions
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
-from pyspark_kafkalite.tables.model import CommittedRange, dead_letter_name
+from pyspark_kafkalite.tables.model import CommittedRange, batch_name, dead_letter_name
 from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.tables.reading import read, read_dead_letters
 
@@ -163,6 +163,26 @@ def test_dead_letters_follow_the_commit_also_after_a_crash(tmp_path: Path, monke
     assert in_delta(table) == expected({0: (0, 8)}) + expected({0: (10, 18)})
 
 
+def test_schema_is_known_without_the_history(table: DeltaOffsetTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A micro-batch needs it twice; the history grows with each one."""
+    table.commit(batch(table, "A", 5, {0: (10, 12)})._replace(schema="_partition int, _offset bigint"))
+    reads: list[int | None] = []
+    history = DeltaTable.history
+
+    def counted(self: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
+        reads.append(limit)
+        return history(self, limit)
+
+    monkeypatch.setattr(DeltaTable, "history", counted)
+    for number in range(6, 9):
+        assert table.schema_text() == table.schema_text() == "_partition int, _offset bigint"
+        table.commit(batch(table, "A", number, {0: (number * 2, number * 2 + 2)}))
+    assert reads and None not in reads
+    other = DeltaOffsetTable(table.location)
+    assert other.schema_text() == other.schema_text() == "_partition int, _offset bigint"
+    assert reads.count(None) == 1, "the history is read when the table is opened"
+
+
 @pytest.mark.parametrize("schemas", [("id int", "id int, name string"), (None, None)])
 def test_decoded_records_and_dead_letters_of_ingest(tmp_path: Path, schemas: tuple[str | None, ...]) -> None:
     table = DeltaOffsetTable(tmp_path / "table")
@@ -171,11 +191,11 @@ def test_decoded_records_and_dead_letters_of_ingest(tmp_path: Path, schemas: tup
         known = known_schema(table)
         decoder = RecordDecoder(decoding, None if known is None else parse_ddl(known))
         values = [b'{"id":%d,"name":"n"}' % each if each else b"{" for each in range(4)]
-        with DeadLetterFile(table.attempts, number, ParquetOptions()) as dead:
+        with DeadLetterFile(table.attempts, batch_name("A", number), ParquetOptions()) as dead:
             decoded = decoder.decode(records(values))
             if decoded.dead is not None:
                 dead.write(decoded.dead)
-            files = write_files(table.attempts, number, [decoded.rows], ParquetOptions(), NO_PARTITION)
+            files = write_files(table.attempts, batch_name("A", number), [decoded.rows], ParquetOptions(), NO_PARTITION)
         ranges = (CommittedRange("orders", 3, number * 4, number * 4 + 4, 4, 0, 1),)
         one = Written(files, ranges, {}, dead.files, ddl_text(decoded.rows.schema), dict(decoder.causes))
         table.commit(batch_of("A", number, [Written.from_text(one.to_text())], decoding, known))

@@ -22,6 +22,7 @@ from pyspark_kafkalite.source import BatchReader
 from pyspark_kafkalite.tables import Batch, ManifestTable
 from pyspark_kafkalite.tables.attempt import ParquetOptions
 from pyspark_kafkalite.tables.compaction import compact
+from pyspark_kafkalite.tables.model import batch_name
 from pyspark_kafkalite.task import Task
 
 from kafkalite.model import TopicPartition
@@ -61,7 +62,8 @@ class Copy:
             options["startingOffsets"] = json.dumps(offsets_json(self.table.end_offsets()))
         reader = BatchReader(source_options(options, streaming=False), self.read_schema())
         client = {"bootstrap_servers": self.rig.broker.address, "client_id": "copy"}
-        batch = BatchJob(client, "read_uncommitted", 30.0, self.table.attempts, self.batch_id, ParquetOptions())
+        name = batch_name("A", self.batch_id)
+        batch = BatchJob(client, "read_uncommitted", 30.0, self.table.attempts, name, ParquetOptions())
         job = Job(batch, Decoding(), None)
         planned: list[Task] = [each.value for each in reader.partitions()]
         written = [write_split(job, task._replace(ranges=(each,))) for task in planned for each in task.ranges]

@@ -1,5 +1,6 @@
 """Topics that grow, are created again, are compacted or empty, and records from 1970 to 2100, copied to a table."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ import pytest
 from kafkalite_sdk.blocking import Admin, Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+from pyspark_kafkalite.errors import DataLossError
+from pyspark_kafkalite.ingest import query
+from pyspark_kafkalite.options import source_options
+from pyspark_kafkalite.source import BatchReader
 from pyspark_kafkalite.tables import ManifestTable
 from pyspark_kafkalite.tables.reading import read
 
@@ -38,17 +44,42 @@ def test_new_partitions_are_copied_from_their_first_record(job: IngestJob) -> No
     assert ManifestTable(job.root).end_offsets()[TopicPartition(job.topic, PARTITIONS + 1)] == 1
 
 
-def test_topic_that_was_created_again_ends_the_ingest_with_what_to_do(job: IngestJob, kafkalite_broker: Any) -> None:
-    """Its offsets fit, so that only the id of the topic shows it."""
-    job.run()
-    with admin(job) as client:
-        client.topics.delete(job.topic).check()
-    kafkalite_broker.create_topic(job.topic, PARTITIONS)
-    copied, job.sent = job.sent, 0
-    job.send(copied + 50)
+def test_topic_that_was_created_again_between_two_batches_is_an_error_or_recorded(
+    job: IngestJob, tmp_path: Path, kafkalite_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offsets fit, so that only the id of the topic shows it: with the checkpoint, without it, and in the table."""
+    commit = query.Committer.commit
+
+    def create_again(self: query.Committer, *arguments: Any) -> None:
+        commit(self, *arguments)
+        monkeypatch.undo()
+        with admin(job) as client:
+            client.topics.delete(job.topic).check()
+        kafkalite_broker.create_topic(job.topic, PARTITIONS)
+        job.sent = 0
+        job.send(150)
+
+    monkeypatch.setattr(query.Committer, "commit", create_again)
     with pytest.raises(StreamingQueryException, match=r"was deleted and created again; .* start an ingest with a new"):
-        job.run()
-    assert read(job.root).count_rows() == copied
+        job.run(options={"maxOffsetsPerTrigger": "60"})
+    former = ManifestTable(job.root).state()
+    copied = read(job.root).to_table(columns=["value"])["value"].to_pylist()
+    assert 0 < len(copied) <= 60
+    resumed: dict[str, Any] = {"checkpoint": str(tmp_path / "resumed"), "resume_from_table": True}
+    with pytest.raises(StreamingQueryException, match=r"was deleted and created again; .* allow_gaps=True"):
+        job.run(**resumed)
+    with pytest.raises(DataLossError, match="has records of the former one, which are not read"):
+        BatchReader(
+            source_options({**job.options, "history": str(job.root)}, streaming=False),
+            StructType().add("value", "binary"),
+        ).partitions()
+    assert read(job.root).count_rows() == len(copied)
+    job.run(**resumed, allow_gaps=True)
+    state = ManifestTable(job.root).state()
+    (recreated,) = [each for commit in ManifestTable(job.root).commits() for each in commit.recreated]
+    assert (recreated.former_id, recreated.topic_id) == (former.topic_ids[job.topic], state.topic_ids[job.topic])
+    values = Counter(read(job.root).to_table(columns=["value"])["value"].to_pylist())
+    assert values == Counter(copied) + Counter(b"%d" % number for number in range(job.sent))
 
 
 def test_retention_that_overtakes_an_ingest_ends_it_with_what_to_do(job: IngestJob) -> None:

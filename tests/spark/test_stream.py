@@ -25,6 +25,22 @@ def checkpoint_offsets(collected: Collected, batch: int) -> dict[str, Any]:
     return found
 
 
+def test_available_now_ends_at_the_log_of_a_topic_that_was_created_again(rig: Rig) -> None:
+    """Else the offset of the former topic would be the end, and later records would be skipped."""
+    rig.send(range(100))
+    options = {**rig.options, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    reader = StreamReader(source_options(options, streaming=True), StructType().add("value", "binary"))
+    first = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    rig.admin.topics.delete(rig.topic).check()
+    rig.broker.create_topic(rig.topic)
+    rig.send(range(3))
+    for _ in range(2):
+        assert reader.latestOffset(first, ReadAllAvailable())[rig.topic] == {"0": 3}
+        rig.send(range(3, 5))
+    reader.stop()
+
+
 @pytest.mark.kafkalite(partitions=2)
 def test_query_continues_from_its_checkpoint(rig: Rig, collected: Collected) -> None:
     rig.send(range(10))

@@ -18,7 +18,7 @@ class BatchJob(NamedTuple):
         isolation: "read_uncommitted" or "read_committed".
         timeout_s: longest time without records.
         directory: where attempts are written.
-        batch_id: of the batch, for the names of its files.
+        name: of the batch, for the names of its files, see `batch_name`.
         parquet: how files are written.
     """
 
@@ -26,13 +26,13 @@ class BatchJob(NamedTuple):
     isolation: str
     timeout_s: float
     directory: str
-    batch_id: int
+    name: str
     parquet: ParquetOptions
 
     @classmethod
-    def of(cls, options: SourceOptions, directory: str, batch_id: int, parquet: ParquetOptions) -> "BatchJob":
+    def of(cls, options: SourceOptions, directory: str, name: str, parquet: ParquetOptions) -> "BatchJob":
         """The job of a batch with these options of the source."""
-        return cls(options.client, options.isolation, options.poll_timeout_s, directory, batch_id, parquet)
+        return cls(options.client, options.isolation, options.poll_timeout_s, directory, name, parquet)
 
     def task(self, plan: str) -> Task:
         """The task of a plan row; a lost range is an error."""

@@ -14,13 +14,13 @@ from pyspark_kafkalite.tables.partitions import DATE, write_by_date
 
 
 def write_files(
-    directory: str, batch_id: int, batches: Iterable[pyarrow.RecordBatch], options: ParquetOptions, partition: str
+    directory: str, batch: str, batches: Iterable[pyarrow.RecordBatch], options: ParquetOptions, partition: str
 ) -> tuple[DataFile, ...]:
     """Write rows of a table to a file, or one for each date; to other ones from a batch on that has more columns.
 
     Arguments:
         directory: `attempts` of the table.
-        batch_id: for the names of the files.
+        batch: for the names of the files, see `batch_name`.
         batches: they are written as they come.
         options: of Parquet.
         partition: one of `PARTITIONS`.
@@ -29,8 +29,8 @@ def write_files(
         OSError: as of the file system. What `batches` raises.
     """
     files: list[DataFile] = []
-    for schema, same in groupby(batches, lambda batch: batch.schema):
-        name = _name("part", batch_id)
+    for schema, same in groupby(batches, lambda each: each.schema):
+        name = _name("part", batch)
         if partition == DATE:
             files += write_by_date(directory, name, schema, same, options)
         elif (file := write_attempt(directory, name, schema, same, options)) is not None:
@@ -43,16 +43,16 @@ class DeadLetterFile:
 
     Arguments:
         directory: `attempts` of the table.
-        batch_id: for the name of the file.
+        batch: for the name of the file, see `batch_name`.
         options: of Parquet.
 
     Attributes:
         files: the flushed file with its name in the table, after the context.
     """
 
-    def __init__(self, directory: str, batch_id: int, options: ParquetOptions) -> None:
+    def __init__(self, directory: str, batch: str, options: ParquetOptions) -> None:
         self.files: tuple[DataFile, ...] = ()
-        self._arguments = (directory, _name("dead", batch_id), DEAD_LETTER_SCHEMA, options)
+        self._arguments = (directory, _name("dead", batch), DEAD_LETTER_SCHEMA, options)
         self._writer: AttemptWriter | None = None
 
     def __enter__(self) -> Self:
@@ -73,5 +73,5 @@ class DeadLetterFile:
         self._writer.write(rows)
 
 
-def _name(kind: str, batch_id: int) -> str:
-    return f"{kind}-{batch_id:010}-{uuid.uuid4().hex}.parquet"
+def _name(kind: str, batch: str) -> str:
+    return f"{kind}-{batch}-{uuid.uuid4().hex}.parquet"

@@ -13,14 +13,15 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import DataLossError, OptionError
-from pyspark_kafkalite.offsets import StreamOffset, parsed_offsets
+from pyspark_kafkalite.losses import recreated, recreated_text, report
+from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions, source_options
 from pyspark_kafkalite.stream import StreamReader
 from pyspark_kafkalite.task import Task
 
 PLAN = "plan"
 RESUMED, ALLOW_GAPS = "resumedOffsets", "allowGaps"
-"""Internal options: the end offsets of the table, and whether lost offsets are permitted."""
+"""Internal options: the end offsets of the table with the ids of its topics, and whether lost offsets are permitted."""
 
 NOT_SUPPORTED = ("columns", "includeHeaders", "pushFilters", "history")
 
@@ -45,7 +46,7 @@ class PlanSource(DataSource):
         resumed = internal[RESUMED.lower()]
         return PlanReader(
             ingest_options(options),
-            None if resumed == "" else parsed_offsets(json.loads(resumed)),
+            None if resumed == "" else StreamOffset.from_json(json.loads(resumed)),
             allow_gaps=internal[ALLOW_GAPS.lower()] == "true",
         )
 
@@ -55,14 +56,12 @@ class PlanReader(StreamReader):
 
     Arguments:
         options: of the source.
-        resumed: the end offsets of the table where a query without a checkpoint begins; None = it begins where the
-            option `starting*` says.
-        allow_gaps: the offsets after them may be lost.
+        resumed: the end offsets of the table where a query without a checkpoint begins, and the ids of their topics;
+            None = it begins where the option `starting*` says.
+        allow_gaps: the offsets after them may be lost, and a topic with another id begins at its start.
     """
 
-    def __init__(
-        self, options: SourceOptions, resumed: Mapping[TopicPartition, int] | None, *, allow_gaps: bool
-    ) -> None:
+    def __init__(self, options: SourceOptions, resumed: StreamOffset | None, *, allow_gaps: bool) -> None:
         super().__init__(options, StructType([StructField("value", BinaryType())]))
         self._resumed = resumed
         self._allow_gaps = allow_gaps
@@ -71,13 +70,18 @@ class PlanReader(StreamReader):
         """Return the offsets of the table or of the option `starting*`.
 
         Raises:
-            DataLossError: the log does not have the offsets after the table any more.
+            DataLossError: the log does not have the offsets after the table any more, or the topic was created again.
         """
         if self._resumed is None:
             return super().initialOffset()
         found = self._cluster.partitions()
+        again = recreated(self._resumed.topic_ids, found.topic_ids)
+        copied = {each: end for each, end in self._resumed.offsets.items() if each.topic not in again}
+        former = self._resumed.offsets.items()
+        losses = [recreated_text(topic, (each for each in former if each[0].topic == topic)) for topic in again]
+        report(losses, fail=not self._allow_gaps)
         earliest = self._cluster.earliest(found.partitions)
-        offsets = {each: self._resumed_at(each, start) for each, start in earliest.items()}
+        offsets = {each: self._resumed_at(each, copied.get(each, start), start) for each, start in earliest.items()}
         return StreamOffset(offsets, found.topic_ids, initial=True).to_json()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -87,8 +91,8 @@ class PlanReader(StreamReader):
             yield (json.dumps({"ranges": task.ranges, "topic_ids": dict(task.topic_ids)}),)
         freeze_modules()
 
-    def _resumed_at(self, each: TopicPartition, earliest: int) -> int:
-        end = (self._resumed or {}).get(each, earliest)
+    def _resumed_at(self, each: TopicPartition, end: int, earliest: int) -> int:
+        """Return where a partition continues that the table has up to `end`. Raises DataLossError."""
         if end < earliest and not self._allow_gaps:
             raise DataLossError(
                 f"{each}: the table ends at offset {end}, but the log begins at {earliest}: retention has removed "

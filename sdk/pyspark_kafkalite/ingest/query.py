@@ -17,13 +17,13 @@ from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schem
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
 from pyspark_kafkalite.ingest.triggers import check_trigger
 from pyspark_kafkalite.ingest.worker import WRITTEN_DDL, Job, Written, write_splits
-from pyspark_kafkalite.offsets import offsets_json
+from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.progress.facts import Facts, record
 from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import NO_COMMIT, CommittedRange, Table
+from pyspark_kafkalite.tables.model import NO_COMMIT, CommittedRange, Table, batch_name
 from pyspark_kafkalite.tables.partitions import NO_PARTITION, PARTITIONS, check_layout
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def ingest(
         level: of zstd, None = 1.
         trigger: arguments of `DataStreamWriter.trigger`; by default all that is in the log is copied, then it ends.
         resume_from_table: a new checkpoint begins at the end of the table. Needed after the loss of a checkpoint.
-        allow_gaps: offsets that the log has lost are recorded in the table as missing, and the query continues.
+        allow_gaps: offsets that the log has lost are recorded in the table as missing, and the query continues; so it
+            does with a topic that was deleted and created again, from its start.
         partition: "none", or "date": one file per task and date of the records in UTC, in directories
             `date=2013-01-31`. Delta tables cannot be partitioned.
         name: of the query, unique in the session; Spark's pages and a `ProgressListener` use it.
@@ -108,7 +109,7 @@ def start_query(
     """
     added = {ALLOW_GAPS: str(allow_gaps).lower()}
     if resume_from_table:
-        added[RESUMED] = json.dumps(offsets_json(table.end_offsets()))
+        added[RESUMED] = json.dumps(_resumed(table))
         committer.resumes = last.sequence if (last := table.last_commit()) is not None else NO_COMMIT
     table.recover()
     spark.dataSource.register(PlanSource)
@@ -117,6 +118,12 @@ def start_query(
     if name is not None:
         writer = writer.queryName(name)
     return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+
+def _resumed(table: Table) -> dict[str, Any]:
+    """Return the offsets where a query with a new checkpoint continues a table, with the ids of their topics."""
+    last = table.last_commit()
+    return StreamOffset(table.end_offsets(), {} if last is None else last.topic_ids).to_json()
 
 
 def _check_arguments(spark: "SparkSession", compression: str, trigger: Mapping[str, Any]) -> None:
@@ -193,7 +200,8 @@ class Committer:
 
     def __call__(self, plans: "DataFrame", batch_id: int) -> None:
         """Write and commit a batch. Raises: what a worker or the table raises."""
-        batch = BatchJob.of(self._options, self._table.attempts, batch_id, self._parquet)
+        name = batch_name(query_id(plans), batch_id)
+        batch = BatchJob.of(self._options, self._table.attempts, name, self._parquet)
         job = Job(batch, self._decoding, known_schema(self._table), self._partition)
         context = plans.sparkSession.sparkContext
         context.setJobDescription(f"kafkalite: ingest to {self._table.location}, micro-batch {batch_id}")

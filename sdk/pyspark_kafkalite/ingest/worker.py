@@ -111,10 +111,10 @@ def write_split(job: Job, task: Task) -> Written:
     fetching, decoding = Watch(), Watch()
     began_s = time.monotonic()
     decoder = RecordDecoder(job.decoding, None if job.schema is None else parse_ddl(job.schema))
-    directory, batch_id, parquet = job.batch.directory, job.batch.batch_id, job.batch.parquet
-    with DeadLetterFile(directory, batch_id, parquet) as dead:
+    directory, batch, parquet = job.batch.directory, job.batch.name, job.batch.parquet
+    with DeadLetterFile(directory, batch, parquet) as dead:
         rows = decoding.over(_decoded(fetching.over(_batches(task, done)), decoder, dead))
-        files = write_files(directory, batch_id, rows, parquet, job.partition)
+        files = write_files(directory, batch, rows, parquet, job.partition)
     spans = tuple(Span(*each.offsets) for each in merged(done))
     encode_s = time.monotonic() - began_s - decoding.seconds
     seconds = {"fetch": fetching.seconds, "decode": decoding.seconds - fetching.seconds, "encode": encode_s}
@@ -123,7 +123,7 @@ def write_split(job: Job, task: Task) -> Written:
         tuple(each._replace(spans=spans) for each in files),
         tuple(done),
         {phase: each * 1000 for phase, each in seconds.items()},
-        dead.files,
+        tuple(each._replace(spans=spans) for each in dead.files),
         None if schema is None else ddl_text(schema),
         dict(decoder.causes),
         decoder.drift.to_json() if decoder.drift.values else None,
@@ -174,4 +174,4 @@ def _batches(task: Task, done: list[CommittedRange]) -> Iterator[pyarrow.RecordB
                 times += extremes.values()
                 yield pyarrow.RecordBatch.from_arrays(batch.columns, schema=SCHEMA)
         lowest, highest = (min(times) // 1000, max(times) // 1000) if times else (None, None)
-        done.append(CommittedRange(*each, rows, lowest, highest))
+        done.append(CommittedRange(*each, rows, lowest, highest, task.topic_ids.get(each.topic)))

@@ -11,7 +11,9 @@ The topic is compared as far as retention has left it.
 import json
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.model import TopicPartition
@@ -21,7 +23,9 @@ from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.settings import AuditSettings
 from pyspark_kafkalite.jobs.verify import contiguity
+from pyspark_kafkalite.losses import recreated, recreated_text
 from pyspark_kafkalite.offsets import offsets_json
+from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.times import time_text
 
@@ -77,8 +81,9 @@ def run(spark: "SparkSession", job: JobFile, report: Callable[[str], Any]) -> in
     table = ManifestTable(job.required_table.path, create=False)
     if not table.commits():
         raise JobError(f"{job.path}: table {table.location} has no commits")
-    found = buckets(spark, job, table, settings.bucket)
-    problems = [*contiguity(table.commits()), *differences(found)]
+    again = created_again(job, table)
+    found = buckets(spark, job, table, settings.bucket, again)
+    problems = [*again.values(), *contiguity(table.commits()), *differences(found)]
     for bucket in found:
         times = f"{time_text(bucket.start_ms)} to {time_text(bucket.end_ms)}"
         report(f"{bucket.topic}  {times}  topic {bucket.in_topic}  lake {bucket.in_lake}")
@@ -91,7 +96,27 @@ def run(spark: "SparkSession", job: JobFile, report: Callable[[str], Any]) -> in
     return int(bool(problems))
 
 
-def buckets(spark: "SparkSession", job: JobFile, table: ManifestTable, size: str) -> list[Bucket]:
+def created_again(job: JobFile, table: ManifestTable) -> dict[str, str]:
+    """Return a sentence for each topic that was deleted and created again after it was copied.
+
+    Arguments:
+        job: names the topics.
+        table: of the lake.
+    """
+    try:
+        found = Cluster(job.source_options()).partitions()
+    finally:
+        close_clients()
+    state = table.state()
+    return {
+        topic: recreated_text(topic, (each for each in state.ends.items() if each[0].topic == topic))
+        for topic in recreated(state.topic_ids, found.topic_ids)
+    }
+
+
+def buckets(
+    spark: "SparkSession", job: JobFile, table: ManifestTable, size: str, again: Collection[str] = ()
+) -> list[Bucket]:
     """Return the buckets of all topics, sorted by topic and time.
 
     Arguments:
@@ -99,38 +124,53 @@ def buckets(spark: "SparkSession", job: JobFile, table: ManifestTable, size: str
         job: names the topics.
         table: of the lake.
         size: duration of a bucket as Spark writes it.
+        again: topics that are not compared.
     """
     from pyspark.sql import functions
 
-    start, end, ends = _ranges(job, table)
+    start, end, ends = _ranges(job, table, again)
     options = {name: value for name, value in job.source.items() if name.lower() not in POSITIONS}
     options |= {"startingOffsets": _json(start), "endingOffsets": _json(end), "failOnDataLoss": "false"}
     records = spark.read.format("kafkalite").options(**options, columns="topic,partition,offset,timestamp").load()
     marked = _with_bound(spark, records, ends, "end")
     covered = functions.count_if(functions.col("offset") < functions.col("end"))
     in_topic = _by_bucket(marked, size, functions.count("*").alias("in_topic"), covered.alias("in_range"))
-    rows = spark.read.parquet(*table.files()).selectExpr(
-        "_topic AS topic", "_partition AS partition", "_offset AS offset", "_timestamp AS timestamp"
-    )
-    kept = _with_bound(spark, rows, start, "start").where("offset >= start")
+    compared = {each: at for each, at in start.items() if each.topic not in again}
+    kept = _with_bound(spark, _rows(spark, table), compared, "start").where("offset >= start")
     in_lake = _by_bucket(kept, size, functions.count("*").alias("in_lake"))
     joined = in_topic.join(in_lake, ["topic", "start_ms", "end_ms"], "full_outer").na.fill(0)
     return sorted(Bucket(*row) for row in joined.select(*Bucket._fields).collect())
 
 
-def _ranges(job: JobFile, table: ManifestTable) -> tuple[dict[TopicPartition, int], ...]:
-    """Return the offsets that are compared, and the ends of the table, for each partition of the topics."""
+def _rows(spark: "SparkSession", table: ManifestTable) -> "DataFrame":
+    """Return the rows of the table without those of former topics: those were created again."""
+    from pyspark.sql import functions
+
+    state = table.state()
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in state.files:
+        groups.setdefault(state.former.get(name, ()), []).append(str(find(Path(table.location), name)))
+    columns = ("_topic AS topic", "_partition AS partition", "_offset AS offset", "_timestamp AS timestamp")
+    found = [
+        spark.read.parquet(*paths).selectExpr(*columns).where(~functions.col("topic").isin(*former))
+        for former, paths in groups.items()
+    ]
+    return reduce(lambda one, other: one.union(other), found)
+
+
+def _ranges(job: JobFile, table: ManifestTable, again: Collection[str]) -> tuple[dict[TopicPartition, int], ...]:
+    """Return the offsets that are compared, and the ends of the table, for each partition of the topics; none of those
+    that were created `again`.
+    """
     try:
         cluster = Cluster(job.source_options())
         found = cluster.partitions().partitions
         earliest, latest = cluster.earliest(found), cluster.latest(found)
     finally:
         close_clients()
-    first: dict[TopicPartition, int] = {}
-    for commit in table.commits():
-        for each in commit.ranges:
-            first.setdefault(each.name, each.start)
-    ends = table.end_offsets()
+    state = table.state()
+    first, ends = state.starts, state.ends
+    earliest |= {each: at for each, at in latest.items() if each.topic in again}
     start = {each: min(max(first.get(each, at), at), latest[each]) for each, at in earliest.items()}
     return start, latest, {each: ends.get(each, start[each]) for each in found}
 

@@ -111,7 +111,7 @@ def _reduced(job: BucketJob, task: Task, each: OffsetRange) -> Iterator[pyarrow.
         numbers = pyarrow.array([zlib.crc32(key) % job.buckets for key in last["key"].to_pylist()], pyarrow.int32())
         yield from last.add_column(0, BUCKET, numbers).to_batches()
     lowest, highest = (min(times) // 1000, max(times) // 1000) if times else (None, None)
-    yield _ranges_row(CommittedRange(*each, rows, lowest, highest))
+    yield _ranges_row(CommittedRange(*each, rows, lowest, highest, task.topic_ids.get(each.topic)))
 
 
 def _with_keys(table: pyarrow.Table, null_keys: str) -> pyarrow.Table:
@@ -165,7 +165,7 @@ def merge_bucket(job: BucketJob, key: tuple[Any, ...], rows: pyarrow.Table) -> p
         return pyarrow.table({"written": [text.decode() for text in rows["value"].to_pylist()]})
     tables = [pyarrow.parquet.read_table(path, partitioning=None).cast(SCHEMA) for path in job.current.get(number, ())]
     merged = merge([*tables, rows.select(SCHEMA.names).cast(SCHEMA)])
-    stem = f"part-{job.batch.batch_id:010}-b{number:04}of{job.buckets:04}-{uuid.uuid4().hex}"
+    stem = f"part-{job.batch.name}-b{number:04}of{job.buckets:04}-{uuid.uuid4().hex}"
     names = (f"{stem}.parquet", hidden_name(f"{stem}-hidden.parquet"))
     files = [
         write_attempt(job.batch.directory, name, SCHEMA, each.to_batches(), job.batch.parquet)

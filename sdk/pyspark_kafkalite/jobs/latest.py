@@ -19,7 +19,7 @@ from pyspark_kafkalite.jobs.settings import TableSettings
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile
+from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, batch_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,8 @@ class LatestCommitter(Committer):
         settings, root = self._settings, Path(self._state.location)
         current = buckets.current_files(self._state.state().files, settings.buckets)
         paths = {bucket: [str(find(root, name)) for name in names] for bucket, names in current.items()}
-        batch_job = BatchJob.of(self._options, self._state.attempts, batch_id, settings.parquet)
+        name = batch_name(query_id(plans), batch_id)
+        batch_job = BatchJob.of(self._options, self._state.attempts, name, settings.parquet)
         job = buckets.BucketJob(batch_job, settings.buckets, settings.null_keys, paths)
         rows = plans.mapInArrow(partial(buckets.reduce_splits, job), buckets.REDUCED_DDL)
 

@@ -8,8 +8,8 @@ from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.tables import existing_table
-from pyspark_kafkalite.losses import available
-from pyspark_kafkalite.offsets import Offsets
+from pyspark_kafkalite.losses import available, recreated, recreated_text
+from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import OffsetRange, Split, SplitLimits, limited, plan
 
@@ -68,21 +68,28 @@ def plan_job(job: JobFile) -> JobPlan:
     """
     options = job.source_options()
     try:
-        return _plan(options, _table_ends(job))
+        return _plan(options, _copied(job))
     finally:
         close_clients()
 
 
-def _table_ends(job: JobFile) -> Offsets:
+def _copied(job: JobFile) -> StreamOffset:
+    """Return the offsets where the table ends, with the ids of their topics."""
     table = None if job.table is None else existing_table(job.table)
-    return {} if table is None else table.end_offsets()
+    last = None if table is None else table.last_commit()
+    return StreamOffset({}) if last is None else StreamOffset(last.ends, last.topic_ids)
 
 
-def _plan(options: SourceOptions, table_ends: Offsets) -> JobPlan:
+def _plan(options: SourceOptions, copied: StreamOffset) -> JobPlan:
     cluster = Cluster(options)
-    found = cluster.partitions().partitions
+    described = cluster.partitions()
+    found, table_ends = described.partitions, dict(copied.offsets)
+    again = []
+    for topic in recreated(copied.topic_ids, described.topic_ids):
+        former = {name: table_ends.pop(name) for name in copied.offsets if name.topic == topic}
+        again.append(recreated_text(topic, former.items()))
     earliest, latest = cluster.earliest(found), cluster.latest(found)
-    start = dict(cluster.resolved(options.starting, found, options.unmatched_start)) if not table_ends else earliest
+    start = dict(cluster.resolved(options.starting, found, options.unmatched_start)) if not copied.offsets else earliest
     start = {each: table_ends.get(each, start[each]) for each in found}
     ranges, losses = available(start, latest, earliest, latest)
     layouts = cluster.layouts(ranges)
@@ -96,7 +103,7 @@ def _plan(options: SourceOptions, table_ends: Offsets) -> JobPlan:
         tasks = sum(any(one[:2] == each for one in split.ranges) for split in splits)
         size = round(layouts[each].size(begin[each], end[each]))
         partitions.append(PlannedPartition(each, begin[each], end[each], size, tasks))
-    return JobPlan(tuple(partitions), tuple(splits), _batches(options, partitions), tuple(losses))
+    return JobPlan(tuple(partitions), tuple(splits), _batches(options, partitions), (*again, *losses))
 
 
 def _batches(options: SourceOptions, partitions: list[PlannedPartition]) -> int:

@@ -1,6 +1,7 @@
 """Compares a table with the log of its topics: contiguity of offsets, number of records. No JVM."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.model import TopicPartition
@@ -9,9 +10,12 @@ from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.settings import AUDIT, DELTA, LAKE
+from pyspark_kafkalite.losses import recreated, recreated_text
 from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import Commit
+from pyspark_kafkalite.tables.model import Commit, EndOffsets
+from pyspark_kafkalite.tables.state import TableState
 
 if TYPE_CHECKING:
     import pyarrow
@@ -78,6 +82,8 @@ def contiguity(commits: Iterable[Commit]) -> Iterable[str]:
     """Yield a sentence for each range of a commit that does not begin where its partition ends."""
     ends: dict[TopicPartition, int] = {}
     for commit in commits:
+        again = {each.topic for each in commit.recreated}
+        ends = {name: end for name, end in ends.items() if name.topic not in again}
         lost = {(TopicPartition(each.topic, each.partition), each.start): each.end for each in commit.gaps}
         for each in commit.ranges:
             expected = ends.get(each.name, each.start)
@@ -87,23 +93,48 @@ def contiguity(commits: Iterable[Commit]) -> Iterable[str]:
             ends[each.name] = each.end
 
 
+def current_commits(commits: Iterable[Commit], topic: str) -> list[Commit]:
+    """Return the commits with records of the topic that the table ends with: a former one of this name is left out."""
+    found: list[Commit] = []
+    for each in commits:
+        if any(again.topic == topic for again in each.recreated):
+            found.clear()
+        found.append(each)
+    return found
+
+
+def current_files(state: TableState, topic: str) -> list[str]:
+    """Return the names of files without rows of a former topic of this name; with dead letters."""
+    return [name for name in (*state.files, *state.dead_letters) if topic not in state.former.get(name, ())]
+
+
+def _of_topic(ends: EndOffsets, topic: str) -> list[tuple[TopicPartition, int]]:
+    return [(name, end) for name, end in ends.items() if name.topic == topic]
+
+
 def _verify(table: ManifestTable, options: SourceOptions, problems: list[str], *, full: bool) -> Verification:
     from pyarrow import dataset
 
-    commits = table.commits()
-    paths = [*table.files(), *table.dead_letter_files()]
-    files = dataset.dataset(paths, format="parquet", ignore_prefixes=[]) if paths else None
+    state = table.state()
     cluster = Cluster(options)
-    known = set(cluster.partitions().partitions)
-    names = sorted({each.name for commit in commits for each in commit.ranges})
+    existing = cluster.partitions()
+    again = recreated(state.topic_ids, existing.topic_ids)
+    problems += [recreated_text(topic, _of_topic(state.ends, topic)) for topic in again]
+    known = {each for each in existing.partitions if each.topic not in again}
+    names = sorted(state.ends)
     earliest = cluster.earliest([each for each in names if each in known])
     latest = cluster.latest([each for each in names if each in known])
     found = []
+    every = table.commits()
     for name in names:
+        commits = current_commits(every, name.topic)
+        paths = [str(find(Path(table.location), each)) for each in current_files(state, name.topic)]
+        files = dataset.dataset(paths, format="parquet", ignore_prefixes=[]) if paths else None
         offsets = _offsets(files, name)
         one = _partition(commits, name, len(offsets), earliest.get(name), latest.get(name))
         problems += _row_problems(commits, one, offsets)
-        problems += _log_problems(one)
+        if name.topic not in again:
+            problems += _log_problems(one)
         if one.log_end is not None and (full or one.rows < one.end - one.start - one.missing):
             problems += _compared(options, one, offsets)
         found.append(one)

@@ -72,7 +72,11 @@ def compact(
         removed = table.remove_replaced(retention_s)
         replaced: list[DataFile] = []
         written: list[DataFile] = []
-        for group in groups(table.state().files.values(), target_bytes):
+        state = table.state()
+        current = (
+            each for name, each in state.files.items() if name not in state.former
+        )  # offsets are not unique else
+        for group in groups(current, target_bytes):
             for files in _of_one_schema(table, group):
                 written += _rewritten(table, files, options)
                 replaced += files

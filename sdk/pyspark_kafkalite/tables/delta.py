@@ -59,6 +59,7 @@ class DeltaOffsetTable:
         self._root = Path(location).absolute()
         self._schema = schema
         self._files = AttemptFiles(self._root, self.location)
+        self._known: tuple[int, str | None] = NO_COMMIT, None  # the number of a commit, and the schema after it
         if not DeltaTable.is_deltatable(self.location):
             DeltaTable.create(self.location, parse_ddl(COLUMNS) if schema is None else schema)
         if schema is not None:
@@ -100,8 +101,7 @@ class DeltaOffsetTable:
                 self._files.discard(batch, earlier)
                 return CommitResult(earlier.sequence, repeated=True)
             rules.check_owner(last, batch, self.location)
-            gaps = rules.check_continuity({} if last is None else last.ends, batch, ranges, self.location)
-            commit = rules.next_commit(last, batch, ranges, gaps)
+            commit = rules.next_batch(last, batch, ranges, self.location)
             version = table.version()
             try:
                 self._create(table, commit)
@@ -138,8 +138,17 @@ class DeltaOffsetTable:
         return [self._parsed(entry) for entry in reversed(DeltaTable(self.location).history()) if METADATA in entry]
 
     def schema_text(self) -> str | None:
-        """The schema of the last commit that has one, as text of Spark's DDL."""
-        return next((each.schema for each in reversed(self.commits()) if each.schema is not None), None)
+        """The schema of the last commit that has one, as text of Spark's DDL; the history is read once at most."""
+        last = self.last_commit()
+        if last is None:
+            return None
+        if last.schema is not None:
+            self._known = last.sequence, last.schema
+        elif self._known[0] not in (last.sequence, last.sequence - 1):
+            found = (each.schema for each in reversed(self.commits()) if each.schema is not None)
+            self._known = last.sequence, next(found, None)
+        self._known = last.sequence, self._known[1]
+        return self._known[1]
 
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""
@@ -188,8 +197,8 @@ class DeltaOffsetTable:
                 if METADATA in entry:
                     return self._parsed(entry)
         raise DamagedTableError(
-            f"table {self.location}: commit {sequence} of kafkalite is not in the log of Delta any more; "
-            "restore it, or create the table again"
+            f"table {self.location}: commit {sequence} of kafkalite is not in the log of Delta any more, as the log is "
+            "kept for delta.logRetentionDuration; restore it, or create the table again with a longer retention"
         )
 
     def _find(self, table: DeltaTable, last: Commit | None, batch: Batch) -> Commit | None:

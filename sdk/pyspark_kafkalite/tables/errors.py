@@ -18,8 +18,8 @@ class CommitRefusedError(TableError):
 
     Attributes:
         reason: "gap", "overlap", "owner" (another query writes to the table), "batch" (the batch id was committed with
-            other offsets), "split" (the ranges of one partition are not adjacent) or "replaced" (a compaction replaces
-            files that the table does not contain).
+            other offsets), "split" (the ranges of one partition are not adjacent), "topic" (a topic was deleted and
+            created again) or "replaced" (a compaction replaces files that the table does not contain).
     """
 
     def __init__(self, reason: str, text: str) -> None:

@@ -99,8 +99,7 @@ class IcebergOffsetTable:
                 self._files.discard(batch, earlier)
                 return CommitResult(earlier.sequence, repeated=True)
             rules.check_owner(last, batch, self._name)
-            gaps = rules.check_continuity({} if last is None else last.ends, batch, ranges, self._name)
-            commit = rules.next_commit(last, batch, ranges, gaps)
+            commit = rules.next_batch(last, batch, ranges, self._name)
             try:
                 self._create(table, commit)
             except CommitFailedException:

@@ -1,10 +1,11 @@
 """Where the files of a table are."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from pyspark_kafkalite.tables.errors import DamagedTableError
+from pyspark_kafkalite.tables.errors import DamagedTableError, UnsupportedFileSystemError
 
 T = TypeVar("T")
 
@@ -27,15 +28,24 @@ def find(root: Path, name: str) -> Path:
     Raises:
         DamagedTableError: it does not exist.
     """
-    base = Path(name).name
-    found = (root / name, *(root / each / base for each in (ATTEMPTS, RECOVERED, COMPACTIONS, REPLACED)))
-    for path in found * SEARCHES:
-        if path.exists():
-            return path
+    found = _found(root, name)
+    if found is not None:
+        return found
     raise DamagedTableError(
         f"table {root}: file {name} does not exist. If a compaction has replaced it and its retention has ended, read "
-        "the table again; else restore it"
+        "the table again; else restore it, or read its records from the topic again: kafkalite pipeline repair"
     )
+
+
+def exists(root: Path, name: str) -> bool:
+    """Return whether a committed file exists, see `find`."""
+    return _found(root, name) is not None
+
+
+def _found(root: Path, name: str) -> Path | None:
+    base = Path(name).name
+    paths = (root / name, *(root / each / base for each in (ATTEMPTS, RECOVERED, COMPACTIONS, REPLACED)))
+    return next((path for path in paths * SEARCHES if path.exists()), None)
 
 
 def using(root: Path, name: str, use: Callable[[Path], T]) -> T:
@@ -59,3 +69,21 @@ def using(root: Path, name: str, use: Callable[[Path], T]) -> T:
 def opened(root: Path, name: str) -> BinaryIO:
     """Open a committed file. Raises DamagedTableError: it does not exist."""
     return using(root, name, lambda path: open(path, "rb"))
+
+
+def parquet_files(root: Path) -> Iterator[Path]:
+    """Yield the files that a plain reader of the directory would read."""
+    for directory, names, files in os.walk(root):
+        names[:] = [each for each in names if not each.startswith(("_", "."))]
+        yield from (Path(directory, each) for each in sorted(files) if each.endswith(".parquet"))
+
+
+def local_directory(location: str | os.PathLike[str]) -> Path:
+    """Return the directory of a table. Raises UnsupportedFileSystemError: it is a URL."""
+    text = os.fspath(location)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme != "file":
+        raise UnsupportedFileSystemError(
+            f"table {text}: {scheme} has no hard links, expected a directory of a mounted file system"
+        )
+    return Path(rest if separator else text).absolute()

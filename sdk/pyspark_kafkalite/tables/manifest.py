@@ -7,7 +7,7 @@
     TABLE/_commits/00000000000000000499.snapshot   the state after a commit, see `snapshots`
     TABLE/_attempts/                   files of batches that are not committed; Spark and pyarrow do not list it
     TABLE/_recovered/                  attempts that a start has found, until it knows that no commit needs them
-    TABLE/_compactions/                files of a compaction that is not committed, and its lock
+    TABLE/_compactions/                files of a compaction or a repair that is not committed, and its lock
     TABLE/_replaced/                   files that a compaction has replaced, for readers that have begun before
 
 Invariants:
@@ -19,7 +19,9 @@ Invariants:
 4. An attempt is removed only if no commit needs it, and none can be created that does. A commit is prepared as a file
    first, then its attempts are verified, then it is linked. A start moves all attempts into `_recovered` first, then
    removes prepared commits, then reads the commits. A commit that is linked after that was prepared after the removal,
-   so it was verified after the move, and has found that its attempts are missing.
+   so it was verified after the move, and has found that its attempts are missing. A commit removes the other attempts
+   of its query up to its batch, those of failed and speculative tasks: no commit that names them can be created any
+   more, as a batch that is in the table is skipped. Attempts of other queries, and of later batches, stay.
 5. A commit that another process or an earlier incarnation has created may not be durable yet: its directory is flushed
    before its files are published, since published files without a commit would be visible for ever.
 6. A commit that replaces files makes them invisible, durably, before it publishes the new ones. So a plain reader may
@@ -32,14 +34,24 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pyspark_kafkalite.tables import rules, snapshots
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.locations import ATTEMPTS, COMMITS, COMPACTIONS, RECOVERED, REPLACED, find
+from pyspark_kafkalite.tables.locations import (
+    ATTEMPTS,
+    COMMITS,
+    COMPACTIONS,
+    RECOVERED,
+    REPLACED,
+    exists,
+    find,
+    local_directory,
+    parquet_files,
+)
 from pyspark_kafkalite.tables.model import (
     NO_COMMIT,
     Batch,
@@ -49,6 +61,7 @@ from pyspark_kafkalite.tables.model import (
     EndOffsets,
     Recovery,
     Replacement,
+    batch_of_attempt,
     is_hidden,
 )
 from pyspark_kafkalite.tables.state import StateBuilder, TableState
@@ -78,7 +91,7 @@ class ManifestTable:
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool = True, disk: Disk | None = None) -> None:
         self._disk = disk or Disk()
-        self._root = _local(location)
+        self._root = local_directory(location)
         self._commits = self._root / COMMITS
         self._attempts = self._root / ATTEMPTS
         self._recovered = self._root / RECOVERED
@@ -176,11 +189,11 @@ class ManifestTable:
                 return CommitResult(NO_COMMIT, repeated=False)
             earlier = self._find(batch.query_id, batch.batch_id)
             if rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
-                self._discard(batch, earlier)
+                self._remove_attempts(batch)
                 return CommitResult(earlier.sequence, repeated=True)
             rules.check_owner(state.appended, batch, self.location)
-            gaps = rules.check_continuity(state.ends, batch, ranges, self.location)
-            if self._added(rules.next_commit(state.last, batch, ranges, gaps)):
+            if self._added(rules.next_batch(state.last, batch, ranges, self.location)):
+                self._remove_attempts(batch)
                 return CommitResult(self._state.sequence, repeated=False)
 
     @contextmanager
@@ -190,18 +203,40 @@ class ManifestTable:
         Raises:
             TableError: another process compacts the table.
         """
+        with self._locked():
+            self._publish_last()
+            self._remove_compactions()
+            yield
+
+    @contextmanager
+    def repairing(self) -> Iterator[None]:
+        """As `compacting`, of a table whose last commit may have lost files: those that exist are published.
+
+        Raises:
+            TableError: another process compacts or repairs the table.
+        """
+        with self._locked():
+            self._publish_last(damaged=True)
+            self._remove_compactions()
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         self._disk.make_directory(self._compactions)
         with ExitStack() as stack:
             try:
                 stack.enter_context(self._disk.lock(self._compactions / LOCK))
             except BlockingIOError:
-                raise TableError(f"table {self.location}: another process compacts it; try again later") from None
+                raise TableError(
+                    f"table {self.location}: another process compacts or repairs it; try again later"
+                ) from None
             self._refresh()
-            self._publish_last()
-            for name in sorted(os.listdir(self._compactions)):
-                if name != LOCK:
-                    self._disk.remove(self._compactions / name)
             yield
+
+    def _remove_compactions(self) -> None:
+        for name in sorted(os.listdir(self._compactions)):
+            if name != LOCK:
+                self._disk.remove(self._compactions / name)
 
     def replace(self, replacement: Replacement) -> int:
         """Replace files by others with the same rows; call it within `compacting`. Batches of a job may be committed
@@ -249,6 +284,10 @@ class ManifestTable:
         try:
             self._check_attempts(self._attempts_of(commit), commit.attempts)
             self._disk.link(written, self._commit_path(commit.sequence))
+        except DamagedTableError:
+            if not self._commit_path(commit.sequence).exists():
+                raise
+            return False  # the same batch was committed by another driver of its query, which has removed the attempts
         except FileNotFoundError:
             raise DamagedTableError(
                 f"table {self.location}: another writer has recovered the table; nothing was committed; stop one of "
@@ -262,18 +301,18 @@ class ManifestTable:
         self._disk.flush_directory(self._commits)
         return True
 
-    def _publish_last(self) -> int:
-        """Publish the last commit, unless this object has done so."""
+    def _publish_last(self, *, damaged: bool = False) -> int:
+        """Publish the last commit, unless this object has done so; a `damaged` one without its lost files."""
         last = self._state.last
         if last is None or self._published == last.sequence:
             return 0
         self._disk.flush_directory(self._commits)
-        return self._publish(last)
+        return self._publish(last, self.lost_files() if damaged else ())
 
-    def _publish(self, commit: Commit) -> int:
+    def _publish(self, commit: Commit, lost: Collection[DataFile] = ()) -> int:
         """Make the files of a commit visible, and those that it replaces invisible; returns how many it has linked."""
         self._hide(commit)
-        linked = [each for each in commit.attempts if self._link(each, commit)]
+        linked = [each for each in commit.attempts if each not in lost and self._link(each, commit)]
         for directory in sorted({(self._root / each.name).parent for each in linked}):
             self._disk.flush_directory(directory)
         for each in commit.attempts:
@@ -292,7 +331,7 @@ class ManifestTable:
             self._disk.flush_directory(self._replaced)
         for path in (each for each in paths if each.exists()):
             self._disk.remove(path)
-        for directory in sorted({path.parent for path in paths}):
+        for directory in sorted({path.parent for path in paths if path.parent.is_dir()}):
             self._disk.flush_directory(directory)  # also if an interrupted process has removed them
 
     def _keep(self, path: Path) -> None:
@@ -319,7 +358,8 @@ class ManifestTable:
         if not target.exists() and not self._commit_path(commit.sequence + 1).exists():
             raise DamagedTableError(
                 f"table {self.location}: file {file.name} of its last commit is missing, in the table and in "
-                f"{self._attempts_of(commit).name}; restore it, or create the table again"
+                f"{self._attempts_of(commit).name}; restore it, or read its records from the topic again: "
+                "kafkalite pipeline repair"
             )
         return False
 
@@ -327,12 +367,13 @@ class ManifestTable:
         """Where a file is before it is published; a start moves attempts from the first to the second directory."""
         return tuple(each / Path(file.name).name for each in (self._attempts_of(commit), self._recovered))
 
-    def _discard(self, batch: Batch, earlier: Commit) -> None:
-        """Remove the attempts of a repeated batch."""
-        needed = {each.name for each in earlier.attempts}
-        for each in batch.attempts:
-            if each.name not in needed:
-                self._disk.remove(self._attempts / Path(each.name).name)
+    def _remove_attempts(self, batch: Batch) -> None:
+        """Remove the attempts of a batch that is in the table and published, and those of its query before it."""
+        names = {Path(each.name).name for each in batch.attempts}
+        for name in sorted(os.listdir(self._attempts)):
+            written = batch_of_attempt(name, batch.query_id)
+            if name in names or (written is not None and written <= batch.batch_id):
+                self._disk.remove(self._attempts / name)
 
     def _attempts_of(self, commit: Commit) -> Path:
         """Where the files of a commit are before they are published."""
@@ -375,6 +416,13 @@ class ManifestTable:
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""
         return [str(find(self._root, name)) for name in self.state().dead_letters]
+
+    def lost_files(self) -> list[DataFile]:
+        """The committed files that do not exist anywhere, also those of dead letters."""
+        state = self.state()
+        return [
+            each for each in (*state.files.values(), *state.dead_letters.values()) if not exists(self._root, each.name)
+        ]
 
     # state
 
@@ -428,7 +476,7 @@ class ManifestTable:
 
     def _check_new(self) -> None:
         """Reject a file system without hard links, and a directory with files of others."""
-        for path in _parquet_files(self._root):
+        for path in parquet_files(self._root):
             raise TableError(
                 f"table {self.location}: {path.relative_to(self._root)} belongs to no commit: the directory was not "
                 "written by kafkalite; use an empty directory"
@@ -448,20 +496,3 @@ class ManifestTable:
 
     def _commit_path(self, sequence: int) -> Path:
         return self._commits / f"{sequence:0{SEQUENCE_DIGITS}}.json"
-
-
-def _local(location: str | os.PathLike[str]) -> Path:
-    text = os.fspath(location)
-    scheme, separator, rest = text.partition("://")
-    if separator and scheme != "file":
-        raise UnsupportedFileSystemError(
-            f"table {text}: {scheme} has no hard links, expected a directory of a mounted file system"
-        )
-    return Path(rest if separator else text).absolute()
-
-
-def _parquet_files(root: Path) -> Iterator[Path]:
-    """Files that a plain reader of the directory would read."""
-    for directory, names, files in os.walk(root):
-        names[:] = [each for each in names if not each.startswith(("_", "."))]
-        yield from (Path(directory, each) for each in sorted(files) if each.endswith(".parquet"))

@@ -1,5 +1,6 @@
 """What a commit of a table contains, and the interface of a table. Pure: no I/O."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ class CommittedRange(NamedTuple):
     Attributes:
         rows: records of the range; fewer than offsets where the log is compacted or has control batches.
         min_timestamp_ms, max_timestamp_ms: of its records; None = it has none.
+        topic_id: of the topic whose offsets they are; None = unknown.
     """
 
     topic: str
@@ -32,6 +34,7 @@ class CommittedRange(NamedTuple):
     rows: int
     min_timestamp_ms: int | None
     max_timestamp_ms: int | None
+    topic_id: str | None = None
 
     @property
     def name(self) -> TopicPartition:
@@ -51,6 +54,21 @@ class Gap(NamedTuple):
     partition: int
     start: int
     end: int
+
+
+class Recreation(NamedTuple):
+    """A topic that was deleted and created again. Its offsets in the table begin again, and records of the former topic
+    behind those of the table are lost.
+
+    Attributes:
+        topic: its name.
+        former_id: of the topic whose records earlier commits have.
+        topic_id: of the topic since this commit.
+    """
+
+    topic: str
+    former_id: str
+    topic_id: str
 
 
 class Span(NamedTuple):
@@ -93,7 +111,8 @@ class Batch(NamedTuple):
         files: the attempts that contain their records.
         resumes: the last commit when a query with a new checkpoint began, see `Table.last_commit`; None = the query
             does not resume from the table.
-        allow_gaps: offsets that are missing between the table and the batch are recorded as lost.
+        allow_gaps: offsets that are missing between the table and the batch are recorded as lost, and a topic that was
+            created again is recorded, too.
         dead_letters: the attempts that contain the records that could not be decoded, see `dead_letter_name`.
         dead_rows: number of records that are not in `files`, because they could not be decoded.
         schema: of the table with this batch, as text of Spark's DDL; None = as before.
@@ -133,6 +152,9 @@ class Commit(NamedTuple):
         dead_letters: files with the records that could not be decoded.
         schema: of the table, as text of Spark's DDL; None = as before.
         details: of the query that has committed, a JSON object.
+        topic_ids: of the topics of `ends`, by name. An offset is valid only for the topic with this id. A topic that
+            is missing is one that an earlier version has copied: the next commit with its records has its id.
+        recreated: topics that were created again since the commit before.
     """
 
     sequence: int
@@ -146,6 +168,8 @@ class Commit(NamedTuple):
     dead_letters: tuple[DataFile, ...] = ()
     schema: str | None = None
     details: Mapping[str, Any] | None = None
+    topic_ids: Mapping[str, str] = {}
+    recreated: tuple[Recreation, ...] = ()
 
     @property
     def attempts(self) -> tuple[DataFile, ...]:
@@ -154,7 +178,7 @@ class Commit(NamedTuple):
 
     @property
     def replaces(self) -> bool:
-        """Whether it is the commit of a compaction: it has no batch."""
+        """Whether it is the commit of a compaction or a repair: it has no batch."""
         return bool(self.removed) and not self.ranges
 
     def to_json(self) -> dict[str, Any]:
@@ -164,7 +188,7 @@ class Commit(NamedTuple):
             "sequence": self.sequence,
             "query_id": self.query_id,
             "batch_id": self.batch_id,
-            "ranges": [each._asdict() for each in self.ranges],
+            "ranges": [_without_id(each) for each in self.ranges],
             "files": [each._asdict() for each in self.files],
             "removed": list(self.removed),
             "gaps": [each._asdict() for each in self.gaps],
@@ -172,6 +196,8 @@ class Commit(NamedTuple):
             "schema": self.schema,
             "details": self.details,
             "ends": [[topic, partition, end] for (topic, partition), end in sorted(self.ends.items())],
+            "topic_ids": dict(sorted(self.topic_ids.items())),
+            "recreated": [each._asdict() for each in self.recreated],
         }
 
     @classmethod
@@ -193,11 +219,12 @@ class Commit(NamedTuple):
                 "use the version that wrote it"
             )
         try:
+            ids = fields.get("topic_ids", {})
             return cls(
                 sequence=fields["sequence"],
                 query_id=fields["query_id"],
                 batch_id=fields["batch_id"],
-                ranges=tuple(CommittedRange(**each) for each in fields["ranges"]),
+                ranges=tuple(CommittedRange(**each, topic_id=ids.get(each["topic"])) for each in fields["ranges"]),
                 files=tuple(DataFile.from_json(each) for each in fields["files"]),
                 ends={TopicPartition(topic, partition): end for topic, partition, end in fields["ends"]},
                 gaps=tuple(Gap(**each) for each in fields["gaps"]),
@@ -205,21 +232,25 @@ class Commit(NamedTuple):
                 dead_letters=tuple(DataFile.from_json(each) for each in fields.get("dead_letters", ())),
                 schema=fields.get("schema"),
                 details=fields.get("details"),
+                topic_ids=dict(ids),
+                recreated=tuple(Recreation(**each) for each in fields.get("recreated", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedTableError(f"{origin}: the commit cannot be read: {error!r}") from error
 
 
 class Replacement(NamedTuple):
-    """What a compaction asks a table to commit: other files with the same rows.
+    """What a compaction or a repair asks a table to commit: other files with the same rows.
 
     Attributes:
         files: the new ones; they are in `ManifestTable.compactions`, flushed.
-        removed: names of the files that they replace.
+        removed: names of the files that they replace, also of dead letters.
+        dead_letters: new files with records that could not be decoded.
     """
 
     files: tuple[DataFile, ...]
     removed: tuple[str, ...]
+    dead_letters: tuple[DataFile, ...] = ()
 
 
 class CommitResult(NamedTuple):
@@ -290,6 +321,29 @@ class Table(Protocol):
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""
         ...
+
+
+def _without_id(each: CommittedRange) -> dict[str, Any]:
+    """The fields of a range in a commit, which has the ids of its topics once."""
+    fields = each._asdict()
+    del fields["topic_id"]
+    return fields
+
+
+def batch_name(query_id: str, batch_id: int) -> str:
+    """Return the part of the names of a batch's files that other batches do not have, see `batch_of_attempt`."""
+    return f"{batch_id:010}-{query_id}"
+
+
+def batch_of_attempt(name: str, query_id: str) -> int | None:
+    """Return the batch that has written an attempt; None = it is not one of the query.
+
+    Arguments:
+        name: of the file, `part-BATCH-QUERY-....parquet`.
+        query_id: of the query.
+    """
+    found = re.match(rf"[a-z]+-(\d+)-{re.escape(query_id)}-", name)
+    return None if found is None else int(found[1])
 
 
 def dead_letter_name(name: str) -> str:

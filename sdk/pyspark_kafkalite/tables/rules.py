@@ -2,10 +2,12 @@
 
 Rules, of which `tests/rigs/test_table_mutants.py` has a mutant each:
 1. A batch that is in the table is skipped.
-2. The first offset of each partition is the end of the table, and one query at a time writes to it.
+2. The first offset of each partition is the end of the table, and one query at a time writes to it. An offset is valid
+   only with the id of its topic: a topic that was created again does not continue the table.
 Rules 3 to 5 (atomic commits, files that are invisible before, resuming from the table) are those of the formats.
 """
 
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from kafkalite.model import TopicPartition
@@ -17,6 +19,7 @@ from pyspark_kafkalite.tables.model import (
     CommittedRange,
     EndOffsets,
     Gap,
+    Recreation,
     Replacement,
     merged,
 )
@@ -28,6 +31,13 @@ RESUME = (
 )
 
 
+CONTINUE = (
+    "Start with an empty checkpoint directory, resume_from_table=True and allow_gaps=True to copy the new topic from "
+    "its start: the commit records that the topic was created again. Or use another table."
+)
+OTHER_TABLE = "A table with the latest value of each key cannot continue with another topic: use another table."
+
+
 def ranges_of(batch: Batch, location: str) -> tuple[CommittedRange, ...]:
     """Return the ranges of a batch, one for each partition.
 
@@ -36,9 +46,17 @@ def ranges_of(batch: Batch, location: str) -> tuple[CommittedRange, ...]:
         location: of the table, for errors.
 
     Raises:
-        CommitRefusedError: the splits of a partition overlap or have a gap.
+        CommitRefusedError: the splits of a partition overlap or have a gap, or those of a topic have different ids.
     """
     ranges = merged(batch.ranges)
+    ids: dict[str, str] = {}
+    for each in batch.ranges:
+        if each.topic_id is not None and ids.setdefault(each.topic, each.topic_id) != each.topic_id:
+            raise CommitRefusedError(
+                "topic",
+                f"table {location}: topic {each.topic} was deleted and created again while batch {batch.batch_id} was "
+                "read; nothing was committed",
+            )
     for before, after in pairwise(ranges):
         if before.name == after.name:
             raise CommitRefusedError(
@@ -81,12 +99,14 @@ def is_repeated(earlier: Commit | None, batch: Batch, ranges: tuple[CommittedRan
     """
     if earlier is None:
         return False
-    if [each.offsets for each in earlier.ranges] == [each.offsets for each in ranges]:
+    same_topics = not recreations(earlier.topic_ids, ranges)
+    if same_topics and [each.offsets for each in earlier.ranges] == [each.offsets for each in ranges]:
         return True
     raise CommitRefusedError(
         "batch",
         f"table {location}: batch {batch.batch_id} of query {batch.query_id} was committed with other offsets: "
-        f"{_all_named(earlier.ranges)}, now {_all_named(ranges)}. {RESUME}",
+        f"{_all_named(earlier.ranges)}, now {_all_named(ranges)}"
+        f"{'' if same_topics else ' of a topic that was deleted and created again'}. {RESUME}",
     )
 
 
@@ -111,6 +131,66 @@ def check_owner(last: Commit | None, batch: Batch, location: str) -> None:
         f"table {location}: query {last.query_id} writes to it, its last batch is {last.batch_id}; batch "
         f"{batch.batch_id} of query {batch.query_id} is rejected.{since} {RESUME}",
     )
+
+
+def recreations(topic_ids: Mapping[str, str], ranges: Iterable[CommittedRange]) -> tuple[Recreation, ...]:
+    """Return the topics of ranges that have another id than before.
+
+    Arguments:
+        topic_ids: known ids, by topic; a topic that is missing is accepted.
+        ranges: one whose id is unknown is accepted.
+    """
+    found = {each.topic: each.topic_id for each in ranges if each.topic_id is not None}
+    changed = (topic for topic in sorted(found) if topic_ids.get(topic, found[topic]) != found[topic])
+    return tuple(Recreation(topic, topic_ids[topic], found[topic]) for topic in changed)
+
+
+def check_topics(
+    last: Commit | None, batch: Batch, ranges: tuple[CommittedRange, ...], location: str
+) -> tuple[Recreation, ...]:
+    """Verify that the topics of a batch are those of the table (rule 2).
+
+    Arguments:
+        last: the last commit; None = the table is empty.
+        batch, ranges: to commit.
+        location: of the table, for errors.
+
+    Returns:
+        The topics that were created again, which the batch permits.
+
+    Raises:
+        CommitRefusedError: a topic was created again.
+    """
+    found = () if last is None else recreations(last.topic_ids, ranges)
+    for each in found:
+        what = (
+            f"table {location}: batch {batch.batch_id} of query {batch.query_id} has records of a topic {each.topic} "
+            f"with id {each.topic_id}, but the table those of a former one with id {each.former_id}: it was deleted "
+            "and created again"
+        )
+        if batch.removed is not None:
+            raise CommitRefusedError("topic", f"{what}. {OTHER_TABLE}")
+        if not batch.allow_gaps:
+            raise CommitRefusedError("topic", f"{what}. {CONTINUE}")
+    return found
+
+
+def next_batch(last: Commit | None, batch: Batch, ranges: tuple[CommittedRange, ...], location: str) -> Commit:
+    """Verify that a batch continues a table, and return its commit.
+
+    Arguments:
+        last: the last commit; None = the table is empty.
+        batch, ranges: to commit.
+        location: of the table, for errors.
+
+    Raises:
+        CommitRefusedError: it does not continue the table.
+    """
+    recreated = check_topics(last, batch, ranges, location)
+    again = {each.topic for each in recreated}
+    ends = {} if last is None else {name: end for name, end in last.ends.items() if name.topic not in again}
+    gaps = check_continuity(ends, batch, ranges, location)
+    return next_commit(last, batch, ranges, gaps, recreated)
 
 
 def check_continuity(
@@ -150,10 +230,22 @@ def check_continuity(
     return tuple(gaps)
 
 
-def next_commit(last: Commit | None, batch: Batch, ranges: tuple[CommittedRange, ...], gaps: tuple[Gap, ...]) -> Commit:
+def next_commit(
+    last: Commit | None,
+    batch: Batch,
+    ranges: tuple[CommittedRange, ...],
+    gaps: tuple[Gap, ...],
+    recreated: tuple[Recreation, ...],
+) -> Commit:
     """Return the commit that adds a batch to a table."""
-    ends: dict[TopicPartition, int] = {} if last is None else dict(last.ends)
+    again = {each.topic for each in recreated}
+    ends: dict[TopicPartition, int] = {}
+    topic_ids: dict[str, str] = {}
+    if last is not None:
+        ends.update({name: end for name, end in last.ends.items() if name.topic not in again})
+        topic_ids.update(last.topic_ids)
     ends.update({each.name: each.end for each in ranges})
+    topic_ids.update({each.topic: each.topic_id for each in ranges if each.topic_id is not None})
     sequence = NO_COMMIT + 1 if last is None else last.sequence + 1
     return Commit(
         sequence,
@@ -167,6 +259,8 @@ def next_commit(last: Commit | None, batch: Batch, ranges: tuple[CommittedRange,
         dead_letters=batch.dead_letters,
         schema=batch.schema,
         details=batch.details,
+        topic_ids=topic_ids,
+        recreated=recreated,
     )
 
 
@@ -181,15 +275,16 @@ def replacing_commit(state: TableState, replacement: Replacement, location: str)
     Raises:
         CommitRefusedError: the table does not contain a file that is replaced. ValueError: the rows differ.
     """
-    missing = [name for name in replacement.removed if name not in state.files]
+    known = {**state.files, **state.dead_letters}
+    missing = [name for name in replacement.removed if name not in known]
     if missing or state.last is None:
         raise CommitRefusedError(
             "replaced",
-            f"table {location}: the compaction replaces {', '.join(missing)}, which the table does not contain; "
+            f"table {location}: the commit replaces {', '.join(missing)}, which the table does not contain; "
             "nothing was committed",
         )
-    before = sum(state.files[name].rows for name in replacement.removed)
-    after = sum(each.rows for each in replacement.files)
+    before = sum(known[name].rows for name in replacement.removed)
+    after = sum(each.rows for each in (*replacement.files, *replacement.dead_letters))
     if before != after or not replacement.removed:
         raise ValueError(f"table {location}: files with {before} rows are replaced by files with {after} rows")
     last = state.last
@@ -199,9 +294,10 @@ def replacing_commit(state: TableState, replacement: Replacement, location: str)
         files=replacement.files,
         gaps=(),
         removed=replacement.removed,
-        dead_letters=(),
+        dead_letters=replacement.dead_letters,
         schema=None,
         details=None,
+        recreated=(),
     )
 
 

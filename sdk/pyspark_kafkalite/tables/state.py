@@ -21,6 +21,7 @@ class TableState(NamedTuple):
         dead_letters: files with records that could not be decoded, by name.
         schema: the last one that a commit has, as text of Spark's DDL; None = none has one.
         rewritten: batches have replaced files: the table has a state, not records.
+        former: by name of a file, the topics whose rows in it are those of a former topic: it was created again.
     """
 
     last: Commit | None = None
@@ -32,6 +33,7 @@ class TableState(NamedTuple):
     dead_letters: Mapping[str, DataFile] = {}
     schema: str | None = None
     rewritten: bool = False
+    former: Mapping[str, tuple[str, ...]] = {}
 
     @property
     def sequence(self) -> int:
@@ -42,6 +44,11 @@ class TableState(NamedTuple):
     def ends(self) -> EndOffsets:
         """The end of each partition."""
         return {} if self.last is None else self.last.ends
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The id of each topic, see `Commit`."""
+        return {} if self.last is None else self.last.topic_ids
 
     def to_json(self) -> dict[str, Any]:
         """The state as a JSON object."""
@@ -56,6 +63,7 @@ class TableState(NamedTuple):
             "dead_letters": [each._asdict() for each in self.dead_letters.values()],
             "schema": self.schema,
             "rewritten": self.rewritten,
+            "former": {name: list(topics) for name, topics in self.former.items()},
         }
 
     @classmethod
@@ -74,6 +82,7 @@ class TableState(NamedTuple):
                 dead_letters={each["name"]: DataFile.from_json(each) for each in fields["dead_letters"]},
                 schema=fields["schema"],
                 rewritten=fields["rewritten"],
+                former={name: tuple(topics) for name, topics in fields.get("former", {}).items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedTableError(f"{origin}: the snapshot cannot be read: {error!r}; it may be removed") from error
@@ -96,19 +105,28 @@ class StateBuilder:
     def __init__(self, state: TableState) -> None:
         self._starts, self._batches = dict(state.starts), dict(state.batches)
         self._files, self._dead_letters = dict(state.files), dict(state.dead_letters)
+        self._former = dict(state.former)
         self.state = state._replace(
-            starts=self._starts, files=self._files, batches=self._batches, dead_letters=self._dead_letters
+            starts=self._starts,
+            files=self._files,
+            batches=self._batches,
+            dead_letters=self._dead_letters,
+            former=self._former,
         )
 
     def apply(self, commit: Commit) -> None:
         """Apply the next commit."""
+        for recreated in commit.recreated:
+            self._begin_again(recreated.topic)
         for name in commit.removed:
             self._files.pop(name, None)
+            self._dead_letters.pop(name, None)
+            self._former.pop(name, None)
         self._files.update({each.name: each for each in commit.files})
+        self._dead_letters.update({each.name: each for each in commit.dead_letters})
         self.state = self.state._replace(last=commit)
         if commit.replaces:
             return
-        self._dead_letters.update({each.name: each for each in commit.dead_letters})
         self._batches[commit.query_id] = commit.batch_id
         for each in commit.ranges:
             self._starts.setdefault(each.name, each.start)
@@ -120,6 +138,15 @@ class StateBuilder:
             rewritten=state.rewritten or bool(commit.removed),
         )
 
+    def _begin_again(self, topic: str) -> None:
+        """Forget the offsets of a former topic; its rows stay."""
+        for partition in [each for each in self._starts if each.topic == topic]:
+            del self._starts[partition]
+        self.state = self.state._replace(gaps=tuple(each for each in self.state.gaps if each.topic != topic))
+        for name, file in (*self._files.items(), *self._dead_letters.items()):
+            if not file.spans or any(span.topic == topic for span in file.spans):
+                self._former[name] = (*self._former.get(name, ()), topic)
+
     def frozen(self) -> TableState:
         """Return a state that does not change any more."""
         return self.state._replace(
@@ -127,4 +154,5 @@ class StateBuilder:
             files=dict(self._files),
             batches=dict(self._batches),
             dead_letters=dict(self._dead_letters),
+            former=dict(self._former),
         )

@@ -8,27 +8,39 @@ import pyarrow
 import pyarrow.dataset
 from pyspark_kafkalite.tables import Batch, CommittedRange, DataFile, Table
 from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
+from pyspark_kafkalite.tables.model import Span, batch_name
 
 SCHEMA = pyarrow.schema([("_partition", pyarrow.int32()), ("_offset", pyarrow.int64())])
 Offsets = dict[int, tuple[int, int]]
 
 
-def write(table: Table, offsets: Offsets) -> tuple[DataFile, tuple[CommittedRange, ...]]:
+def write(
+    table: Table, offsets: Offsets, topic_id: str | None = None, of: str = "any"
+) -> tuple[DataFile, tuple[CommittedRange, ...]]:
     """Write an attempt with the offsets [start, end) of each partition."""
     rows = [{"_partition": each, "_offset": at} for each, (start, end) in offsets.items() for at in range(start, end)]
-    name = f"part-{uuid.uuid4().hex}.parquet"
+    name = f"part-{of}-{uuid.uuid4().hex}.parquet"
     batches = [pyarrow.RecordBatch.from_pylist(rows, SCHEMA)]
     file = write_attempt(table.attempts, name, SCHEMA, batches, ParquetOptions())
     assert file is not None and file.rows == len(rows)
-    ranges = (CommittedRange("orders", each, start, end, end - start, 0, 1) for each, (start, end) in offsets.items())
-    return file, tuple(ranges)
+    ranges = tuple(
+        CommittedRange("orders", each, start, end, end - start, 0, 1, topic_id)
+        for each, (start, end) in offsets.items()
+    )
+    return file._replace(spans=tuple(Span(*each.offsets) for each in ranges)), ranges
 
 
 def batch(
-    table: Table, query_id: str, batch_id: int, *tasks: Offsets, resumes: int | None = None, allow_gaps: bool = False
+    table: Table,
+    query_id: str,
+    batch_id: int,
+    *tasks: Offsets,
+    resumes: int | None = None,
+    allow_gaps: bool = False,
+    topic_id: str | None = None,
 ) -> Batch:
     """Write the files of a batch, one for each task."""
-    written = [write(table, each) for each in tasks]
+    written = [write(table, each, topic_id, batch_name(query_id, batch_id)) for each in tasks]
     ranges = tuple(each for _, ranges in written for each in ranges)
     return Batch(query_id, batch_id, ranges, tuple(file for file, _ in written), resumes, allow_gaps)
 

@@ -15,6 +15,7 @@ from pyspark_kafkalite.tables import (
     UnsupportedFileSystemError,
 )
 from pyspark_kafkalite.tables.disk import Disk
+from pyspark_kafkalite.tables.model import batch_name
 from pyspark_kafkalite.tables.reading import read
 
 from kafkalite.model import TopicPartition
@@ -65,6 +66,20 @@ def test_repeated_batch_is_skipped_and_its_files_are_removed(root: Path, table: 
         result = opened.commit(batch(opened, "A", 0, {0: (0, 10)}, {1: (5, 8)}))
         assert result == (0, True)
         assert files(root) == before
+
+
+def test_commit_removes_the_attempts_of_failed_tasks_of_its_query(root: Path, table: ManifestTable) -> None:
+    """They stay if another query, or a later batch, may still commit them."""
+    batches = [batch(table, query, number, {0: (10, 12)}) for query, number in (("A", 0), ("A", 1), ("A", 2), ("B", 0))]
+    dead = root / "_attempts" / f"dead-{batch_name('A', 1)}-failed.parquet"
+    dead.write_bytes(b"unfinished")
+    names = [each.files[0].name for each in batches]
+    table.commit(batch(table, "A", 1, {0: (10, 14)}))
+    assert sorted(os.listdir(root / "_attempts")) == sorted(names[2:])
+    late = batch(table, "A", 1, {0: (10, 12)}).files[0].name  # a speculative task that ends after the commit
+    table.commit(batch(table, "A", 2, {0: (14, 15)}))
+    assert os.listdir(root / "_attempts") == [names[3]] and late not in names
+    assert plain_rows(root) == expected({0: (0, 15), 1: (5, 8)})
 
 
 def test_partition_that_is_new_may_begin_anywhere(root: Path, table: ManifestTable) -> None:

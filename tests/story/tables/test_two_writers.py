@@ -80,6 +80,29 @@ def test_start_at_each_step_of_a_commit(tmp_path: Path) -> None:
     assert outcomes == sorted(outcomes), "a start is either before the commit or after it"
 
 
+def test_second_driver_of_a_query_commits_the_same_batch_at_each_step_of_a_commit(tmp_path: Path) -> None:
+    """One of them commits, and the other one skips the batch; the files of both are published or removed."""
+    for step in range(STEPS_MAX):
+        root = tmp_path / str(step)
+        table, waiting = with_attempts(root)
+        again = batch(table, "A", 1, {0: (4, 8)})
+        second = ManifestTable(root)
+        results: list[bool] = []
+
+        def commit(table: ManifestTable = second, again: Any = again, results: list[bool] = results) -> None:
+            results.append(table.commit(again).repeated)
+
+        disk = SteppedDisk(step, commit)
+        results.append(ManifestTable(root, disk=disk).commit(waiting).repeated)
+        if disk.steps <= step:
+            assert results == [False]
+            return
+        assert sorted(results) == [False, True]
+        assert os.listdir(root / "_attempts") == []
+        check(root, 8)
+    raise AssertionError("the commit does not end")
+
+
 def test_commit_at_each_step_of_a_start(tmp_path: Path) -> None:
     outcomes = []
     for step in range(STEPS_MAX):

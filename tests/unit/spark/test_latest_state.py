@@ -19,7 +19,7 @@ from pyspark_kafkalite.ingest.worker import SCHEMA
 from pyspark_kafkalite.jobs.buckets import ERROR, BucketJob, current_files, merge, merge_bucket
 from pyspark_kafkalite.tables import ManifestTable
 from pyspark_kafkalite.tables.attempt import ParquetOptions
-from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile
+from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, batch_name
 from pyspark_kafkalite.tables.reading import read
 
 SEEDS = [int(os.environ["KAFKALITE_SEED"])] if "KAFKALITE_SEED" in os.environ else list(range(40))
@@ -109,7 +109,7 @@ def test_deleted_key_stays_deleted_when_an_older_record_of_another_partition_is_
 def commit(table: ManifestTable, batch_id: int, records: list[Record]) -> None:
     """What the job does with a batch of one bucket."""
     current = current_files(table.state().files, 1).get(0, [])
-    shared = BatchJob({}, "read_uncommitted", 1.0, table.attempts, batch_id, ParquetOptions())
+    shared = BatchJob({}, "read_uncommitted", 1.0, table.attempts, batch_name("q", batch_id), ParquetOptions())
     job = BucketJob(shared, 1, ERROR, {0: [str(Path(table.location, name)) for name in current]})
     (written,) = merge_bucket(job, (pyarrow.scalar(0),), table_of(records))["written"].to_pylist()
     ranges = tuple(CommittedRange("t", each.partition, each.offset, each.offset + 1, 1, 0, 0) for each in records)
