@@ -1,6 +1,7 @@
 """`kafkalite pipeline`: run and inspect jobs of Spark.
 
-The modules of Spark are imported by the commands that need them; `doctor`, `plan` and `verify` start no JVM.
+The modules of Spark are imported by the commands that need them; `doctor`, `plan`, `verify`, `compact` and `repair`
+start no JVM.
 """
 
 import sys
@@ -74,6 +75,7 @@ def command() -> None:
       kafkalite pipeline run lake.toml       run the job until the end of the log
       kafkalite pipeline verify lake.toml    compare the table with the topic
       kafkalite pipeline compact lake.toml   replace small files by larger ones
+      kafkalite pipeline repair lake.toml    read records of lost files from the topic again
       kafkalite pipeline cds-archive         make Spark start faster on this machine
     """
 
@@ -199,6 +201,31 @@ def compact_command(job_file: str, target_mib: int, retention_hours: float) -> N
     found = compact_job(read_job(job_file), target_mib * MIB, retention_hours * 3600)
     sizes = f"{found.bytes_before / MIB:.1f} MiB, now {found.bytes_after / MIB:.1f} MiB"
     click.echo(f"{found.replaced} files replaced by {found.written}: {sizes}; {found.removed} old files deleted")
+
+
+@command.command("repair")
+@job_argument
+@one_line
+def repair_command(job_file: str) -> None:
+    """Read the records of lost files from the topic again.
+
+    For a table whose files were deleted. The offsets of lost files are known; the command reads them from the topic and
+    replaces the files, as one commit that keeps the offsets. Stop the job first. If the topic does not have the records
+    any more, or was created again, nothing is changed. No JVM is started.
+
+    \b
+    Examples:
+      kafkalite pipeline repair lake.toml
+      kafkalite pipeline verify lake.toml --full    compare each offset with the topic afterwards
+    """
+    from pyspark_kafkalite.jobs.repair import repair_job
+
+    found = repair_job(read_job(job_file))
+    for each in found.lost:
+        click.echo(f"lost: {each}")
+    for topic, partition, start, end in found.spans:
+        click.echo(f"read again: {topic}-{partition} offsets {start} to {end - 1}")
+    click.echo(f"{len(found.lost)} lost files replaced, {found.rows} rows" if found.lost else "no file is lost")
 
 
 @command.command("doctor")

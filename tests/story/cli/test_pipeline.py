@@ -11,6 +11,7 @@ import pytest
 from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
 from pyspark_kafkalite.tables import Batch, CommittedRange, ManifestTable
 from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
+from pyspark_kafkalite.tables.model import Span
 
 from kafkalite.testing.thread import BrokerThread
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
@@ -42,7 +43,7 @@ def pipeline() -> Pipeline:
     return run
 
 
-def commit(root: Path, count: int, *, batch: int = 0, twice: int = 0) -> None:
+def commit(root: Path, count: int, *, batch: int = 0, twice: int = 0, topic_id: str | None = None) -> None:
     """Write a batch of records of a partition; some of the rows are there twice."""
     table, first = ManifestTable(root), batch * count
     rows = [
@@ -52,7 +53,9 @@ def commit(root: Path, count: int, *, batch: int = 0, twice: int = 0) -> None:
     written = pyarrow.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
     file = write_attempt(table.attempts, f"part-{uuid.uuid4().hex}.parquet", RAW_SCHEMA, [written], ParquetOptions())
     assert file is not None
-    table.commit(Batch("q", batch, (CommittedRange("copied", 0, first, first + count, len(rows), 0, 0),), (file,)))
+    file = file._replace(spans=(Span("copied", 0, first, first + count),))
+    copied = CommittedRange("copied", 0, first, first + count, len(rows), 0, 0, topic_id)
+    table.commit(Batch("q", batch, (copied,), (file,)))
 
 
 def test_plan_and_verify_compare_topic_and_table(kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path) -> None:
@@ -64,6 +67,35 @@ def test_plan_and_verify_compare_topic_and_table(kafkalite: Run, pipeline: Pipel
     commit(tmp_path / "orders", 3)
     (line,) = pipeline("plan", job, "--json").stdout.splitlines()
     assert (json.loads(line)["start_offset"], json.loads(line)["log_end_offset"]) == (3, 4)
+    assert "3 rows, each offset once" in pipeline("verify", job, "--full").stdout
+
+
+def test_topic_that_was_created_again_is_a_problem(
+    kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path
+) -> None:
+    """Though its offsets fit."""
+    kafkalite("topic", "create", "copied", "--if-not-exists")
+    kafkalite("produce", "copied", stdin="1\n2\n3\n4\n")
+    commit(tmp_path / "orders", 3, topic_id="former")
+    text = "topic copied was deleted and created again; the former one was read: partition 0 up to offset 3"
+    assert text in pipeline("verify", job, code=1).stderr
+    planned = pipeline("plan", job)
+    assert f"lost: {text}" in planned.stderr
+    assert "copied" in planned.stdout
+
+
+def test_lost_files_are_read_from_the_topic_again(
+    kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path
+) -> None:
+    kafkalite("topic", "create", "copied", "--if-not-exists")
+    kafkalite("produce", "copied", stdin="1\n2\n3\n4\n")
+    commit(tmp_path / "orders", 3)
+    assert pipeline("repair", job).stdout == "no file is lost\n"
+    (lost,) = (tmp_path / "orders").glob("*.parquet")
+    lost.unlink()
+    assert "kafkalite pipeline repair" in pipeline("verify", job, code=2).stderr
+    expected = f"lost: {lost.name}\nread again: copied-0 offsets 0 to 2\n1 lost files replaced, 3 rows\n"
+    assert pipeline("repair", job).stdout == expected
     assert "3 rows, each offset once" in pipeline("verify", job, "--full").stdout
 
 
