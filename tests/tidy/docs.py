@@ -1,7 +1,7 @@
 """Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, the programs
 of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin), those of
 docs/migration.md, and those of docs/ that run by themselves, beside a broker; the other ```python blocks there show
-signatures. Those of docs/sdk.md run inside an async function with a producer and a consumer.
+signatures. Those of docs/sdk.md and docs/troubleshooting.md run inside an async function with a producer and a consumer.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
 the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then. A
@@ -76,7 +76,7 @@ def blocks(root: Path) -> list[Block]:
                 found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
             elif path.name == "migration.md" or _RUNS.search(block[3]):
                 found.append(Block(*shown, (*_BESIDE, _PROGRAM), block[3]))
-            elif path.name == "sdk.md":
+            elif path.name in ("sdk.md", "troubleshooting.md"):
                 snippet = _AROUND_SNIPPET.format(snippet=textwrap.indent(block[3], " " * 8))
                 found.append(Block(*shown, (*_BESIDE, _PROGRAM), snippet))
     return found
