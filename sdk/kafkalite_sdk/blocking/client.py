@@ -27,7 +27,8 @@ class BlockingClient(Generic[C]):
         self._client = client
         self._cluster = cluster
         self._loop_thread: LoopThread | None = None
-        self._closing = False
+        self._starting: LoopThread | None = None
+        self._closed = False
         self._finalizer: weakref.finalize[..., BlockingClient[C]] | None = None
 
     def __enter__(self) -> Self:
@@ -57,7 +58,7 @@ class BlockingClient(Generic[C]):
         """The thread of a started client. Raises ClientUseError."""
         if self._loop_thread is None:
             name = type(self).__name__
-            state = "was closed; create another one" if self._closing else 'is not started; use "with" or its start()'
+            state = "was closed; create another one" if self._closed else 'is not started; use "with" or its start()'
             raise ClientUseError(f"this {name} {state}")
         return self._loop_thread
 
@@ -82,10 +83,10 @@ class BlockingClient(Generic[C]):
             close: of the client, when the application forgets to close it.
             ready: called in the loop when the client has started; None = nothing.
         """
-        if self._loop_thread is not None or self._closing:
-            state = "was closed" if self._closing else "is started"
+        if self._loop_thread is not None or self._closed:
+            state = "was closed" if self._closed else "is started"
             raise ClientUseError(f"this {type(self).__name__} {state}; create another one")
-        thread = LoopThread(type(self).__name__)
+        thread = self._starting = LoopThread(type(self).__name__)
 
         async def begin() -> None:
             await start(thread)
@@ -97,6 +98,7 @@ class BlockingClient(Generic[C]):
         try:
             thread.run(begin)
         finally:
+            self._starting = None
             if self._loop_thread is None:
                 thread.end()
             else:
@@ -104,21 +106,24 @@ class BlockingClient(Generic[C]):
                 self._finalizer.atexit = False
 
     def _close(self, close: Callable[P, Awaitable[object]], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Close the client with a coroutine function, and end the thread. A second call does nothing."""
-        thread = self._loop_thread
-        if thread is None or self._closing:
-            self._closing = True
+        """Close the client with a coroutine function, and end the thread. A call during another one waits for it."""
+        thread = self._loop_thread or self._starting
+        if thread is None or thread.ended:
+            self._closed = True
             return
-        thread.check()
-        self._closing = True
+        thread.check_not_waiting()
         try:
             thread.run(close, *args, **kwargs)
         except ClientUseError:
-            self._closing = self._cluster.owner.closed  # a listener runs, which may not close
-            raise
+            if not thread.ended:  # else another close has ended the thread meanwhile
+                raise
         finally:
-            if self._closing:
-                closed(thread)
-                if self._finalizer is not None:
-                    self._finalizer.detach()
-                thread.end()
+            if self._cluster.owner.ended:  # else an argument is not valid, or another call of close still waits
+                self._end(thread)
+
+    def _end(self, thread: LoopThread) -> None:
+        self._closed = True
+        closed(thread)
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        thread.end()

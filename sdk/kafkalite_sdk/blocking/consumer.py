@@ -13,7 +13,7 @@ from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.blocking.loop_consumer import ApplicationListener, LoopConsumer
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.signatures import readable
-from kafkalite_sdk.consumer.consumer import CLOSE_TIMEOUT_S, ROWS_MAX, K, V
+from kafkalite_sdk.consumer.consumer import ROWS_MAX, K, V
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
 from kafkalite_sdk.consumer.parts import Deserializer
@@ -75,7 +75,7 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
 
     def _plain(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a method that is also valid before the start."""
-        if self._loop_thread is None and not self._closing:
+        if self._loop_thread is None and not self._closed:
             return function(*args, **kwargs)
         return self._call(function, *args, **kwargs)
 
@@ -94,12 +94,14 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
     def _prepare(self) -> None:
         self._next_ready = self._client.iterator(self._thread().lock)
 
-    def close(self, timeout: float = CLOSE_TIMEOUT_S, *, commit: bool = True) -> None:
-        """Release all partitions, leave the group, end connections and thread. A second call does nothing.
+    def close(self, timeout: float | None = None, *, commit: bool = True) -> None:
+        """Release all partitions, leave the group, end connections and thread.
 
-        Arguments:
-            timeout: in seconds; the consumer is closed then, also if no broker answers.
-            commit: with automatic commits, commit what the last poll has returned.
+        A poll of another thread ends with ClientUseError, an iteration ends. Calls of several threads wait for one
+        close; a later call does nothing.
+
+        Arguments: as of `kafkalite_sdk.Consumer.close`.
+        Raises: as `kafkalite_sdk.Consumer.close`.
         """
         self._close(self._client.close, timeout, commit=commit)
 
@@ -128,12 +130,9 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         """Read exactly these partitions, in place of those before; see `kafkalite_sdk.Consumer.assign`."""
         self._plain(self._client.assign, partitions)
 
-    def unsubscribe(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Release all partitions and leave the group; `subscribe` or `assign` may follow.
-
-        Arguments:
-            timeout: in seconds, for the commits and the request that leaves the group.
-        """
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """Release all partitions and leave the group; see `kafkalite_sdk.Consumer.unsubscribe`."""
+        self._thread().check_not_waiting()
         self._run(self._client.unsubscribe, timeout)
 
     def assignment(self) -> frozenset[TopicPartition]:

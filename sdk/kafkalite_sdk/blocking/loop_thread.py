@@ -64,6 +64,7 @@ class LoopThread:
         self._pid = os.getpid()
         self._sockets: list[socket.socket] = []
         self._operations: set[Operation[Any]] = set()
+        self._waiting: dict[int, list[Operation[Any]]] = {}  # the calls that each thread, by its ident, waits for
         self._thread = threading.Thread(target=self._main, name=f"kafkalite-{name.lower()}", daemon=True)
         self._thread.start()
 
@@ -110,6 +111,14 @@ class LoopThread:
         if self.ended:
             raise ClientUseError(f"this {name} was closed; create another one")
 
+    def check_not_waiting(self) -> None:
+        """Raise ClientUseError in a function of the application that runs while its thread waits for a call."""
+        if not self.forked and any(each.calls for each in self._waiting.get(threading.get_ident(), ())):
+            raise ClientUseError(
+                f"a listener of this {self._name} runs: call unsubscribe() or close() after the call that waits for it "
+                "has returned"
+            )
+
     def run(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a coroutine function in the loop, and wait for its end.
 
@@ -130,12 +139,20 @@ class LoopThread:
         """As `run`; the loop calls `undo` with a result that the application does not receive, because of Ctrl-C."""
         self.check()
         operation = Operation(lambda: function(*args, **kwargs))
+        ident = threading.get_ident()
+        outer = self._waiting.get(ident, [])
+        self._waiting[ident] = [*outer, operation]
         try:
             self.begin(operation)
             operation.wait()
         except BaseException:
             self._abandon(operation, undo)
             raise
+        finally:
+            if outer:
+                self._waiting[ident] = outer
+            else:
+                del self._waiting[ident]
         try:
             return operation.outcome()
         except asyncio.CancelledError:

@@ -29,14 +29,16 @@ class Operation(Generic[T]):
     Attributes:
         ended: it has returned or raised.
         awaited: a thread waits for it, or will.
+        calls: the thread that waits runs a function of the application.
         result: what it returned; not set before, and after an error.
     """
 
-    __slots__ = ("_error", "_mailbox", "_on_end", "_task", "_work", "awaited", "ended", "result")
+    __slots__ = ("_error", "_mailbox", "_on_end", "_task", "_work", "awaited", "calls", "ended", "result")
 
     def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
         self.ended = False
         self.awaited = True
+        self.calls = False
         self.result: T
         self._work: Callable[[], Awaitable[T]] | None = work
         self._mailbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
@@ -99,7 +101,11 @@ class Operation(Generic[T]):
             except Empty:
                 continue
             if work is not None:
-                work()
+                self.calls = True
+                try:
+                    work()
+                finally:
+                    self.calls = False
 
     @property
     def succeeded(self) -> bool:

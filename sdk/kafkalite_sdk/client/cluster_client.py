@@ -1,8 +1,6 @@
 """A client of a cluster: sends requests to its brokers, keeps their metadata current and finds coordinators.
 
-One `ClusterClient` belongs to one producer or consumer, and to the event loop that started it.
-
-Invariants:
+A `ClusterClient` belongs to one producer or consumer, and to the event loop that started it. Invariants:
 1. Each request ends exactly once, by its deadline: `answer(response)` or `fail(KafkaError)`.
 2. A task exists only while a connection is opened. Timers come from the loop, the rest from the `Environment`.
 3. After `close` no connection, task or timer is left, and every request that was open has failed.
@@ -155,7 +153,7 @@ class ClusterClient:
                 raise
 
     async def close(self, timeout_s: float = 1.0) -> None:
-        """End all connections; open requests fail with ClientUseError. A second call does nothing.
+        """End all connections; open requests fail with ClientUseError. A second call waits for the first one.
 
         Arguments:
             timeout_s: how long requests that are queued may take to be written, in seconds.
@@ -165,9 +163,10 @@ class ClusterClient:
         """
         if self._running is not None:
             self.owner.check_loop()
-            self.owner.end()
-            await self._end(timeout_s)
+            with self.owner.ending():
+                await self._end(timeout_s)
         self.owner.end()
+        await self.owner.wait_ended()
 
     async def _end(self, timeout_s: float) -> None:
         running, self._running = self._running, None

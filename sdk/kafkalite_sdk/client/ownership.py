@@ -7,8 +7,9 @@ is determined only for the error.
 import asyncio
 import os
 import threading
-from collections.abc import Callable
-from typing import ParamSpec
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec
 
 from kafkalite.callbacks import call_each
 from kafkalite.errors import ClientFailedError, ClientUseError
@@ -40,13 +41,14 @@ class Owner:
         on_failure: functions that are called with it.
     """
 
-    __slots__ = ("_forks", "_name", "_thread", "closed", "failure", "loop", "on_failure")
+    __slots__ = ("_ended", "_forks", "_name", "_thread", "closed", "failure", "loop", "on_failure")
 
     def __init__(self, name: str) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._name = name
         self._thread = 0
         self._forks = 0
+        self._ended: asyncio.Future[None] | None = None
         self.closed = False
         self.failure: ClientFailedError | None = None
         self.on_failure: list[Callable[[ClientFailedError], object]] = []
@@ -76,6 +78,27 @@ class Owner:
         """The client is closed."""
         self.loop = None
         self.closed = True
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """The client is closed, and its connections end inside this block."""
+        ended = self._ended = asyncio.get_running_loop().create_future()
+        self.end()
+        try:
+            yield
+        finally:
+            ended.set_result(None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client is closed, and `ending` is over."""
+        return self.closed and (self._ended is None or self._ended.done())
+
+    async def wait_ended(self) -> None:
+        """Wait until `ending` is over in the task that closes the client. Raises ClientUseError in another loop."""
+        if self._ended is not None and not self._ended.done():
+            self.check_running(self._ended)
+            await asyncio.wait((self._ended,))
 
     @property
     def forked(self) -> bool:
@@ -113,6 +136,11 @@ class Owner:
         """Raise ClientUseError unless the loop that started the client is running here."""
         if self.loop is None or asyncio._get_running_loop() is not self.loop:
             raise ClientUseError(self._misuse())
+
+    def check_running(self, future: "asyncio.Future[Any]") -> None:
+        """Raise ClientUseError unless the loop of a future, which a close has left, is running here."""
+        if asyncio._get_running_loop() is not future.get_loop():
+            raise ClientUseError(f"this {self._name} is being closed in another event loop")
 
     def _misuse(self) -> str:
         name = self._name

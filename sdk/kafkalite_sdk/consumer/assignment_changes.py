@@ -16,8 +16,9 @@ from typing import Any
 
 from kafkalite.errors import ClientUseError, KafkaTimeoutError
 from kafkalite.model import TopicPartition
+from kafkalite_sdk.consumer.application_calls import application_call
 from kafkalite_sdk.consumer.auto_commit import AutoCommit
-from kafkalite_sdk.consumer.driver import AnyDriver, ReturnedRecords
+from kafkalite_sdk.consumer.driver import AnyDriver, Limit, ReturnedRecords
 from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.listeners import Partitions, RebalanceListener, call_listener
 from kafkalite_sdk.consumer.positions import PartitionState
@@ -52,6 +53,7 @@ class AssignmentChanges:
         self._steps: deque[Callable[[], Awaitable[None]]] = deque()
         self._error: Exception | None = None
         self._busy = False
+        self._limit: Limit | None = None  # of the listener that runs
 
     @property
     def pending(self) -> bool:
@@ -63,17 +65,18 @@ class AssignmentChanges:
         """Whether a change is carried out."""
         return self._busy
 
-    def check_not_busy(self) -> None:
-        """Raise ClientUseError while a change is carried out: in a listener, or in another task beside one."""
-        if self._busy:
-            raise ClientUseError(
-                "the assignment is being changed, and a listener runs; call unsubscribe() or close() after poll() has "
-                "returned or was cancelled"
-            )
+    def limit(self, deadline: float) -> None:
+        """Cancel the listener that runs, unless it returns before a time of the loop's clock."""
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(deadline)
 
     async def carry_out(self) -> None:
-        """Carry out the changes that the membership has decided. Raises what a listener raised."""
-        self.check_not_busy()
+        """Carry out the changes that the membership has decided.
+
+        Raises: what a listener raised. ClientUseError: a listener runs in another task.
+        """
+        if self._busy:
+            raise ClientUseError("the assignment is being changed, and a listener runs; wait until it has returned")
         self._busy = True
         try:
             await self._carry_out()
@@ -119,7 +122,9 @@ class AssignmentChanges:
         async def step() -> None:
             try:
                 async with self._driver.limit(self.deadline) as limit:
-                    await call_listener(method, partitions)
+                    self._limit = limit
+                    with application_call(self._driver):
+                        await call_listener(method, partitions)
             except Exception as error:
                 failure = error
                 if isinstance(error, TimeoutError) and limit.expired():
@@ -128,6 +133,8 @@ class AssignmentChanges:
                         f"{method.__name__} of the listener has not returned in time for {names}; it was cancelled"
                     )
                 self._error = self._error or failure
+            finally:
+                self._limit = None
 
         self._steps.append(step)
 

@@ -6,13 +6,16 @@ and stays in its group.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Never, Self, Unpack
 
 from kafkalite.errors import ClientUseError, KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
+from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.signatures import readable
+from kafkalite_sdk.consumer.application_calls import check_not_inside
 from kafkalite_sdk.consumer.arguments import (
     ignore_error,
     offset_of,
@@ -43,7 +46,6 @@ else:
 
     K, V = TypeVar("K"), TypeVar("V")
 
-CLOSE_TIMEOUT_S = 30.0
 ROWS_MAX = 2**31 - 1
 
 
@@ -104,16 +106,34 @@ class Consumer(Polls[K, V]):
         await self._driver.start(timeout)
         self._subscriptions.start()
 
-    async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, commit: bool = True) -> None:
-        """Release all partitions, leave the group and close the connections. A second call does nothing.
+    async def close(self, timeout: float | None = None, *, commit: bool = True) -> None:
+        """Release all partitions, leave the group and close the connections.
 
-        If it is cancelled, the consumer is closed without waiting for open requests.
+        A poll of another task ends with ClientUseError, an iteration ends. A call while another one runs waits for that
+        one; a later call does nothing. If a call is cancelled, and no other task waits in `close`, the consumer is
+        closed without waiting for open requests.
 
         Arguments:
-            timeout: in seconds; the consumer is closed then, also if no broker answers.
+            timeout: in seconds; the consumer is closed then, also if no broker answers. None = `close_timeout_ms`. Of a
+                call that waits for another one, it is the time of this wait only.
             commit: with automatic commits, commit what the last poll has returned.
+
+        Raises:
+            What a listener has raised. KafkaTimeoutError: a listener, or the other call, has not ended in time.
+            ClientUseError: a listener calls it, or another function that `poll` or `close` waits for; the consumer is
+            still open.
         """
-        await self._subscriptions.close(timeout, commit=commit)
+        driver = self._driver
+        timeout_s = driver.settings.close_timeout_s if timeout is None else timeout
+        check_seconds("timeout", timeout_s)
+        if not driver.closing.begun:
+            if not driver.started:
+                await driver.close(0.0)
+                return
+            driver.client.owner.check_loop()
+        check_not_inside(driver)
+        driver.changed()  # the handler of a stream that calls this is not awaited any more
+        await driver.closing.run(partial(self._subscriptions.close, timeout_s, commit=commit), timeout_s)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -173,14 +193,17 @@ class Consumer(Polls[K, V]):
         self._check_error()
         self._subscriptions.assign(partitions_of(partitions))
 
-    async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+    async def unsubscribe(self, timeout: float | None = None) -> None:
         """Release all partitions and leave the group; `subscribe` or `assign` may follow.
 
+        A poll of another task waits meanwhile, and then reads what was subscribed next; without that it raises
+        ClientUseError.
+
         Arguments:
-            timeout: in seconds, for the commits and the request that leaves the group.
+            timeout: in seconds, for the commits and the request that leaves the group. None = `close_timeout_ms`.
         """
         self._check()
-        await self._subscriptions.unsubscribe(timeout)
+        await self._subscriptions.unsubscribe(self._driver.settings.close_timeout_s if timeout is None else timeout)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that the consumer reads."""

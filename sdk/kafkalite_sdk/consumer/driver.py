@@ -20,6 +20,7 @@ from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.alarm import Alarm
 from kafkalite_sdk.client.arguments import check_seconds
+from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import MetadataChanges
 from kafkalite_sdk.client.settings import address_text
@@ -93,7 +94,8 @@ class Driver(Generic[K, V]):
         on_drop: called with partitions whose positions have changed.
         streams: return the records to several tasks, None = `poll` returns them.
         on_attention: called whenever `work` finds that the group needs a poll; None = nothing.
-        closed: `close` was called.
+        closing: the close of the consumer.
+        closed: its connections end.
         released: partitions that were revoked and whose records are kept until the next assignment.
         awaits_topics: partitions will be assigned by the caller when their topics exist: `poll` waits for them.
     """
@@ -109,6 +111,7 @@ class Driver(Generic[K, V]):
         self.positions = positions
         self.fetcher = fetcher
         self.iteration: Iteration[K, V] = Iteration()
+        self.closing: Closing[None] = Closing(client.owner, "Consumer")
         self._decompression = Decompression(fetcher, self.changed, client.owner.guarded)
         backoff_s = settings.client.retry_backoff_s
         self.offsets = OffsetLookups(client.view, backoff_s, settings.isolation_level)
@@ -418,6 +421,9 @@ class Driver(Generic[K, V]):
                 consumed[each] = OffsetAndMetadata(state.position, "", state.leader_epoch)
         return consumed
 
+
+Limit: TypeAlias = asyncio.Timeout
+"""The result of `Driver.limit`."""
 
 AnyDriver: TypeAlias = Driver[Any, Any]
 """The driver of a consumer of any types."""

@@ -86,4 +86,4 @@ def new_parts(
             auto_commit = AutoCommit(driver, driver.group, settings.auto_commit_interval_s)
         changes = AssignmentChanges(driver, driver.group, auto_commit)
     loop = PollLoop(driver, changes, auto_commit, check)
-    return ConsumerParts(driver, Queries(driver), loop, Subscriptions(driver, changes, auto_commit))
+    return ConsumerParts(driver, Queries(driver), loop, Subscriptions(driver, loop, changes, auto_commit))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafkalite.errors import AuthenticationError, AuthorizationError, PoisonRecordError, RetriableError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
+from kafkalite_sdk.consumer.application_calls import application_call
 from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.positions import PartitionState
 
@@ -180,9 +181,10 @@ class PoisonCheck:
         if not callable(self._policy):
             raise self._error(record) from error
         try:
-            result = self._policy(record, error)
-            if inspect.isawaitable(result):
-                await result
+            with application_call(self._driver):
+                result = self._policy(record, error)
+                if inspect.isawaitable(result):
+                    await result
         except Exception as failure:
             raise self._error(record) from failure
         records = self._driver.iteration.records

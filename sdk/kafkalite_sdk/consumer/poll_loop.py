@@ -2,6 +2,8 @@
 
 Invariants:
 1. One task at a time polls.
+                if self._suspenders:
+                    continue
 2. Requests for more records leave as soon as records were taken: the next ones arrive while the application processes.
 3. A poll that finds records at once still lets other tasks run, at least every `YIELD_AFTER_S`.
 4. Whatever raises behind `take`, the records that it has read are returned by a later poll; until then no commit covers
@@ -9,7 +11,8 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Generic
@@ -57,6 +60,8 @@ class PollLoop(Generic[K, V]):
         self.busy = False
         self.streamed = False
         self._deadline = -inf
+        self._suspenders = 0
+        self._waits_for_them = False
         self._driver = driver
         self._changes = changes
         self._auto_commit = auto_commit
@@ -92,7 +97,7 @@ class PollLoop(Generic[K, V]):
         self, timeout_s: float, records_max: int, only: Collection[TopicPartition] = ()
     ) -> list[Record[K, V]]:
         """Return records for the streams of the consumer; see `poll`."""
-        records = await self._alone(timeout_s, partial(self._take, records_max, only))
+        records = await self._alone(timeout_s, partial(self._take, records_max, only), [])
         assert isinstance(records, list)
         return records
 
@@ -110,13 +115,13 @@ class PollLoop(Generic[K, V]):
         check_seconds("timeout", timeout_s)
         if self._check is not None and self._check.intercepts:
             raise ClientUseError("poll_columns calls no interceptors of records; use poll, or another Consumer")
-        await self._alone(timeout_s, partial(self._take_columns, columns))
+        await self._alone(timeout_s, partial(self._take_columns, columns), columns)
 
     def _check_not_streamed(self) -> None:
         if self.streamed:
             raise ClientUseError("this Consumer has streams; read the records from them")
 
-    async def _alone(self, timeout_s: float, take: Callable[[], Target[K, V]]) -> Target[K, V]:
+    async def _alone(self, timeout_s: float, take: Callable[[], Target[K, V]], nothing: Target[K, V]) -> Target[K, V]:
         self._driver.client.check_owner()
         if self.busy:
             raise ClientUseError(
@@ -124,16 +129,64 @@ class PollLoop(Generic[K, V]):
             )
         self.busy = True
         try:
-            return await self._poll(timeout_s, take)
+            return await self._poll(timeout_s, take, nothing)
         finally:
             self.busy = False
+            if self._suspenders:
+                self._driver.changed()
 
     def interrupt(self) -> None:
         """Have the open poll return at once."""
         self._deadline = -inf
         self._driver.changed()
 
-    async def _poll(self, timeout_s: float, take: Callable[[], Target[K, V]]) -> Target[K, V]:
+    # close, and the end of an assignment
+
+    @asynccontextmanager
+    async def suspended(self, deadline: float) -> AsyncIterator[bool]:
+        """Let no poll continue; one that is open waits for the end of the block, or returns nothing at its timeout.
+
+        Arguments:
+            deadline: of the wait for listeners and other functions that the open poll calls, and for another block, in
+                seconds of the loop's clock.
+
+        Yields: whether nothing of that runs any more.
+        """
+        driver = self._driver
+        while self._suspenders and driver.now() < deadline:
+            driver.work()
+            await driver.wait(deadline)
+        alone = not self._suspenders
+        self._suspenders += 1
+        try:
+            driver.changed()
+            while self._runs and driver.now() < deadline:
+                driver.work()
+                await driver.wait(deadline)
+            yield alone and not self._runs
+        finally:
+            self._suspenders -= 1
+            driver.changed()
+
+    @property
+    def _runs(self) -> bool:
+        """Whether a poll does anything but wait for the end of `suspended`."""
+        return self.busy and not self._waits_for_them
+
+    async def _wait_for_suspenders(self) -> bool:
+        """Wait for the end of `suspended`; return whether it has ended before the timeout of the poll."""
+        driver = self._driver
+        self._waits_for_them = True
+        driver.changed()
+        try:
+            while self._suspenders and driver.now() < self._deadline:
+                driver.work()
+                await driver.wait(self._deadline)
+        finally:
+            self._waits_for_them = False
+        return not self._suspenders
+
+    async def _poll(self, timeout_s: float, take: Callable[[], Target[K, V]], nothing: Target[K, V]) -> Target[K, V]:
         """Call `take` until it returns records, or the time is over."""
         driver = self._driver
         now = self.polled_at = driver.now()
@@ -143,11 +196,15 @@ class PollLoop(Generic[K, V]):
             driver.client.check_owner()
             self._yielded_at = driver.now()
         while True:
+            if self._suspenders and not await self._wait_for_suspenders():
+                return nothing
             if not driver.reads:
                 raise ClientUseError("nothing to poll: call subscribe(), add_topic() or assign() first")
             self._polled(now)
             if self._changes is not None and self._changes.pending:
                 await self._changes.carry_out()
+                if self._suspenders:
+                    continue
             records = self._taken(take)
             taken = bool(records)
             if taken and self._check is not None and isinstance(records, list):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 RECORDS_MAX = 500
 AUTO_COMMIT_INTERVAL_MS = 5000
+CLOSE_TIMEOUT_MS = 10_000
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -44,6 +45,8 @@ class ConsumerOptions(ClientOptions, total=False):
         max_poll_interval_ms: a consumer that does not poll for this time leaves its group.
         enable_auto_commit: commit what the previous poll has returned, also when partitions are revoked and at close.
         auto_commit_interval_ms: between two automatic commits.
+        close_timeout_ms: longest time that `close`, `unsubscribe` and the end of `async with` wait for commits and for
+            the group (10,000).
         auto_offset_reset: where to begin without a valid offset: "earliest", "latest", "none" (an error), or
             "by_duration:" with an ISO 8601 duration, such as "by_duration:PT24H".
         max_poll_records: the most records of one `poll`.
@@ -64,6 +67,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_interval_ms: float
     enable_auto_commit: bool
     auto_commit_interval_ms: float
+    close_timeout_ms: float
     auto_offset_reset: str
     max_poll_records: int
     isolation_level: str
@@ -103,6 +107,7 @@ class ConsumerSettings(NamedTuple):
         group: None = the consumer has no group.
         policy: where to begin without a valid offset; None = that is an error.
         auto_commit_interval_s: None = the application commits.
+        close_timeout_s: longest time of a close.
         records_max: of one `poll`.
         isolation_level: 1 = records of committed transactions only.
     """
@@ -112,6 +117,7 @@ class ConsumerSettings(NamedTuple):
     group: "MembershipSettings | None"
     policy: ResetPolicy | None
     auto_commit_interval_s: float | None
+    close_timeout_s: float
     records_max: int
     isolation_level: int
 
@@ -139,6 +145,7 @@ def consumer_settings(
     interval_s = seconds_above_0(
         "auto_commit_interval_ms", given.get("auto_commit_interval_ms", AUTO_COMMIT_INTERVAL_MS)
     )
+    close_s = seconds_above_0("close_timeout_ms", given.get("close_timeout_ms", CLOSE_TIMEOUT_MS))
     commits = given.get("group") is not None and given.get("enable_auto_commit", True)
     return ConsumerSettings(
         client=parse_client(bootstrap_servers, given),
@@ -146,6 +153,7 @@ def consumer_settings(
         group=_group_settings(given),
         policy=parse_reset_policy(given.get("auto_offset_reset", "latest")),
         auto_commit_interval_s=interval_s if commits else None,
+        close_timeout_s=close_s,
         records_max=integer("max_poll_records", given.get("max_poll_records", RECORDS_MAX)),
         isolation_level=ISOLATION_LEVELS[level],
     )

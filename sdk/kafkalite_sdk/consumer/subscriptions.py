@@ -1,12 +1,13 @@
 """What a consumer reads: a subscription of its group, or partitions that the application assigns; and how that ends."""
 
-from collections.abc import Callable, Collection
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
-from kafkalite.errors import ClientUseError
+from kafkalite.errors import ClientUseError, KafkaTimeoutError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.arguments import check_seconds
+from kafkalite_sdk.consumer.application_calls import check_not_inside
 from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 from kafkalite_sdk.membership.patterns import check_pattern
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
     from kafkalite_sdk.consumer.auto_commit import AutoCommit
     from kafkalite_sdk.consumer.group_requests import GroupRequests
+    from kafkalite_sdk.consumer.poll_loop import PollLoop
+
+CALLS_SHARE, POLL_SHARE = 0.5, 0.75
+"""Shares of a timeout after which a listener of an open poll is cancelled, and its other functions are not awaited."""
 
 
 class Subscriptions:
@@ -22,14 +27,20 @@ class Subscriptions:
 
     Arguments:
         driver: of the consumer.
+        polls: of the consumer.
         changes: of the assignment, None = the consumer has no group.
         auto_commit: None = the application commits.
     """
 
     def __init__(
-        self, driver: AnyDriver, changes: "AssignmentChanges | None", auto_commit: "AutoCommit | None"
+        self,
+        driver: AnyDriver,
+        polls: "PollLoop[Any, Any]",
+        changes: "AssignmentChanges | None",
+        auto_commit: "AutoCommit | None",
     ) -> None:
         self._driver = driver
+        self._polls = polls
         self._changes = changes
         self._auto_commit = auto_commit
         self._assigned = False
@@ -115,24 +126,41 @@ class Subscriptions:
             self._driver.group.subscribed = False
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """Release all partitions and leave the group; see `_unsubscribe`."""
-        streams = self._driver.streams
-        async with nullcontext() if streams is None else streams.suspended(self._driver.now() + timeout_s):
-            await self._unsubscribe(timeout_s)
-
-    async def _unsubscribe(self, timeout_s: float) -> None:
-        """Release all partitions and leave the group.
+        """Release all partitions and leave the group. A poll of another task continues afterwards.
 
         Arguments:
-            timeout_s: of the commits and requests.
+            timeout_s: of everything.
 
-        Raises what a listener raised, after the end. ClientUseError: a listener runs.
+        Raises: what a listener raised, after the end. ClientUseError: a listener of the caller runs. KafkaTimeoutError:
+            a function of the application, called by a poll of another task, has not returned.
         """
         check_seconds("timeout", timeout_s)
+        check_not_inside(self._driver)
+        deadline = self._driver.now() + timeout_s
+        async with self._suspended(timeout_s) as alone:
+            if not alone:
+                raise KafkaTimeoutError("unsubscribe: what another task has called has not returned in time")
+            await self._unsubscribe(deadline)
+
+    @asynccontextmanager
+    async def _suspended(self, timeout_s: float) -> AsyncIterator[bool]:
+        """Let no other task poll. Yields whether nothing of an open poll runs any more."""
+        now, streams = self._driver.now(), self._driver.streams
+        until = now + timeout_s * POLL_SHARE
+        if self._changes is not None:
+            self._changes.limit(now + timeout_s * CALLS_SHARE)
+        async with (
+            nullcontext() if streams is None else streams.suspended(until),
+            self._polls.suspended(until) as alone,
+        ):
+            yield alone
+
+    async def _unsubscribe(self, deadline: float) -> None:
+        """Release all partitions and leave the group, until `deadline` in seconds of the loop's clock.
+
+        Raises what a listener raised, after the end.
+        """
         driver, changes = self._driver, self._changes
-        if changes is not None:
-            changes.check_not_busy()
-        deadline = driver.now() + timeout_s
         raised: Exception | None = None
         if driver.group is not None and changes is not None:
             await self._end_commits(driver.group, deadline)
@@ -179,27 +207,20 @@ class Subscriptions:
         return None
 
     async def close(self, timeout_s: float, *, commit: bool) -> None:
-        """Leave the group and end the connections.
+        """Leave the group and end the connections of a consumer that is started; afterwards it is closed in any case.
 
         Arguments:
             timeout_s: of everything.
             commit: whether automatic commits commit what the last poll has returned.
         """
-        check_seconds("timeout", timeout_s)
-        driver = self._driver
-        if not driver.started:
-            await driver.close(0.0)
-            return
-        driver.client.owner.check_loop()
-        if driver.client.owner.failure is not None:
-            await driver.close(timeout_s)
-            return
+        driver, changes = self._driver, self._changes
         deadline = driver.now() + timeout_s
-        async with nullcontext() if driver.streams is None else driver.streams.suspended(deadline):
-            if self._changes is not None:
-                self._changes.check_not_busy()
-                self._changes.commit_on_revoke = commit
-            try:
-                await self._unsubscribe(timeout_s)
-            finally:
-                await driver.close(max(0.0, deadline - driver.now()))
+        try:
+            if driver.client.owner.failure is None:
+                async with self._suspended(timeout_s) as alone:
+                    if changes is not None:
+                        changes.commit_on_revoke = commit
+                    if alone or changes is None or not changes.busy:
+                        await self._unsubscribe(deadline)
+        finally:
+            await driver.close(max(0.0, deadline - driver.now()))

@@ -1,13 +1,16 @@
 """The producer of the SDK: a plain `send` that returns an awaitable, `drain` for back-pressure, `flush` and `close`."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
 
 from kafkalite.errors import BufferExhaustedError, ClientUseError, KafkaTimeoutError
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
 from kafkalite_sdk.client.arguments import check_seconds
+from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import address_text
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from kafkalite_sdk._speedups.column_sends import ColumnsDelivery
     from kafkalite_sdk.interceptors.handler import BatchHandler
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
+
+log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0  # for writing queued requests when all records have their outcomes
 
@@ -87,7 +92,8 @@ class Producer(Generic[K, V]):
             self._client = HandlerClient(handler, handler_partitions, client_settings, environment)
             self._settings = self._settings._replace(idempotent=False)
         self._dispatcher: Dispatcher | None = None
-        self._closing = self._closed = False
+        self._closing: Closing[Exception | None] = Closing(self._client.owner, "Producer")
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -97,7 +103,7 @@ class Producer(Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if type(self).close is Producer.close:
-            await self._close(None, raises=error is None)
+            await self._close(self._settings.close_timeout_s, raises=error is None)
         else:
             await self.close()
 
@@ -286,27 +292,41 @@ class Producer(Generic[K, V]):
         dispatcher.raise_failures()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, and end all connections. A second call does nothing.
+        """Flush, and end all connections. A call while another one runs waits for that one; a later call does nothing.
 
-        If it is cancelled, the records without an outcome fail at once.
+        If it is cancelled, and no other task waits in `close`, the records without an outcome fail at once.
 
         Arguments:
-            timeout: in seconds; records without an outcome fail then. None = as `flush`.
+            timeout: in seconds; records without an outcome fail then. None = `close_timeout_ms`. Of a call that waits
+                for another one, it is the time of this wait only.
 
         Raises:
-            The error of a record that has failed and whose future no user has awaited. TypeError, ValueError: as
-            `flush`; the producer is still open.
+            The error of a record that has failed and whose future no user has awaited. KafkaTimeoutError: the other
+            call has not ended in time. TypeError, ValueError: as `flush`; the producer is still open.
         """
         _check_timeout(timeout)
-        await self._close(timeout, raises=True)
+        await self._close(self._settings.close_timeout_s if timeout is None else timeout, raises=True)
 
     async def _close(self, timeout_s: float | None, *, raises: bool) -> None:
+        """Close. None = until each record has an outcome."""
         dispatcher = self._dispatcher
-        if dispatcher is None or self._closing:
+        if dispatcher is None:
             await self._client.close()
             return
-        self._client.owner.check_loop()
-        self._closing = True
+        if not self._closing.begun:
+            self._client.owner.check_loop()
+            if self._stages is None:  # else they may have last records
+                self._closed = True
+                dispatcher.refuse_records()
+        error = await self._closing.run(partial(self._end, dispatcher, timeout_s), timeout_s)
+        if error is None:
+            return
+        if raises:
+            raise error
+        log.error("%s", "; ".join((str(error), *getattr(error, "__notes__", ()))))
+
+    async def _end(self, dispatcher: Dispatcher, timeout_s: float | None) -> Exception | None:
+        """Flush, and end everything; return the error of records that no user has awaited."""
         loop = self._client.loop
         until = None if timeout_s is None else loop.time() + timeout_s
         try:
@@ -316,7 +336,7 @@ class Producer(Generic[K, V]):
             dispatcher.refuse_records()
             await dispatcher.flush(None if until is None else max(0.0, until - loop.time()))
         except KafkaTimeoutError:
-            dispatcher.fail_records("they were not acknowledged before the timeout of close")
+            dispatcher.fail_records(f"they were not acknowledged within {timeout_s:g} s, the timeout of close")
         except BaseException:
             dispatcher.refuse_records()
             dispatcher.fail_records("close was cancelled")
@@ -327,8 +347,11 @@ class Producer(Generic[K, V]):
                 await self._client.close(CLOSE_S if until is None else min(CLOSE_S, max(0.0, until - loop.time())))
             finally:
                 dispatcher.end()
-        if raises:
+        try:
             dispatcher.raise_failures()
+        except Exception as error:
+            return error
+        return None
 
     async def _send_last(
         self, dispatcher: Dispatcher, records: Iterable[ProducerRecord[K, V]], until: float | None

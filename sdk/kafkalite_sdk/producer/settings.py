@@ -39,6 +39,8 @@ class ProducerOptions(SecurityOptions, total=False):
         delivery_timeout_ms: from `send` until a record that is not acknowledged fails (120,000). A record whose request
             is open at that time fails with the request.
         request_timeout_ms: deadline of a request (30,000).
+        close_timeout_ms: longest time that `close` and the end of `async with` wait for acknowledgements (15,000);
+            records without one fail then.
         max_block_ms: longest time that `drain` waits, and that records wait for the metadata of their topic (60,000).
         compression_type: "none" (default), "gzip", "snappy", "lz4" or "zstd".
         compression_level: of gzip (1 to 9), lz4 (1 to 17) or zstd (-131,072 to 22). Default: that of Kafka.
@@ -62,6 +64,7 @@ class ProducerOptions(SecurityOptions, total=False):
     max_in_flight: int
     delivery_timeout_ms: float
     request_timeout_ms: float
+    close_timeout_ms: float
     max_block_ms: float
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     compression_level: int
@@ -84,6 +87,7 @@ class ProducerSettings(NamedTuple):
         max_request_bytes: of the batches in a request, and of a record.
         request_timeout_s: how long the broker may wait for its replicas.
         delivery_timeout_s: from `send` to the failure of a record that is not acknowledged.
+        close_timeout_s: longest wait of a close.
         retry_backoff_s, retry_backoff_max_s: pause before a retry; it doubles with each failure, up to the second.
         codec, level: compression of batches, ids as in `records.compression`; level None = default of the codec.
         idempotent: the broker removes duplicates of retries.
@@ -101,6 +105,7 @@ class ProducerSettings(NamedTuple):
     max_request_bytes: int = 1 << 20
     request_timeout_s: float = 30.0
     delivery_timeout_s: float = 120.0
+    close_timeout_s: float = 15.0
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
     codec: int = 0
@@ -149,6 +154,7 @@ def parse_options(
         max_request_bytes=max_request_bytes,
         request_timeout_s=request_timeout_s,
         delivery_timeout_s=reader.seconds("delivery_timeout_ms", 120_000, least=1),
+        close_timeout_s=reader.seconds("close_timeout_ms", 15_000),
         retry_backoff_s=backoff_s,
         retry_backoff_max_s=max(backoff_s, reader.seconds("retry_backoff_max_ms", 1_000)),
         codec=codec,

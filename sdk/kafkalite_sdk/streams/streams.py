@@ -103,9 +103,12 @@ class Stream(Generic[K, V]):
 
     @property
     def abandoned(self) -> bool:
-        """Whether the incomplete record of the stream has no running task besides the current one."""
+        """Whether the incomplete record of the stream has no running task, besides the current one and those that close
+        the consumer.
+        """
         task = self.task
-        return not self._explicit and (task is None or task.done() or task is asyncio.current_task())
+        waits = task is asyncio.current_task() or task in self._streams.closers
+        return not self._explicit and (task is None or task.done() or waits)
 
 
 class Streams(Generic[K, V]):
@@ -151,6 +154,11 @@ class Streams(Generic[K, V]):
     def attention(self) -> bool:
         """Whether the consumer has more to do than to return queued records, and no task polls."""
         return self._driver.attention and self._polling is None and not self._suspended and not self._driver.closed
+
+    @property
+    def closers(self) -> Collection[object]:
+        """The tasks that wait in `close` of the consumer."""
+        return self._driver.closing.callers
 
     def partitions_of(self, stream: Stream[K, V]) -> frozenset[TopicPartition]:
         """The partitions of a stream."""

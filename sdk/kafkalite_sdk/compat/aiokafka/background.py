@@ -122,15 +122,6 @@ class Rebalances:
             driver.work()
             await driver.wait(driver.now() + 1)
 
-    def check_not_in_listener(self, poller: asyncio.Task[Any] | None) -> None:
-        """Raise ClientUseError if a listener runs in this task.
-
-        Arguments:
-            poller: the task that polls or starts.
-        """
-        if self._changes.busy and asyncio.current_task() in (self._task, poller):
-            raise ClientUseError("a rebalance listener runs; call stop() after it has returned")
-
     async def stop(self) -> None:
         """Wait until no change is carried out any more; none begins."""
         self._driver.on_attention = None

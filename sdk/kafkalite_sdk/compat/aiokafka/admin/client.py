@@ -76,10 +76,9 @@ class AIOKafkaAdminClient:
             self._started = True
 
     async def close(self) -> None:
-        """End the connections."""
-        if not self._closed:
-            self._closed = True
-            await self._admin.close()
+        """End the connections. A second call waits for the first one."""
+        self._closed = True
+        await self._admin.close()
 
     # topics
 

@@ -8,8 +8,7 @@ Invariants:
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from types import TracebackType
@@ -19,6 +18,7 @@ from kafkalite.errors import ClientUseError, KafkaError, KafkaErrorCode, MaxPoll
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.aiokafka_records import ConsumerRecord, converted, converted_by_partition
 from kafkalite_sdk._speedups.consumer_records import Record
+from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 from kafkalite_sdk.compat.aiokafka.background import GrouplessSubscription, ListenerAdapter, Rebalances
 from kafkalite_sdk.compat.aiokafka.consumer.internals import Coordinator, SubscriptionState
@@ -33,6 +33,7 @@ from kafkalite_sdk.compat.aiokafka.structs import OffsetAndMetadata
 from kafkalite_sdk.compat.aiokafka.topics import wait_for_topic
 from kafkalite_sdk.compat.aiokafka.util import commit_structure_validate
 from kafkalite_sdk.consumer import offset_and_metadata as engine
+from kafkalite_sdk.consumer.application_calls import check_not_inside
 from kafkalite_sdk.consumer.consumer import Consumer
 
 log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
@@ -117,13 +118,12 @@ class AIOKafkaConsumer(Lookups):
 
     def _build(self, arguments: dict[str, Any], *, internal: bool) -> None:
         """Create the engine and what surrounds it; `internal`: patterns match internal topics, too."""
-        self._stopped = asyncio.Event()
         self._lock = asyncio.Lock()
         self._sought_until = -inf
         self._wanted: frozenset[str] = frozenset()
-        self._poller: asyncio.Task[Any] | None = None
         self._consumer = new_consumer(lambda: topics_of(), **arguments)
         self._driver = self._consumer._driver
+        self._stopping: Closing[None] = Closing(self._driver.client.owner, "AIOKafkaConsumer")
         self._records = self._consumer._iteration
         changes = self._consumer._loop._changes
         self._rebalances = None if changes is None else Rebalances(self._driver, changes, self._lock)
@@ -154,7 +154,7 @@ class AIOKafkaConsumer(Lookups):
             if self._groupless is not None:
                 self._groupless.follow()
             elif self._rebalances is not None and self._driver.group is not None and self._driver.group.subscribed:
-                async with self._alone():
+                async with self._lock:
                     await self._rebalances.joined()
             await self._positions_found()
         except BaseException:
@@ -178,39 +178,22 @@ class AIOKafkaConsumer(Lookups):
 
         Raises: ClientUseError inside a rebalance listener.
         """
-        if self._closed:
-            await self._stopped.wait()
-            return
-        if self._rebalances is not None:
-            self._rebalances.check_not_in_listener(self._poller)
+        check_not_inside(self._driver)
         self._closed = True
         self._listener.enabled = False
-        try:
-            await self._stop()
-        finally:
-            self._stopped.set()
+        await self._stopping.run(self._stop)
 
     async def _stop(self) -> None:
         if self._rebalances is not None:
             await self._rebalances.stop()
         await self._group_leave.ended()
-        if self._driver.started and self._poller is not asyncio.current_task():
+        if self._driver.started:
             self._consumer._loop.interrupt()
             async with self._lock:  # the open poll ends
                 await self._consumer.close()
         else:
             await self._consumer.close()
         self._records.clear()
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Only one task at a time polls or joins the group."""
-        async with self._lock:
-            self._poller = asyncio.current_task()
-            try:
-                yield
-            finally:
-                self._poller = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -341,7 +324,7 @@ class AIOKafkaConsumer(Lookups):
         if self._closed:
             raise ConsumerStoppedError
         await self._group_leave.ended()
-        async with self._alone():
+        async with self._lock:
             while not self._closed:
                 try:
                     return await self._consumer._loop.poll(timeout_s, records_max, only)

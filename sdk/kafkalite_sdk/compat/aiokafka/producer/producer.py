@@ -73,7 +73,6 @@ class AIOKafkaProducer(LoopClient):
         self._partitioner = partitioner
         self._request_timeout_s = request_timeout_ms / 1000
         self._closed = False
-        self._stopped = asyncio.Event()
         self._view = self._producer._client.view
 
     async def start(self) -> None:
@@ -83,14 +82,8 @@ class AIOKafkaProducer(LoopClient):
 
     async def stop(self) -> None:
         """Send all records, wait for their acknowledgements, and close the connections. A second call waits, too."""
-        if self._closed:
-            await self._stopped.wait()
-            return
         self._closed = True
-        try:
-            await self._producer._close(None, raises=False)
-        finally:
-            self._stopped.set()
+        await self._producer._close(None, raises=False)
 
     async def __aenter__(self) -> Self:
         await self.start()
