@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from pyspark_kafkalite.errors import DataLossError
 from pyspark_kafkalite.ingest import query
+from pyspark_kafkalite.jobs import audit
 from pyspark_kafkalite.options import source_options
 from pyspark_kafkalite.source import BatchReader
 from pyspark_kafkalite.tables import ManifestTable
@@ -80,6 +81,7 @@ def test_topic_that_was_created_again_between_two_batches_is_an_error_or_recorde
     assert (recreated.former_id, recreated.topic_id) == (former.topic_ids[job.topic], state.topic_ids[job.topic])
     values = Counter(read(job.root).to_table(columns=["value"])["value"].to_pylist())
     assert values == Counter(copied) + Counter(b"%d" % number for number in range(job.sent))
+    assert audit._rows(job.spark, ManifestTable(job.root)).count() == job.sent
 
 
 def test_retention_that_overtakes_an_ingest_ends_it_with_what_to_do(job: IngestJob) -> None:

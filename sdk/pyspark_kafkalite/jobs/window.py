@@ -16,7 +16,7 @@ from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.window_settings import UPDATE, WindowSettings
 from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile
+from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, batch_name
 
 if TYPE_CHECKING:
     import pyarrow
@@ -76,10 +76,10 @@ def aggregated(records: "DataFrame", settings: WindowSettings) -> "DataFrame":
 
 
 class _Writing(NamedTuple):
-    """What the worker of a batch needs: directory of attempts, id of the batch, options of Parquet."""
+    """What the worker of a batch needs: directory of attempts, `batch_name`, options of Parquet."""
 
     directory: str
-    batch_id: int
+    batch: str
     parquet: ParquetOptions
 
 
@@ -97,7 +97,9 @@ class WindowCommitter:
 
     def __call__(self, windows: "DataFrame", batch_id: int) -> None:
         """Write and commit a batch. Raises: what a worker or the table raises."""
-        write: Any = partial(_write, _Writing(self._table.attempts, batch_id, self._parquet))
+        write: Any = partial(
+            _write, _Writing(self._table.attempts, batch_name(query_id(windows), batch_id), self._parquet)
+        )
         rows = windows.coalesce(1).mapInArrow(write, "name string, bytes bigint, rows bigint").collect()
         files = tuple(DataFile(*row) for row in rows)
         total = sum(each.rows for each in files)
@@ -117,7 +119,7 @@ def _write(writing: _Writing, batches: "Iterator[pyarrow.RecordBatch]") -> "Iter
         yield first
         yield from batches
 
-    name = f"part-{writing.batch_id:010}-{uuid.uuid4().hex}.parquet"  # another attempt has another name
+    name = f"part-{writing.batch}-{uuid.uuid4().hex}.parquet"  # another attempt has another name
     file = write_attempt(writing.directory, name, first.schema, every(), writing.parquet)
     if file is not None:
         yield pyarrow.RecordBatch.from_pylist([{"name": file.name, "bytes": file.bytes, "rows": file.rows}])

@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow
 import pytest
 from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
+from pyspark_kafkalite.jobs.audit import created_again
+from pyspark_kafkalite.jobs.job_file import read_job
 from pyspark_kafkalite.tables import Batch, CommittedRange, ManifestTable
 from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.model import Span
@@ -82,6 +84,7 @@ def test_topic_that_was_created_again_is_a_problem(
     planned = pipeline("plan", job)
     assert f"lost: {text}" in planned.stderr
     assert "copied" in planned.stdout
+    assert created_again(read_job(str(job)), ManifestTable(tmp_path / "orders")) == {"copied": text}
 
 
 def test_lost_files_are_read_from_the_topic_again(
