@@ -1,7 +1,7 @@
 """Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, the programs
 of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin), those of
 docs/migration.md, and those of docs/ that run by themselves, beside a broker; the other ```python blocks there show
-signatures. Those of docs/sdk.md and docs/troubleshooting.md run inside an async function with a producer and a consumer.
+signatures. Those of docs/sdk.md and docs/troubleshooting.md run inside an async function with producer and consumer.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
 the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then. A
