@@ -1,4 +1,4 @@
-"""Prints errors that the SDK retries silently, when they last: a command does not wait without a reason."""
+"""Prints why a command waits: errors that the SDK retries, when they last, and topics that do not exist."""
 
 import logging
 import time
@@ -36,8 +36,17 @@ class RetryReport(logging.Handler):
             self._errors[text] = (first, now, printed)
 
 
+class MissingTopicsReport(logging.Handler):
+    """Prints the topics that a consumer reads and the cluster does not have."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a warning of the SDK."""
+        click.echo(f"kafkalite: {record.getMessage()}", err=True)
+
+
 def report_retries() -> None:
-    """Print the errors that clients of the SDK retry in this process."""
+    """Print the errors that clients of the SDK retry in this process, and missing topics of consumers."""
+    logging.getLogger("kafkalite_sdk.consumer.missing_topics").addHandler(MissingTopicsReport())
     logger = logging.getLogger("kafkalite_sdk.retries")
     logger.setLevel(logging.DEBUG)
     logger.propagate = False

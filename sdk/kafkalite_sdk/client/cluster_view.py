@@ -72,6 +72,7 @@ class ClusterView:
         topics: by name.
         controller_id: broker id of the controller, -1 = unknown.
         cluster_id: None = the broker does not report it.
+        errors: code by topic, of those whose last response was an error.
     """
 
     def __init__(self) -> None:
@@ -79,6 +80,7 @@ class ClusterView:
         self.topics: dict[str, TopicView] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
+        self.errors: dict[str, int] = {}
         self._names: dict[bytes, str] = {}
 
     def leader(self, topic: str, partition: int) -> int:
@@ -116,7 +118,9 @@ class ClusterView:
             changes.failed[name] = topic.error_code
             if not error_class(topic.error_code).retriable:
                 self.forget(name)
+            self.errors[name] = topic.error_code
             return changes
+        self.errors.pop(name, None)
         view = self.topics.get(name)
         if view is not None and ZERO_UUID not in (view.topic_id, topic.topic_id) and view.topic_id != topic.topic_id:
             changes.recreated.append(name)
@@ -165,11 +169,12 @@ class ClusterView:
 
     def keep(self, topics: Iterable[str | None]) -> None:
         """Forget all topics but these: a response about every topic of the cluster has named them."""
-        for topic in self.topics.keys() - set(topics):
+        for topic in (self.topics.keys() | self.errors.keys()) - set(topics):
             self.forget(topic)
 
     def forget(self, topic: str) -> None:
         """Forget a topic that the client no longer uses."""
+        self.errors.pop(topic, None)
         view = self.topics.pop(topic, None)
         if view is not None:
             self._names.pop(view.topic_id, None)

@@ -28,6 +28,7 @@ from kafkalite_sdk.consumer.decompression import Decompression
 from kafkalite_sdk.consumer.fetcher import Fetcher
 from kafkalite_sdk.consumer.iteration import Iteration
 from kafkalite_sdk.consumer.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
+from kafkalite_sdk.consumer.missing_topics import MissingTopics
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.positions import Positions
@@ -98,6 +99,7 @@ class Driver(Generic[K, V]):
         closed: its connections end.
         released: partitions that were revoked and whose records are kept until the next assignment.
         awaits_topics: partitions will be assigned by the caller when their topics exist: `poll` waits for them.
+        missing: topics that the cluster does not have.
     """
 
     closed = False
@@ -116,6 +118,7 @@ class Driver(Generic[K, V]):
         backoff_s = settings.client.retry_backoff_s
         self.offsets = OffsetLookups(client.view, backoff_s, settings.isolation_level)
         self._epochs = EpochLookups(client.view, backoff_s)
+        self.missing = MissingTopics(client.view, self._name())
         self.group = self._group_requests()
         committed = None if self.group is None else self.group.committed
         self.resolver = OffsetResolver(positions, client.view, self.offsets, self._epochs, committed, self.drop_fetched)
@@ -135,6 +138,10 @@ class Driver(Generic[K, V]):
         client.on_metadata.append(client.owner.guarded(self._metadata_changed))
         client.owner.on_failure.append(lambda _: self._wake())
         client.on_rejected.append(self._rejected)
+
+    def _name(self) -> str:
+        settings = self.settings
+        return "a consumer" if settings.group is None else f"a consumer of group {settings.group.group_id}"
 
     def _group_requests(self) -> "GroupRequests | None":
         if self.settings.group is None:
@@ -283,6 +290,7 @@ class Driver(Generic[K, V]):
 
     def _metadata_changed(self, changes: MetadataChanges) -> None:
         self._reset_recreated(changes.recreated)
+        self.missing.update(self._read_topics(), self.now())
         self.resolver.metadata_changed()
         self.fetcher.metadata_changed()
         if self.group is not None:
@@ -380,13 +388,19 @@ class Driver(Generic[K, V]):
 
     def use_topics(self) -> None:
         """Keep the metadata of exactly those topics current that are needed."""
-        needed = {each.topic for each in self.positions.states} | self._temporary_topics.keys()
+        needed = self._read_topics() | self._temporary_topics.keys()
         if self.group is not None:
             needed |= self.group.membership.topics
-        unused = self.client.view.topics.keys() - needed
+        view = self.client.view
+        unused = (view.topics.keys() | view.errors.keys()) - needed
         if unused:
             self.client.drop_topics(sorted(unused))
         self.client.use_topics(sorted(needed))
+
+    def _read_topics(self) -> set[str]:
+        """The topics of the assignment and of the subscription."""
+        assigned = {each.topic for each in self.positions.states}
+        return assigned if self.group is None else assigned | self.group.membership.wanted_topics
 
     def use_temporarily(self, topics: Collection[str]) -> None:
         """Keep the metadata of topics current until `end_use` is called for them."""

@@ -11,13 +11,15 @@ from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.group_requests import GROUP_CHANNEL
 from kafkalite_sdk.consumer.positions import PartitionState
 
+CHANNELS = (DATA, GROUP_CHANNEL)
+
 
 class BrokerHealth(NamedTuple):
     """The connection to a broker.
 
     Attributes:
         address: host:port.
-        connected: a request would be sent at once.
+        connected: a request would be sent at once: for records, or to the broker as coordinator of the group.
         open_requests: those without a response.
     """
 
@@ -31,7 +33,7 @@ class ConsumerHealth(NamedTuple):
 
     Attributes:
         waiting_for: what `poll` waits for, such as "records" or "the coordinator of group g"; between polls a broker
-            that cannot be reached; None = nothing.
+            that cannot be reached; topics that the cluster does not have; None = nothing.
         assignment: the partitions that are read.
         group: None = the consumer has no group.
         group_protocol: "classic", "consumer" or "registered"; None = no group, or not determined yet.
@@ -76,7 +78,11 @@ def brokers_of(driver: AnyDriver) -> dict[int, BrokerHealth]:
     """The brokers of the cluster."""
     client = driver.client
     return {
-        node: BrokerHealth(f"{each.host}:{each.port}", client.connected(node), client.in_flight(node))
+        node: BrokerHealth(
+            f"{each.host}:{each.port}",
+            any(client.connected(node, channel) for channel in CHANNELS),
+            sum(client.in_flight(node, channel) for channel in CHANNELS),
+        )
         for node, each in client.view.brokers.items()
     }
 
@@ -87,11 +93,13 @@ def waiting_for(driver: AnyDriver) -> str:
     if group is not None and group.subscribed and (group.coordinator is None or not states):
         if group.coordinator is None:
             return f"the coordinator of group {group.group}"
-        return f"an assignment of group {group.group}: {group.membership.state}"
+        missing = f"; {text}" if (text := driver.missing.text) else ""
+        return f"an assignment of group {group.group}: {group.membership.state}{missing}"
     if not states:
         return "subscribe() or assign()"
     reasons = {_waits_for(driver, state): state for state in states.values()}
-    return "records" if "records" in reasons else ", ".join(reasons)
+    found = "records" if "records" in reasons else ", ".join(reasons)
+    return found if driver.missing.text is None else f"{found}; {driver.missing.text}"
 
 
 def _waits_for(driver: AnyDriver, state: PartitionState) -> str:
@@ -143,7 +151,7 @@ def health_of(driver: AnyDriver, polled_at: float, *, polling: bool) -> Consumer
     identity = None if membership is None else membership.identity()
     heartbeat = None if membership is None else membership.last_heartbeat
     return ConsumerHealth(
-        waiting_for=waiting_for(driver) if polling else _unreachable(driver),
+        waiting_for=waiting_for(driver) if polling else _unreachable(driver) or driver.missing.text,
         assignment=driver.assignment(),
         group=None if group is None else group.group,
         group_protocol=None if membership is None else membership.protocol,

@@ -16,6 +16,7 @@ Invariants:
    rejects KIP-848 is a broker of classic groups from then on.
 """
 
+import logging
 from collections.abc import Collection
 from math import inf
 
@@ -48,6 +49,8 @@ from kafkalite_sdk.membership.settings import (
 )
 from kafkalite_sdk.membership.subscription import NO_SUBSCRIPTION, Subscription
 from kafkalite_sdk.membership.topics import metadata_of_all
+
+log = logging.getLogger(__name__)
 
 
 def member_class(protocol: str) -> type[GroupProtocol]:
@@ -457,6 +460,7 @@ class Membership:
             f"group {self.settings.group_id}: poll was not called for {interval_s:g} s, so the consumer has left the "
             "group and lost its partitions; process fewer records per poll or increase max_poll_interval_ms"
         )
+        log.warning("%s", self._poll_error)  # the next poll, which raises it, may be far away
         if self._protocol is not None:
             self._protocol.leave(lambda: None)
         self._core.lose_all(now, lambda now: None)

@@ -329,3 +329,25 @@ def test_a_command_waits_for_a_broker_that_is_starting(args: tuple[str, ...]) ->
             assert early.wait(TIMEOUT_S) == 0, early.stderr.read()
     assert said.startswith(f"kafkalite: cannot connect to 127.0.0.1:{port}: Connection refused")
     assert said.endswith("; retrying for 20 s\n")
+
+
+def test_consume_in_a_group_says_once_that_the_topic_was_deleted(kafkalite: Run, broker: BrokerThread) -> None:
+    kafkalite("topic", "create", "deleted")
+    kafkalite("produce", "deleted", stdin="one\n")
+    command = [*COMMAND, "consume", "deleted", "-e", "--follow", "--group", "reads-deleted", "-b", broker.address]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRON}
+    with subprocess.Popen(command, **pipes) as reading:
+        try:
+            assert reading.stdout is not None and reading.stderr is not None
+            assert reading.stdout.readline() == "one\n"
+            kafkalite("topic", "delete", "deleted")
+            line = reading.stderr.readline()
+            reading.send_signal(signal.SIGINT)
+            rest = reading.communicate(timeout=TIMEOUT_S)[1]
+        finally:
+            reading.kill()
+    assert line == (
+        "kafkalite: a consumer of group reads-deleted reads topic deleted: "
+        "the cluster does not have it; check the name, or create the topic\n"
+    )
+    assert "does not have it" not in rest
