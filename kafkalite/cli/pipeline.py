@@ -83,7 +83,7 @@ def command() -> None:
 @command.command("run")
 @job_argument
 @click.option("--resume-from-table", is_flag=True, help="Continue the table with a new checkpoint.")
-@click.option("--allow-gaps", is_flag=True, help="Record offsets that the log has lost as missing, and continue.")
+@click.option("--allow-gaps", is_flag=True, help="Record lost offsets and topics created again, and continue.")
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write an HTML page with charts.")
 @click.option("--quiet", is_flag=True, help="Show no progress on a terminal.")
 @one_line
