@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
@@ -10,6 +11,15 @@ PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an 
 UUID_TEXT_LENGTH = 22
 ACKS_ALL = -1  # `acks` of Produce: once all in-sync replicas have the records
 READ_COMMITTED = 1  # isolation level of Fetch and ListOffsets: without open and aborted transactions
+
+
+def shown_address(text: str) -> str:
+    """Return an address, or several, for a message: without user name and password.
+
+    Arguments:
+        text: as a user has passed it, such as `host:9092` or `https://user:password@host`; it may be no address.
+    """
+    return re.sub(r"^(\s*[A-Za-z][A-Za-z0-9+.-]*://)?.*@", r"\1", text, flags=re.DOTALL)
 
 
 class TopicPartition(NamedTuple):

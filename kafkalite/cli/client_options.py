@@ -16,6 +16,7 @@ import click
 from kafkalite.cli.failure import fail
 from kafkalite.cli.signals import interruptible
 from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, error_for
+from kafkalite.model import shown_address
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 PORT_MAX = 65_535
@@ -148,7 +149,7 @@ def parse_address(address: str) -> tuple[str, int]:
     """Split HOST:PORT ([::1]:9092 for IPv6); ends the command if the address is invalid."""
     found = _ADDRESS.fullmatch(address.strip())
     if found is None:
-        fail(f"{address!r} is not an address; write HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
+        fail(f"{shown_address(address)!r} is not an address; write HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
     if not 0 < int(found[3]) <= PORT_MAX:
         fail(f"{address!r}: the port is {found[3]}, allowed is 1 to {PORT_MAX}")
     return found[1] or found[2], int(found[3])

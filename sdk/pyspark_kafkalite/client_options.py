@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark_kafkalite.errors import OptionError
-from pyspark_kafkalite.option_values import Values, parse_flag, parse_integer
+from pyspark_kafkalite.option_values import ShownOptions, Values, parse_flag, parse_integer
 
 PREFIX = "kafka."
 PROTECTED = (
@@ -131,15 +131,15 @@ def translated(values: Values, table: Translations, silent: tuple[str, ...], cli
         raise OptionError(
             "kafka.bootstrap.servers", "it is missing, expected host:port of brokers, separated by commas"
         )
-    found: dict[str, Any] = {"bootstrap_servers": servers, "client_id": client_id}
+    found = ShownOptions(bootstrap_servers=servers, client_id=client_id)
     for name, value in given.items():
         if name in PROTECTED:
             raise OptionError(PREFIX + name, "it cannot be set: Spark decides it")
         if name == "sasl.jaas.config":
-            found |= _login(PREFIX + name, value)
+            found.update(_login(PREFIX + name, value))
         elif name in table:
             arguments, parse = table[name]
-            found |= dict.fromkeys(arguments, parse(PREFIX + name, value.strip()))
+            found.update(dict.fromkeys(arguments, parse(PREFIX + name, value.strip())))
         elif name not in silent:
             raise OptionError(PREFIX + name, f"it is not supported{_hint(name, (*table, *silent))}")
         elif name.endswith(NUMBERS):

@@ -8,13 +8,33 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.model import TopicPartition
+from kafkalite.model import TopicPartition, shown_address
 from pyspark_kafkalite.errors import OptionError
 
 LONG_MAX = 2**63 - 1
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 UNITS_BYTES = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+SECRET = re.compile(r"password|jaas|secret|token|auth|credential|access.?key", re.IGNORECASE)
+HIDDEN = "***"
 NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
+
+
+class ShownOptions(dict[str, Any]):
+    """Options by name whose text has no secret: reprs of what contains them are part of logs and errors."""
+
+    def __repr__(self) -> str:
+        return repr({name: HIDDEN if is_secret(name) else _shown(value) for name, value in self.items()})
+
+    __str__ = __repr__
+
+
+def _shown(value: Any) -> Any:
+    return shown_address(value) if isinstance(value, str) else value
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of an option, with any of its names, must not be part of a text."""
+    return SECRET.search(name) is not None
 
 
 class Values:

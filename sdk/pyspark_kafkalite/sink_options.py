@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark_kafkalite.client_options import DEFAULT_CLIENT_ID, PREFIX, SHARED, Translations, translated
 from pyspark_kafkalite.errors import OptionError, SchemaError
-from pyspark_kafkalite.option_values import Values, parse_flag, parse_integer
+from pyspark_kafkalite.option_values import ShownOptions, Values, parse_flag, parse_integer
 
 NAMES = ("topic", "includeHeaders", "checkpointLocation", "queryName", "kafka.")
 DEFAULTS = {"linger_ms": 20, "batch_size": 256 << 10}
@@ -62,7 +62,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Check the options of a sink. Raises OptionError that names the option and what is expected."""
     values = Values(options, NAMES)
     values.flag("includeHeaders", False)  # a column `headers` is always written
-    found = {**DEFAULTS, **translated(values, TRANSLATED, SILENT, DEFAULT_CLIENT_ID)}
+    found = ShownOptions({**DEFAULTS, **translated(values, TRANSLATED, SILENT, DEFAULT_CLIENT_ID)})
     _check(found)
     topic = values.text("topic")
     if topic == "":

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kafkalite.model import shown_address
 from kafkalite_sdk.client.security import Security
 
 DEFAULT_PORT = 9092
@@ -62,6 +63,12 @@ def parse_bootstrap(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]
     texts = list(servers) if isinstance(servers, Iterable) and not isinstance(servers, str) else [servers]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f'bootstrap_servers: expected "host:port,host:port" or a list of "host:port", got {servers!r}')
+    if any("@" in text for text in texts):
+        shown = ",".join(shown_address(text) for text in texts)
+        raise ValueError(
+            f"bootstrap_servers: user names and passwords are no part of an address, expected {shown!r} with "
+            "sasl_username and sasl_password"
+        )
     addresses = [_parse_address(part.strip()) for text in texts for part in text.split(",") if part.strip()]
     if not addresses:
         raise ValueError(f'bootstrap_servers is {servers!r}, expected at least one address such as "localhost:9092"')

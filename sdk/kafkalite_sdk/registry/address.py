@@ -2,6 +2,8 @@
 
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from kafkalite.model import shown_address
+
 
 def without_userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
     """Return an address without user name and password, and these.
@@ -15,7 +17,7 @@ def without_userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("the address of a service is not valid, expected http://HOST:PORT or https://HOST:PORT")
-    address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    address = urlunsplit(parts._replace(netloc=shown_address(parts.netloc)))
     if parts.username is None:
         return address, None
     return address, (unquote(parts.username), unquote(parts.password or ""))

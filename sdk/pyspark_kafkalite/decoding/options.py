@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
+from kafkalite_sdk.registry.address import without_userinfo
+
 from pyspark_kafkalite.errors import OptionError
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Decoding:
         message: full name of the Protobuf message in `schema_file`.
         key_schema, key_schema_file, key_message: the same for keys.
         registry_url: of a schema registry for Avro and Protobuf; values have the id of their schema.
+            A user name and password in it are those of `registry_auth`.
         registry_auth: its user name and password.
         budget: bad values that a batch may have: a float is a share of its rows (at least one row unless it is 0), an
             int a number of rows. Beyond it the batch fails.
@@ -62,6 +65,8 @@ class Decoding:
     nested: bool = False
 
     def __post_init__(self) -> None:
+        if self.registry_url is not None:
+            self._take_userinfo(self.registry_url)
         for each in (self.part(key=False), self.part(key=True)):
             each.check(self.registry_url)
         if isinstance(self.budget, bool) or self.budget < 0 or (isinstance(self.budget, float) and self.budget > 1):
@@ -72,6 +77,15 @@ class Decoding:
             raise OptionError("misfits", f"{self.misfits!r}, expected one of {', '.join(MISFITS)}")
         if self.misfits == "dead_letters" and self.dead_letters == FAIL:
             raise OptionError("misfits", "dead_letters contradicts dead_letters='fail'")
+
+    def _take_userinfo(self, url: str) -> None:
+        """Remove user name and password from the address: it is part of texts. Raises OptionError."""
+        try:
+            address, userinfo = without_userinfo(url)
+        except ValueError as error:
+            raise OptionError("registry_url", str(error)) from None
+        object.__setattr__(self, "registry_url", address)
+        object.__setattr__(self, "registry_auth", self.registry_auth or userinfo)
 
     @property
     def topic(self) -> str | None:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pyspark_kafkalite.jobs.errors import JobError
+from pyspark_kafkalite.option_values import HIDDEN, ShownOptions, is_secret
 
 _DURATION = re.compile(r"\d+ (millisecond|second|minute|hour|day|week)s?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -113,7 +114,7 @@ class Section:
 
     def options(self) -> dict[str, str]:
         """Return all keys as options of Spark; `a.b = 1` and `"a.b" = 1` are the same. Raises JobError."""
-        found: dict[str, str] = {}
+        found = ShownOptions()
         self._flatten("", self._fields, found)
         return found
 
@@ -126,7 +127,10 @@ class Section:
             elif isinstance(value, str | int | float):
                 found[prefix + key] = str(value)
             else:
-                raise self.error(prefix + key, f"{value!r}, expected text, a number, true or false")
+                raise self.error(
+                    prefix + key,
+                    f"{HIDDEN if is_secret(prefix + key) else repr(value)}, expected text, a number, true or false",
+                )
 
     def _expanded(self, key: str, value: Any) -> Any:
         """Replace ${NAME} by the environment variable, so that a file contains no password."""
