@@ -1,7 +1,7 @@
 """Each of the five rules of exactly-once tables is broken once: the tests of crashes and writers must notice it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -139,8 +139,8 @@ def test_mutant_publishes_replacements_before_it_hides_what_they_replace(
 ) -> None:
     hide, publish = ManifestTable._hide, ManifestTable._publish
 
-    def publishing(self: ManifestTable, commit: manifest.Commit) -> int:
-        published = publish(self, commit)
+    def publishing(self: ManifestTable, commit: manifest.Commit, *lost: Collection[manifest.DataFile]) -> int:
+        published = publish(self, commit, *lost)
         hide(self, commit)
         return published
 
