@@ -123,12 +123,33 @@ def _type(schema: Any, named: dict[str, Any], outer: tuple[str, ...]) -> pyarrow
         below = (*outer, schema["name"])
         return pyarrow.struct([(each["name"], _type(each["type"], named, below)) for each in schema["fields"]])
     if form == "array":
+        if _is_empty(schema["items"], named, ()):
+            raise SchemaMisfitError(
+                "the items of an array of Avro have no bytes, so a value of a few bytes may have any number of them; "
+                "declare them with at least one field"
+            )
         return pyarrow.list_(_type(schema["items"], named, outer))
     if form == "map":
         return pyarrow.map_(pyarrow.string(), _type(schema["values"], named, outer))
     if form in ("enum", "fixed"):
         return pyarrow.string() if form == "enum" else pyarrow.binary()
     return _type(form, named, outer)
+
+
+def _is_empty(schema: Any, named: dict[str, Any], outer: tuple[str, ...]) -> bool:
+    """Whether values of a parsed schema have no bytes."""
+    if isinstance(schema, list):
+        return False  # the number of the branch
+    if isinstance(schema, str):
+        return schema == "null" or (schema in named and _is_empty(named[schema], named, outer))
+    if schema["type"] in ("record", "error"):
+        if schema["name"] in outer:
+            return False  # it contains itself, which is another error
+        below = (*outer, schema["name"])
+        return all(_is_empty(each["type"], named, below) for each in schema["fields"])
+    if schema["type"] == "fixed":
+        return bool(schema["size"] == 0)
+    return bool(schema["type"] == "null")
 
 
 def _union(schema: list[Any], named: dict[str, Any], outer: tuple[str, ...]) -> pyarrow.DataType:

@@ -3,7 +3,7 @@
 The type grows with the schemas of the writers: a field that only a new schema has is added. In other values it is null.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow
@@ -16,6 +16,8 @@ from pyspark_kafkalite.decoding.schemas import merged
 from pyspark_kafkalite.decoding.values import BadValue, Values
 
 DETAIL_CHARACTERS = 500
+BLOCK_BYTES = 1 << 20
+"""Values become Python objects, then an array, in blocks of this size: objects have up to some 200 times the bytes."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -30,6 +32,22 @@ class Reader(NamedTuple):
 
     type: pyarrow.DataType
     read: Callable[[bytes], Any]
+
+
+class Unread(NamedTuple):
+    """A value that is not decoded yet.
+
+    Attributes:
+        reader: of its schema.
+        data: the value without the reference to the schema.
+    """
+
+    reader: Reader
+    data: bytes
+
+
+Framed = Unread | BadValue | None
+"""A value, what is wrong with it, or null."""
 
 
 class Format(Protocol):
@@ -89,37 +107,49 @@ class RegisteredDecoder:
 
     def decode(self, values: pyarrow.Array, headers: pyarrow.Array) -> Values:
         """Decode values; see `Values`. Raises SchemaMisfitError; SchemaError: the registry does not respond."""
+        pairs = enumerate(zip(values.to_pylist(), _headers(headers), strict=True))
+        # The type is known after the schemas of all values.
+        framed = [None if value is None else self._framed(row, value, named) for row, (value, named) in pairs]
+        data_type = self.type
+        if data_type is None:
+            return Values(
+                pyarrow.nulls(len(framed), pyarrow.struct([])), [each for each in framed if isinstance(each, BadValue)]
+            )
+        blocks = [self._block(start, block, data_type) for start, block in _blocks(framed)]
+        arrays = [each.array for each in blocks] or [pyarrow.nulls(0, data_type)]
+        return Values(pyarrow.concat_arrays(arrays), [bad for each in blocks for bad in each.bad])
+
+    def _block(self, start: int, framed: Sequence[Framed], data_type: pyarrow.DataType) -> Values:
+        """Decode and convert values, the first of which is row `start`."""
         found: list[Any] = []
         bad: list[BadValue] = []
-        for row, (value, named) in enumerate(zip(values.to_pylist(), _headers(headers), strict=True)):
-            result = None if value is None else self._decoded(row, value, named)
+        for row, each in enumerate(framed, start):
+            result = self._read(row, *each) if isinstance(each, Unread) else each
             if isinstance(result, BadValue):
                 bad.append(result)
                 result = None
             found.append(result)
-        if self.type is None:
-            return Values(pyarrow.nulls(len(found), pyarrow.struct([])), bad)
-        return self._converted(found, self.type, bad)
+        return self._converted(start, found, data_type, bad)
 
-    def _converted(self, found: list[Any], data_type: pyarrow.DataType, bad: list[BadValue]) -> Values:
+    def _converted(self, start: int, found: list[Any], data_type: pyarrow.DataType, bad: list[BadValue]) -> Values:
         try:
             return Values(pyarrow.array(found, data_type), bad)
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError):
-            return self._converted_each(found, data_type, bad)
+            return self._converted_each(start, found, data_type, bad)
 
-    def _converted_each(self, found: list[Any], data_type: pyarrow.DataType, bad: list[BadValue]) -> Values:
+    def _converted_each(self, start: int, found: list[Any], data_type: pyarrow.DataType, bad: list[BadValue]) -> Values:
         """Convert value by value, since one of them does not fit."""
         wrong = {each.row: each for each in bad}
-        for row, value in enumerate(found):
+        for row, value in enumerate(found, start):
             try:
                 pyarrow.array([value], data_type)
             except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError) as error:
                 wrong[row] = BadValue(row, "type", str(error)[:DETAIL_CHARACTERS])
-                found[row] = None
+                found[row - start] = None
         return Values(pyarrow.array(found, data_type), [wrong[row] for row in sorted(wrong)])
 
-    def _decoded(self, row: int, value: bytes, headers: Headers) -> Any:
-        """The value, or what is wrong with it."""
+    def _framed(self, row: int, value: bytes, headers: Headers) -> Unread | BadValue:
+        """The value with the reader of its schema, or what is wrong with it."""
         reader: Reader | str | None = self._declared
         if self._registered is not None:
             try:
@@ -131,8 +161,12 @@ class RegisteredDecoder:
                 reader = self._reader(framed.key, framed.indexes)
         if not isinstance(reader, Reader):
             return BadValue(row, "schema", str(reader)[:DETAIL_CHARACTERS])
+        return Unread(reader, value)
+
+    def _read(self, row: int, reader: Reader, data: bytes) -> Any:
+        """The value, or what is wrong with it."""
         try:
-            return reader.read(value)
+            return reader.read(data)
         except MemoryError:
             raise  # another attempt may have more memory: the value is not bad
         except Exception as error:  # the libraries raise what Python raises for wrong bytes
@@ -154,6 +188,19 @@ class RegisteredDecoder:
                 found = str(error)
             self._readers[key, indexes] = found
         return found
+
+
+def _blocks(framed: Sequence[Framed]) -> Iterator[tuple[int, Sequence[Framed]]]:
+    """Yield blocks of at most BLOCK_BYTES, or one larger value, each with its first row."""
+    start = size = 0
+    for row, each in enumerate(framed):
+        added = len(each.data) if isinstance(each, Unread) else 0
+        if size + added > BLOCK_BYTES and row > start:
+            yield start, framed[start:row]
+            start, size = row, 0
+        size += added
+    if start < len(framed):
+        yield start, framed[start:]
 
 
 def _headers(headers: pyarrow.Array) -> Sequence[Headers]:

@@ -15,6 +15,7 @@ import pyarrow
 import pytest
 from pyspark_kafkalite.decoding.drift import NAMES_MAX, Drift
 from pyspark_kafkalite.decoding.validation import invalid_rows
+from pyspark_kafkalite.errors import OptionError
 
 from tests.unit.spark.decoded import dead, decode, decoder, records
 
@@ -159,6 +160,70 @@ with open("/proc/self/statm") as statm:
 resource.setrlimit(resource.RLIMIT_AS, (used + (300 << 20), resource.RLIM_INFINITY))
 assert decode(values, value="json", schema="id bigint").rows.num_rows == len(values)
 """
+
+
+LISTS = """
+import io, json, resource
+import fastavro
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tests.unit.spark.decoded import dead, decode
+
+ITEM = {{"type": "record", "name": "i", "fields": [{{"name": "b", "type": "boolean"}}]}}
+FIELDS = [{{"name": "l", "type": {{"type": "array", "items": ITEM}}}}]
+SCHEMA = json.dumps({{"type": "record", "name": "r", "fields": FIELDS}})
+FILES = descriptor_pb2.FileDescriptorSet()
+FILE = FILES.file.add(name="m.proto", package="p", syntax="proto3")
+M = FILE.message_type.add(name="M")
+M.nested_type.add(name="E").field.add(name="x", number=1, type=5, label=1)
+M.field.add(name="l", number=1, type=11, label=3, type_name=".p.M.E")
+OPTIONS = {{
+    "avro": dict(value="avro", schema=SCHEMA),
+    "protobuf": dict(value="protobuf", schema=FILES.SerializeToString(), message="p.M"),
+}}
+
+
+def number(value):
+    value, found = value * 2 if value >= 0 else -2 * value - 1, b""
+    while value > 127:
+        found, value = found + bytes([value & 127 | 128]), value >> 7
+    return found + bytes([value])
+
+
+options = OPTIONS["{form}"]
+values, bad = {values}
+decode([b"\\x00" if "{form}" == "avro" else b""], **options)
+with open("/proc/self/statm") as statm:
+    used = int(statm.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), resource.RLIM_INFINITY))
+found = decode(values, **options)
+assert len(dead(found)) == bad and found.rows.num_rows == len(values) - bad, dead(found)
+"""
+HOSTILE_LISTS = {
+    "avro, small records": ("avro", "[number(500_000) + b'\\x00' * 500_000 + b'\\x00'] * 12, 0"),
+    "avro, a block claims more items than it has": ("avro", "[number(1 << 50) + b'\\x00' * 1000] * 10, 10"),
+    "avro, a block claims more bytes than it has": ("avro", "[number(-(1 << 50)) + number(1 << 50)] * 10, 10"),
+    "protobuf, empty messages": ("protobuf", "[b'\\x0a\\x00' * 250_000] * 12, 0"),
+    "protobuf, a length beyond the value": ("protobuf", "[b'\\x0a\\xff\\xff\\xff\\xff\\x07'] * 10, 10"),
+    "protobuf, deep groups of an unknown field": ("protobuf", "[b'\\x1b' * 100_000] * 10, 10"),
+}
+
+
+@pytest.mark.parametrize("shape", HOSTILE_LISTS)
+def test_memory_of_hostile_lists_is_bounded(shape: str) -> None:
+    form, values = HOSTILE_LISTS[shape]
+    program = LISTS.format(form=form, values=values)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+EMPTY = {"type": "record", "name": "e", "fields": [{"name": "n", "type": "null"}]}
+
+
+@pytest.mark.parametrize("items", ["null", EMPTY, {"type": "fixed", "name": "f", "size": 0}])
+def test_items_without_bytes_are_rejected_since_their_number_is_unbounded(items: Any) -> None:
+    fields = [{"name": "l", "type": {"type": "array", "items": items}}]
+    with pytest.raises(OptionError, match="have no bytes, so a value of a few bytes may have any number of them"):
+        decoder(value="avro", schema=json.dumps({"type": "record", "name": "r", "fields": fields}))
 
 
 @pytest.mark.parametrize("shape", HOSTILE)
