@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark_kafkalite.jobs.checks import Finding
 
 EXIT_PROBLEM = 1
+INTERRUPTED = 130  # exit code that a shell reports for a process ended by SIGINT
 MIB = 1 << 20
 
 P = ParamSpec("P")
@@ -85,7 +86,7 @@ def command() -> None:
 @click.option("--resume-from-table", is_flag=True, help="Continue the table with a new checkpoint.")
 @click.option("--allow-gaps", is_flag=True, help="Record lost offsets and topics created again, and continue.")
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write an HTML page with charts.")
-@click.option("--quiet", is_flag=True, help="Show no progress on a terminal.")
+@click.option("--quiet", is_flag=True, help="Show no progress on standard error.")
 @one_line
 def run_command(job_file: str, resume_from_table: bool, allow_gaps: bool, report: str | None, quiet: bool) -> None:
     """Run a job.
@@ -100,9 +101,15 @@ def run_command(job_file: str, resume_from_table: bool, allow_gaps: bool, report
     """
     from pyspark_kafkalite.jobs.runner import run_job
 
-    bar = not quiet and sys.stderr.isatty()
-    options = RunOptions(resume_from_table, allow_gaps, report, bar)
-    if code := run_job(read_job(job_file), options, click.echo):
+    options = RunOptions(resume_from_table, allow_gaps, report, bar=not quiet)
+    try:
+        code = run_job(read_job(job_file), options, click.echo)
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            click.echo(err=True)  # below the bar and the ^C
+        click.echo("kafkalite: interrupted; the next run continues after the last commit", err=True)
+        code = INTERRUPTED
+    if code:
         raise click.exceptions.Exit(code)
 
 
@@ -119,6 +126,7 @@ def plan_command(job_file: str, as_json: bool) -> None:
     Examples:
       kafkalite pipeline plan lake.toml
     """
+    from pyspark_kafkalite.jobs.counted import counted
     from pyspark_kafkalite.jobs.plan import plan_job
 
     job = with_source(read_job(job_file))
@@ -131,10 +139,11 @@ def plan_command(job_file: str, as_json: bool) -> None:
         click.echo(f"lost: {loss}", err=True)
     if not as_json:
         by_date = job.table is not None and job.table.partition == "date"
-        files = "one for each task and date" if by_date else str(len(plan.splits))
+        files = "a file for each task and date" if by_date else counted(len(plan.splits), "file")
         click.echo(
-            f"{plan.offsets} offsets, {plan.bytes / MIB:.1f} MiB of the log, {plan.batches} micro-batches; "
-            f"the next one has {len(plan.splits)} tasks and files: {files}"
+            f"{counted(plan.offsets, 'offset')}, {plan.bytes / MIB:.1f} MiB of the log, "
+            f"{counted(plan.batches, 'micro-batch', 'micro-batches')}; "
+            f"the next one has {counted(len(plan.splits), 'task')} and {files}"
         )
 
 
@@ -161,6 +170,7 @@ def verify_command(job_file: str, full: bool, as_json: bool) -> None:
       kafkalite pipeline verify lake.toml
       kafkalite pipeline verify lake.toml --full    compare each offset with the topic
     """
+    from pyspark_kafkalite.jobs.counted import counted
     from pyspark_kafkalite.jobs.verify import verify_job
 
     found = verify_job(with_source(read_job(job_file)), full=full)
@@ -172,7 +182,7 @@ def verify_command(job_file: str, full: bool, as_json: bool) -> None:
     if found.problems:
         raise click.exceptions.Exit(EXIT_PROBLEM)
     if not as_json:
-        click.echo(f"{sum(each.rows for each in found.partitions)} rows, each offset once")
+        click.echo(f"{counted(sum(each.rows for each in found.partitions), 'row')}, each offset once")
 
 
 @command.command("compact")
@@ -197,10 +207,12 @@ def compact_command(job_file: str, target_mib: int, retention_hours: float) -> N
       kafkalite pipeline compact lake.toml --target-mib 128 --retention-hours 1
     """
     from pyspark_kafkalite.jobs.compact import compact_job
+    from pyspark_kafkalite.jobs.counted import counted
 
     found = compact_job(read_job(job_file), target_mib * MIB, retention_hours * 3600)
     sizes = f"{found.bytes_before / MIB:.1f} MiB, now {found.bytes_after / MIB:.1f} MiB"
-    click.echo(f"{found.replaced} files replaced by {found.written}: {sizes}; {found.removed} old files deleted")
+    removed = counted(found.removed, "old file")
+    click.echo(f"{counted(found.replaced, 'file')} replaced by {found.written}: {sizes}; {removed} deleted")
 
 
 @command.command("repair")

@@ -92,7 +92,8 @@ def test_lake_is_planned_run_and_verified(jobs: Jobs) -> None:
     assert [each[:3] for each in plan.partitions] == [((jobs.topic, 0), 0, 100), ((jobs.topic, 1), 0, 1)]
     assert not Path(job.required_table.path).exists()
     jobs.run(job)
-    assert jobs.lines == [f"lake lake: 101 records in 2 commits, 3 files in {job.required_table.path}"]
+    path = job.required_table.path
+    assert jobs.lines == [f"lake lake: 101 new records in 2 commits; {path}: 101 records in 2 commits, 3 files"]
     assert {Path(path).parent.name for path in ManifestTable(job.required_table.path).files()} == {
         "date=1970-01-01",
         "date=1970-01-02",
@@ -103,6 +104,10 @@ def test_lake_is_planned_run_and_verified(jobs: Jobs) -> None:
     found = verify_job(job, full=True)
     assert found.problems == ()
     assert [(each.rows, each.lag) for each in found.partitions] == [(100, 1), (1, 0)]
+    jobs.run(job)
+    jobs.run(job)
+    whole = f"{path}: 102 records in 3 commits, 4 files"
+    assert jobs.lines[1:] == [f"lake lake: 1 new record in 1 commit; {whole}", f"lake lake: 0 new records; {whole}"]
 
 
 def test_deleted_checkpoint_is_found_before_the_run_and_resumed(jobs: Jobs) -> None:

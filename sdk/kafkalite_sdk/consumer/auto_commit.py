@@ -32,6 +32,7 @@ class AutoCommit:
         self._group = group
         self._interval_s = interval_s
         self.next_at = 0.0
+        self._warned, self._warn_at = "", 0.0
 
     def polled(self, now: float) -> None:
         """The application polls: commit if the interval has passed. `now` in seconds of the loop's clock."""
@@ -57,13 +58,20 @@ class AutoCommit:
             if error is None:
                 self._driver.positions.committed(offsets)
             else:
-                log.warning("automatic commit: %s", error)
+                self._warn(str(error))
             self._driver.changed()
 
         if not offsets or self._group.identity() is None:
             return [None]
         self._group.commits.commit(offsets, now + self._driver.settings.client.default_api_timeout_s, done)
         return outcome
+
+    def _warn(self, text: str) -> None:
+        """Log why a commit has failed; once for those that end together, as at the close of a cut connection."""
+        now = self._driver.now()
+        if text != self._warned or now >= self._warn_at:
+            log.warning("automatic commit: %s", text)
+        self._warned, self._warn_at = text, now + self._interval_s
 
     async def commit(self, partitions: Container[TopicPartition] | None, deadline: float) -> None:
         """Commit what the application has received, and wait for the outcome.

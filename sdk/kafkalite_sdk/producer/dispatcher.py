@@ -313,7 +313,7 @@ class Dispatcher:
                 self._set_partitions(topic)
         for topic, code in changes.failed.items():
             if not error_class(code).retriable:
-                self._fail_topic(topic, error_for(code, topic))
+                self._fail_topic(topic, error_for(code, f"topic {topic!r}: {error_class(code).code.message}"))
         self._sender.leaders_changed()
         self._schedule()
 

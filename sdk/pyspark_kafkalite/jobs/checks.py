@@ -21,12 +21,14 @@ from pyspark_kafkalite.jobs import checkpoint, environment
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
-from pyspark_kafkalite.jobs.session import is_local, master
-from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
+from pyspark_kafkalite.jobs.session import is_local, master, master_problem
+from pyspark_kafkalite.jobs.settings import AUDIT, LAKE, REPLAY
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.startup.cds_archive import existing_archive
 from pyspark_kafkalite.startup.java import java_command
 from pyspark_kafkalite.tables.errors import TableError
+from pyspark_kafkalite.tables.manifest import ManifestTable
+from pyspark_kafkalite.tables.partitions import check_layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +72,9 @@ def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
     for name in environment.REQUIRED:
         version = _version(name)
         yield Finding(name, version or "missing", environment.package_problem(name, version))
+    if master_problem(master(job)) is not None:
+        yield Finding("master", master(job), master_problem(master(job)))
+        return
     if is_local(master(job)):
         yield _local_workers()
         yield _cds_archive()
@@ -193,9 +198,12 @@ def _topics(job: JobFile) -> str:
 
 
 def _table(job: JobFile) -> str:
-    table = existing_table(job.required_table)
+    settings = job.required_table
+    table = existing_table(settings)
     if table is None:
-        return f"{job.required_table.path}: it will be created"
+        return f"{settings.path}: it will be created"
+    if job.type == LAKE and isinstance(table, ManifestTable):
+        check_layout(table.location, list(table.state().files.values())[:1], settings.partition)
     last = table.last_commit()
     return f"{table.location}: {'empty' if last is None else f'{last.sequence + 1} commits'}"
 

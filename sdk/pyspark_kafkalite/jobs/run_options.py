@@ -10,7 +10,7 @@ class RunOptions(NamedTuple):
         resume_from_table: a new checkpoint begins at the end of the table.
         allow_gaps: offsets that the log has lost are recorded as missing.
         report: file of an HTML page with charts, None = none.
-        bar: show the progress on the terminal.
+        bar: show the progress on standard error.
     """
 
     resume_from_table: bool = False

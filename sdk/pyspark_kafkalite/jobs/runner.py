@@ -1,27 +1,23 @@
 """Runs a job: checks first, then Spark."""
 
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafkalite.jobs import audit, replay
 from pyspark_kafkalite.jobs.checks import check_before_run, check_executors
+from pyspark_kafkalite.jobs.counted import counted
+from pyspark_kafkalite.jobs.interruption import interruption, silence_java
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.progress_settings import shown
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import create_session
 from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
+from pyspark_kafkalite.jobs.tables import existing_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-TERMINATED = 143  # exit code that a shell reports for a process ended by SIGTERM
 
 Start = Callable[["SparkSession", JobFile, RunOptions], "StreamingQuery"]
 
@@ -41,17 +37,24 @@ def run_job(job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> 
         JobError: a check has failed; nothing was started. See `errors.explained` for other errors.
     """
     check_before_run(job, options)
-    with _stopped_by_sigterm():
+    with interruption() as signals:
         spark = create_session(job)
+        signals.install()
         try:
             check_executors(spark, job)
-            return run_in(spark, job, options, report)
+            return run_in(spark, job, options, report, lambda query: signals.wait(query, lambda: silence_java(spark)))
         finally:
             spark.stop()
 
 
-def run_in(spark: "SparkSession", job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> int:
-    """Run a job in a session; see `run_job`, without its checks."""
+def run_in(
+    spark: "SparkSession",
+    job: JobFile,
+    options: RunOptions,
+    report: Callable[[str], Any],
+    wait: "Callable[[StreamingQuery], object]" = lambda query: query.awaitTermination(),
+) -> int:
+    """Run a job in a session; see `run_job`, without its checks. `wait` returns at the end of a query."""
     if job.type == AUDIT:
         return audit.run(spark, job, report)
     if job.type == REPLAY:
@@ -59,18 +62,33 @@ def run_in(spark: "SparkSession", job: JobFile, options: RunOptions, report: Cal
         return 0
     # The module of a streaming job has the name of its type.
     start: Start = import_module(f"pyspark_kafkalite.jobs.{job.type}").start
+    earlier = _commits_of(job)
     with shown(spark, job.progress, options, job.name, job.source_options().client, report) as wait_for_end:
         query = start(spark, job, options)
         try:
-            query.awaitTermination()
+            wait(query)
         finally:
             query.stop()
             wait_for_end()
-    report(_summary(job, query))
+    report(_summary(job, query, earlier))
     return 0
 
 
-def _summary(job: JobFile, query: "StreamingQuery") -> str:
+def _commits_of(job: JobFile) -> int:
+    """The number of commits of a table before the run; 0 = it does not exist."""
+    table = None if job.table is None or job.table.format == "delta" else existing_table(job.table)
+    last = None if table is None else table.last_commit()
+    return 0 if last is None else last.sequence + 1
+
+
+def _summary(job: JobFile, query: "StreamingQuery", earlier: int) -> str:
+    """What a run has added to its table.
+
+    Arguments:
+        job: of the run.
+        query: of the run.
+        earlier: number of commits before it.
+    """
     settings = job.table
     if settings is None or settings.format == "delta":
         return f"{job.type} {job.name}: all records are processed"
@@ -78,24 +96,8 @@ def _summary(job: JobFile, query: "StreamingQuery") -> str:
 
     table = ManifestTable(settings.path, create=False)
     mine = [each for each in table.commits() if each.query_id == query.id]
-    rows = sum(each.rows for commit in mine for each in commit.ranges)
-    return (
-        f"{job.type} {job.name}: {rows} records in {len(mine)} commits, {len(table.files())} files in {table.location}"
-    )
-
-
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """Exit at SIGTERM by an exception, so that Spark and its workers end."""
-
-    def terminate(_number: int, _frame: FrameType | None) -> None:
-        sys.exit(TERMINATED)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread receives signals
-        return
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    new = [each for each in mine if each.sequence >= earlier]
+    rows, all_rows = (sum(each.rows for commit in commits for each in commit.ranges) for commits in (new, mine))
+    added = counted(rows, "new record") + (f" in {counted(len(new), 'commit')}" if new else "")
+    whole = f"{counted(all_rows, 'record')} in {counted(len(mine), 'commit')}, {counted(len(table.files()), 'file')}"
+    return f"{job.type} {job.name}: {added}; {table.location}: {whole}"

@@ -1,6 +1,7 @@
 """Creates the Spark session of a job."""
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from pyspark_kafkalite.jobs.job_file import JobFile
@@ -10,6 +11,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER = "master"
+_COUNT = r"(?:\d+|\*)"
+_MASTER = re.compile(
+    rf"local|local\[{_COUNT}(?:,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|spark://.+|k8s://.+|yarn"
+)
+"""SparkMasterRegex of SparkContext.scala, and the names of cluster managers."""
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
@@ -36,6 +42,13 @@ def submitted_master() -> str | None:
 def is_local(address: str) -> bool:
     """Return whether the workers of a master run on this machine, with its environment."""
     return address.startswith("local[") or address == "local"
+
+
+def master_problem(address: str) -> str | None:
+    """Return what is wrong with the address of a master and what to do; None = Spark knows its form."""
+    if _MASTER.fullmatch(address):
+        return None
+    return f"[spark] master is {address!r}, expected local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
 
 
 def configure_start(job: JobFile) -> None:

@@ -1,22 +1,30 @@
 """Shows the progress of a query in a terminal."""
 
+import math
 import sys
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 from pyspark_kafkalite.progress.model import BatchProgress
 
 WIDTH = 20
+LINE_INTERVAL_S = 5.0
 
 
 class ProgressBar:
-    """One line for each query, which is replaced by each micro-batch; without a terminal, a line per micro-batch.
+    """One line for each query, which is replaced by each micro-batch; without a terminal, a line every few seconds.
 
     Arguments:
         stream: to write to; None = standard error.
+        monotonic: returns the time in seconds.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream or sys.stderr
+        self._monotonic = monotonic
+        self._next_s = -math.inf  # of a line without a terminal
+        self._skipped = ""  # the last line that was not written
         self._first: dict[str, int] = {}  # by query: offsets before its first micro-batch, summed over partitions
         self._rows: dict[str, int] = {}
         self._width = 0
@@ -34,7 +42,8 @@ class ProgressBar:
 
     def ended(self, query: str, error: str | None) -> None:
         """Show that a query has ended."""
-        before = "\n" if self._width else ""
+        before = "\n" if self._width else self._skipped
+        self._skipped = ""
         self._width = 0
         self._stream.write(f"{before}{query}  {'ended' if error is None else 'failed'}\n")
         self._stream.flush()
@@ -56,6 +65,9 @@ class ProgressBar:
         if self._stream.isatty():
             self._stream.write("\r" + line.ljust(self._width))
             self._width = len(line)
-        else:
+        elif (now_s := self._monotonic()) >= self._next_s:
+            self._next_s, self._skipped = now_s + LINE_INTERVAL_S, ""
             self._stream.write(line + "\n")
+        else:
+            self._skipped = line + "\n"
         self._stream.flush()

@@ -64,7 +64,7 @@ def test_plan_and_verify_compare_topic_and_table(kafkalite: Run, pipeline: Pipel
     kafkalite("topic", "create", "copied")
     kafkalite("produce", "copied", stdin="1\n2\n3\n4\n")
     planned = pipeline("plan", job)
-    assert "4 offsets" in planned.stdout and "the next one has 1 tasks and files: 1" in planned.stdout
+    assert "4 offsets" in planned.stdout and "1 micro-batch; the next one has 1 task and 1 file\n" in planned.stdout
     assert "there is no directory _commits" in pipeline("verify", job, code=2).stderr
     commit(tmp_path / "orders", 3)
     (line,) = pipeline("plan", job, "--json").stdout.splitlines()
@@ -131,6 +131,16 @@ def test_doctor_names_each_problem_with_what_to_do(pipeline: Pipeline, job: Path
     assert lines["PROBLEM  pyspark"].startswith("pyspark is not installed, expected at least 4.2; install the extra")
     assert "topic nowhere: this broker has no such topic" in lines["PROBLEM  topics"]
     assert "ok       disk" in lines and done.stderr == ""
+
+
+def test_doctor_finds_a_table_that_is_partitioned_in_another_way(
+    kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path
+) -> None:
+    kafkalite("topic", "create", "copied", "--if-not-exists")
+    commit(tmp_path / "orders", 2)
+    job.write_text(job.read_text().replace('partition = "none"', 'partition = "date"'))
+    line = next(each for each in pipeline("doctor", job, code=1).stdout.splitlines() if "table: " in each)
+    assert line.startswith("PROBLEM") and 'this job partitions by date; set partition to "none"' in line
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Commits of a consumer that expire, fail or wait behind others, in virtual time."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -69,3 +70,22 @@ async def test_close_ends_commits_that_were_not_sent(world: Story) -> None:
             consumer.commit_nowait({A: offset}, outcomes.append)
             await pass_time(1.0)
     assert [type(each) for each in outcomes] == [ClientUseError, ClientUseError]
+
+
+@story()
+async def test_automatic_commits_that_fail_together_for_one_reason_are_one_warning(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    world.broker.on(OffsetCommitRequest, stall=True, times=None)
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("kafkalite_sdk.consumer.auto_commit").addHandler(handler)
+    try:
+        async with consuming(world, A, group="g", auto_commit_interval_ms=100) as consumer:
+            for number in range(7):
+                append(world, A, b"%d" % number)
+                await values(consumer, 1)
+                await pass_time(0.2)
+    finally:
+        logging.getLogger("kafkalite_sdk.consumer.auto_commit").removeHandler(handler)
+    assert lines and len(lines) == len(set(lines)), lines

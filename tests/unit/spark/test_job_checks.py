@@ -14,6 +14,7 @@ from pyspark_kafkalite.jobs.checks import LEAST_FREE_BYTES, disk_finding, findin
 from pyspark_kafkalite.jobs.errors import explained, root_cause
 from pyspark_kafkalite.jobs.main import main
 from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.session import master_problem
 from pyspark_kafkalite.options import SourceOptions, source_options
 from pyspark_kafkalite.startup.java import java_command
 
@@ -261,3 +262,24 @@ def test_errors_are_one_line_and_defects_keep_their_traceback() -> None:
     assert explained(OptionError("subscribe", "it is empty")) == "option subscribe: it is empty"
     assert explained(JobError("job.toml: wrong")) == "job.toml: wrong"
     assert explained(AssertionError("x")) is None
+
+
+@pytest.mark.parametrize(
+    "address", ["local", "local[2]", "local[*]", "local[*,3]", "spark://a:7077,b:7077", "yarn", "k8s://h:1"]
+)
+def test_master_of_a_form_that_spark_knows_is_accepted(address: str) -> None:
+    assert master_problem(address) is None
+
+
+@pytest.mark.parametrize("address", ["locl[2]", "local[x]", "local[2", "localhost", "spark:7077", "http://a:1", ""])
+def test_wrong_master_is_a_problem_before_spark_starts(tmp_path: Path, address: str) -> None:
+    expected = f"[spark] master is {address!r}, expected local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
+    assert master_problem(address) == expected
+    if address:  # an empty one in a file is the default
+        path = tmp_path / "lake.toml"
+        source = 'kafka.bootstrap.servers = "localhost:1"\nsubscribe = "orders"\nstartingOffsets = "earliest"'
+        spark = f'[spark]\nmaster = "{address}"'
+        path.write_text(f'[job]\ntype = "lake"\n[source]\n{source}\n[table]\npath = "orders"\n{spark}\n')
+        found = list(findings(read_job(path), RunOptions()))
+        assert [each.problem for each in found if each.check == "master"] == [expected]
+        assert not any(each.check in ("workers", "topics") for each in found), "nothing is started with it"

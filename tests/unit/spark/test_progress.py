@@ -157,7 +157,7 @@ def test_bar_shows_how_much_was_read(progress: BatchProgress) -> None:
     later = progress._replace(batch_id=8, partitions=partitions)
     shown = {}
     for stream in (io.StringIO(), Terminal()):
-        bar = ProgressBar(stream)
+        bar = ProgressBar(stream, iter((0.0, 5.0)).__next__)
         for each in (progress, later):
             bar.batch(each)
         bar.ended("copy", None)
@@ -166,6 +166,16 @@ def test_bar_shows_how_much_was_read(progress: BatchProgress) -> None:
     assert first == "copy  [###############-----]  75%  micro-batch 7  11 rows  30 rows/s  lag 4 (2 s)"
     assert second.startswith("copy  [####################] 100%  micro-batch 8  22 rows") and ended == "copy  ended"
     assert shown[True].count("\r") == 2 and shown[True].endswith("\ncopy  ended\n")
+
+
+def test_lines_without_a_terminal_are_seconds_apart_and_the_last_one_is_written(progress: BatchProgress) -> None:
+    stream, now_s = io.StringIO(), iter((0.0, 4.9, 5.1, 5.2, 6.0))
+    bar = ProgressBar(stream, now_s.__next__)
+    for batch_id in range(5):
+        bar.batch(progress._replace(batch_id=batch_id))
+    bar.ended("copy", None)
+    written = [line.partition("micro-batch ")[2].split()[0] for line in stream.getvalue().splitlines()[:-1]]
+    assert written == ["0", "2", "4"] and stream.getvalue().endswith("\ncopy  ended\n")
 
 
 def test_report_is_a_page_without_references(tmp_path: Path, progress: BatchProgress) -> None:
