@@ -106,7 +106,10 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         self._close(self._client.close, timeout, commit=commit)
 
     def _exit(self, error: BaseException | None) -> None:
-        self.close(commit=error is None)
+        stopped = error is not None and not isinstance(error, Exception)
+        if stopped and self._loop_thread is not None:
+            self._loop_thread.lock.inside(self._client.withhold)
+        self.close(commit=error is None or stopped)
 
     # subscription
 

@@ -37,6 +37,10 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
     def closed(self) -> bool:
         return self._driver.closed
 
+    @property
+    def _commits(self) -> bool:
+        return self._driver.settings.auto_commit_interval_s is not None
+
     # in another thread, with the lock of the client
 
     def ready(self, records_max: int | None) -> list[Record[K, V]]:
@@ -48,8 +52,8 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         driver = self._driver
         if driver.attention or self._loop.busy or driver.closed:
             return []
-        driver.iterated = True
-        return self.taken(records_max)
+        driver.iterated = taken = self.taken(records_max)
+        return taken
 
     def iterator(self, lock: LoopLock) -> Callable[[], Record[K, V] | None]:
         """Return a function that returns one record as `ready`, without the lock; None = no record is ready.
@@ -62,15 +66,24 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         def next_ready() -> Record[K, V] | None:
             if driver.attention:
                 return None
-            driver.iterated = True
-            return pop(records)
+            record = pop(records)
+            if record is not None:
+                driver.iterated = record
+            return record
 
         return next_ready
 
     def taken(self, records_max: int | None) -> list[Record[K, V]]:
         """Return the records that `fill` has prepared."""
         driver = self._driver
-        return driver.iteration.take(driver.settings.records_max if records_max is None else records_max)
+        taken = driver.iteration.take(driver.settings.records_max if records_max is None else records_max)
+        if self._commits:
+            driver.unhandled = tuple(taken)
+        return taken
+
+    def withhold(self) -> None:
+        """See `Driver.withhold`."""
+        self._driver.withhold()
 
     # in the loop
 
@@ -88,6 +101,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         if not self._loop.checks:
             records_max = max(records_max, RECORDS_PER_SWITCH)
         self.give_back(await self._loop.poll(timeout, records_max))
+        self._driver.unhandled = ()
 
     def give_back(self, records: list[Record[K, V]]) -> None:
         """The application has not received records: the next poll returns them."""

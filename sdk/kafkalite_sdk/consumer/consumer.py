@@ -53,7 +53,9 @@ class Consumer(Polls[K, V]):
     """A consumer of records, an async context manager and an async iterator of `Record[K, V]`.
 
     Leaving `async with` closes the consumer. After an exception it does not commit: what the last poll has returned is
-    returned again to the next consumer.
+    returned again to the next consumer. A cancellation, and what else is no `Exception`, is a regular end: automatic
+    commits commit what was handled, that is all that was received before the last call of `poll`, or before the record
+    that `async for` has returned last; if the cancellation ends such a call, all that was received.
 
     Arguments:
         bootstrap_servers: `host:port` of brokers, separated by commas or as a list.
@@ -140,7 +142,10 @@ class Consumer(Polls[K, V]):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self.close(commit=kind is None)
+        stopped = kind is not None and not issubclass(kind, Exception)
+        if stopped:
+            self._driver.withhold()
+        await self.close(commit=kind is None or stopped)
 
     # subscription
 
@@ -219,8 +224,8 @@ class Consumer(Polls[K, V]):
     async def __anext__(self) -> Record[K, V]:
         records, driver = self._iteration, self._driver
         if records and not driver.attention:
-            driver.iterated = True
-            return records.pop()
+            driver.iterated = record = records.pop()
+            return record
         return await self._loop.next()
 
     def streams(self, count: int, *, explicit: bool = False, release_timeout: float = 30.0) -> list["Stream[K, V]"]:

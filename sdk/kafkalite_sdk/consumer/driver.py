@@ -89,7 +89,9 @@ class Driver(Generic[K, V]):
         offsets: lookups of offsets, also for the application.
         resolver: gives partitions their positions.
         group: the requests to the coordinator, None = the consumer has no group.
-        iterated: `async for` has returned records of `iteration` since the last `work`.
+        iterated: the last record of `async for`, or what else the application has received without a poll.
+        unhandled, before: records of the last poll, and where they begin if it has returned columns, with automatic
+            commits: the application has handled them when it calls `poll` again.
         attention: the next record of `async for` must come from `poll`: it has more to do.
         attention_at: time at which that is so in any case, on the loop's clock.
         on_drop: called with partitions whose positions have changed.
@@ -124,7 +126,11 @@ class Driver(Generic[K, V]):
         self.resolver = OffsetResolver(positions, client.view, self.offsets, self._epochs, committed, self.drop_fetched)
         self.released: frozenset[TopicPartition] = frozenset()
         self.awaits_topics = False
-        self.iterated = False
+        self.iterated: object = None
+        self._counted: object = None  # what `iterated` was at the last `work`
+        self.unhandled: Collection[Record[K, V]] = ()
+        self.before: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._withheld: dict[TopicPartition, Record[K, V] | OffsetAndMetadata] = {}
         self.attention = False
         self.attention_at = inf
         self.streams: ReturnedRecords[K, V] | None = None
@@ -232,11 +238,11 @@ class Driver(Generic[K, V]):
     def _watch_iteration(self, now: float) -> float:
         """Count records of `async for` as polls, and have it poll when there is more to do; return the next time."""
         if self.group is not None:
-            if self.iterated:
+            if self.iterated is not self._counted:
                 self.group.membership.poll(now)
             self.attention = False
             self._watch_group()
-        self.iterated = False
+        self._counted = self.iterated
         self.attention |= self.attention_at <= now
         return inf if self.attention else self.attention_at
 
@@ -433,7 +439,25 @@ class Driver(Generic[K, V]):
                 consumed[each] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
             elif state.position >= 0:
                 consumed[each] = OffsetAndMetadata(state.position, "", state.leader_epoch)
+        for each, found in self._withheld.items():
+            if each in consumed and found.offset < consumed[each].offset:
+                consumed[each] = OffsetAndMetadata(found.offset, "", found.leader_epoch)
         return consumed
+
+    def handled(self) -> None:
+        """The application has handled what it has received."""
+        self.unhandled, self.before = (), {}
+        self.iterated = self._counted = None
+
+    def withhold(self) -> None:
+        """A cancellation ends the application: what it still handles is not committed."""
+        if self.streams is not None:
+            return  # they know what is complete
+        last = (*self.unhandled, self.iterated)
+        self._withheld = {
+            TopicPartition(each.topic, each.partition): each for each in reversed(last) if isinstance(each, Record)
+        }
+        self._withheld |= self.before
 
 
 Limit: TypeAlias = asyncio.Timeout

@@ -91,7 +91,10 @@ class PollLoop(Generic[K, V]):
             check_count("max_records", records_max)
         if type(timeout_s) is not float:
             check_seconds("timeout", timeout_s)
-        return await self.poll_for_streams(timeout_s, records_max, only)
+        records = await self.poll_for_streams(timeout_s, records_max, only)
+        if self._auto_commit is not None:
+            self._driver.unhandled = tuple(records)
+        return records
 
     async def poll_for_streams(
         self, timeout_s: float, records_max: int, only: Collection[TopicPartition] = ()
@@ -115,7 +118,10 @@ class PollLoop(Generic[K, V]):
         check_seconds("timeout", timeout_s)
         if self._check is not None and self._check.intercepts:
             raise ClientUseError("poll_columns calls no interceptors of records; use poll, or another Consumer")
+        driver = self._driver
+        before = driver.consumed() if self._auto_commit is not None else {}
         await self._alone(timeout_s, partial(self._take_columns, columns), columns)
+        driver.before = before
 
     def _check_not_streamed(self) -> None:
         if self.streamed:
@@ -128,6 +134,7 @@ class PollLoop(Generic[K, V]):
                 "this Consumer is polled by another task, or poll was called in a listener; use one consumer per task"
             )
         self.busy = True
+        self._driver.handled()
         try:
             return await self._poll(timeout_s, take, nothing)
         finally:
@@ -301,4 +308,6 @@ class PollLoop(Generic[K, V]):
             raise
         records.reverse()
         driver.iteration.records += records
-        return driver.iteration.records.pop()
+        driver.unhandled = ()
+        driver.iterated = record = driver.iteration.records.pop()
+        return record

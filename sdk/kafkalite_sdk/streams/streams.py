@@ -74,7 +74,7 @@ class Stream(Generic[K, V]):
         record = None if streams.attention or self.failed else self.queue.take()
         if record is None:
             record = await self._wait_for_record()
-        streams.returned()
+        streams.returned(record)
         if not self._explicit:
             self._current = record
         return record
@@ -165,9 +165,9 @@ class Streams(Generic[K, V]):
         self._queues.follow()
         return frozenset(each.state.topic_partition for each in stream.queue.partitions)
 
-    def returned(self) -> None:
+    def returned(self, record: Record[K, V]) -> None:
         """A stream returns a record: the application polls."""
-        self._driver.iterated = True
+        self._driver.iterated = record
 
     def complete(self, record: Record[K, V]) -> bool:
         """Complete a record."""

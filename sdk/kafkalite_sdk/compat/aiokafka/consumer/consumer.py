@@ -281,8 +281,8 @@ class AIOKafkaConsumer(Lookups):
         Raises: ConsumerStoppedError when the consumer is stopped; KafkaError of a partition or of the group.
         """
         if self._records and not self._driver.attention and not partitions:
-            self._driver.iterated = True
-            return self._converted(self._records.pop())
+            self._driver.iterated = record = self._records.pop()
+            return self._converted(record)
         count = 1 if partitions else self._driver.settings.records_max
         records: list[Record[bytes, bytes]] = []
         while not records:  # `unsubscribe` interrupts a poll
