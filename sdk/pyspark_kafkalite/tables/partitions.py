@@ -86,11 +86,12 @@ def _by_day(batch: "pyarrow.RecordBatch") -> Iterator[tuple[int, "pyarrow.Record
 
     if not batch.num_rows:
         return
-    midnights = compute.floor_temporal(batch.column(TIME_COLUMN), unit="day").cast(pyarrow.int64())
-    found = compute.unique(midnights)
-    for midnight in found:
-        rows = batch if len(found) == 1 else batch.filter(compute.equal(midnights, midnight))
-        yield midnight.as_py() // US_PER_DAY, rows
+    times = batch.column(TIME_COLUMN).cast(pyarrow.int64())
+    days = compute.divide(times, US_PER_DAY)  # towards 0; a midnight before the first time would be beyond 64 bits
+    days = compute.subtract(days, compute.less(times, compute.multiply(days, US_PER_DAY)).cast(pyarrow.int64()))
+    found = compute.unique(days)
+    for day in found:
+        yield day.as_py(), batch if len(found) == 1 else batch.filter(compute.equal(days, day))
 
 
 def check_layout(location: str, files: Sequence[DataFile], partition: str) -> None:

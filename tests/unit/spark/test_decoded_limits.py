@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
+import numpy
 import pyarrow
 import pytest
 from pyspark_kafkalite.decoding.drift import NAMES_MAX, Drift
@@ -58,6 +59,42 @@ def test_decimals_are_those_of_python_or_bad(data_type: str, quote: str) -> None
             scaled = Decimal(text).scaleb(scale)
             expected.append(Decimal(text) if scaled == int(scaled) and abs(int(scaled)) < 10**precision else BAD)
     assert _decoded(data_type, [quote + text + quote for text in NUMBERS]) == expected
+
+
+NESTINGS = {
+    "array<{}>": ("[{},null]", lambda value: [value, None]),
+    "struct<y {}>": ('{{"y":{}}}', lambda value: {"y": value}),
+}
+
+
+@pytest.mark.parametrize("nesting", NESTINGS)
+@pytest.mark.parametrize("data_type", [*INTEGERS, *DECIMALS])
+def test_nested_numbers_are_those_that_are_not_nested(data_type: str, nesting: str) -> None:
+    form, wrapped = NESTINGS[nesting]
+    expected = [each if each is BAD else wrapped(each) for each in _decoded(data_type, NUMBERS)]
+    assert _decoded(nesting.format(data_type), [form.format(text) for text in NUMBERS]) == expected
+
+
+TEXTS = ["true", "false", "null", "0", "1", '""', '"true"', '"a\\u0000\\ud83d\\ude00"', '"\\\\"', "[]", "{}", "[true]"]
+
+
+@pytest.mark.parametrize(("data_type", "python_type"), [("boolean", bool), ("string", str)])
+def test_booleans_and_strings_are_those_of_python_or_bad(data_type: str, python_type: type) -> None:
+    values = [json.loads(text) for text in TEXTS]
+    expected = [each if each is None or isinstance(each, python_type) else BAD for each in values]
+    assert _decoded(data_type, TEXTS) == expected
+
+
+@pytest.mark.parametrize("data_type", ["double", "float"])
+def test_doubles_and_floats_are_those_of_python_or_bad(data_type: str) -> None:
+    texts = [*NUMBERS, "1e308", "-1e-400", "5e-324", "1e38", "0.1", "123456789.123456789", "4.9e-325", "1e309"]
+    expected: list[Any] = []
+    for text in texts:
+        value = float(text)
+        if data_type == "float":
+            value = float(numpy.float32(value)) if abs(value) < 3.4028235677973366e38 else math.inf
+        expected.append(value if math.isfinite(value) else BAD)
+    assert _decoded(data_type, texts) == expected
 
 
 @pytest.mark.parametrize(

@@ -77,3 +77,12 @@ def test_table_with_another_layout_is_rejected() -> None:
         check_layout("orders", [plain], "date")
     with pytest.raises(TableError, match="partitioned by date, this job partitions by none"):
         check_layout("orders", [by_date], "none")
+
+
+def test_first_and_last_times_belong_to_the_first_and_last_date(tmp_path: Path) -> None:
+    first, last = -9_223_372_036_854_775_000, 9_223_372_036_854_775_000
+    assert sorted(written(tmp_path, batch((first, 1), (last, 2), (-US_PER_DAY - 1, 3)))) == [
+        ("date=0001-01-01", [1]),
+        ("date=1969-12-30", [3]),
+        ("date=9999-12-31", [2]),
+    ]
