@@ -35,16 +35,23 @@ class Step(NamedTuple):
 
 
 @cache
-def lines_with_calls(file: str) -> dict[int, str]:
-    """The lines within functions of a source file on which a call begins, with the name of the function."""
+def lines_with_calls(file: str, *, awaits: bool = False) -> dict[int, str]:
+    """The lines within functions of a source file on which a call begins, with the name of the function.
+
+    Arguments:
+        file: path below the root of the project.
+        awaits: the lines within coroutine functions on which an await begins, instead.
+    """
     found: dict[int, str] = {}
+    functions: type[ast.AST] = ast.AsyncFunctionDef if awaits else ast.FunctionDef
+    steps = ast.Await | ast.AsyncWith | ast.AsyncFor if awaits else ast.Call
 
     def visit(node: ast.AST, names: tuple[str, ...], inside: bool) -> None:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Call) and inside:
+            if isinstance(child, steps) and inside:
                 found.setdefault(child.lineno, ".".join(names))
-            if isinstance(child, ast.FunctionDef | ast.ClassDef):
-                visit(child, (*names, child.name), inside or isinstance(child, ast.FunctionDef))
+            if isinstance(child, (functions, ast.ClassDef)):
+                visit(child, (*names, child.name), inside or isinstance(child, functions))
             else:
                 visit(child, names, inside)
 
@@ -58,9 +65,17 @@ class Stepper:
     Arguments:
         sources: beginnings of the paths of source files, below the root of the project.
         without: (file, function) whose calls are no steps.
+        awaits: the steps are the awaits of coroutine functions instead of the calls of other functions.
     """
 
-    def __init__(self, sources: tuple[str, ...], without: frozenset[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        sources: tuple[str, ...],
+        without: frozenset[tuple[str, str]] = frozenset(),
+        *,
+        awaits: bool = False,
+    ) -> None:
+        self._awaits = awaits
         self._prefixes = tuple(str(ROOT / source) for source in sources)
         self._without = without
         self._found: dict[Step, None] = {}
@@ -99,7 +114,7 @@ class Stepper:
         if event != "line":
             return self._line
         file = str(Path(frame.f_code.co_filename).relative_to(ROOT))
-        function = lines_with_calls(file).get(frame.f_lineno)
+        function = lines_with_calls(file, awaits=self._awaits).get(frame.f_lineno)
         if function is None or (file, function) in self._without:
             return self._line
         step = Step(file, frame.f_lineno, function)

@@ -76,8 +76,8 @@ SDK_LIBRARIES = {
             f"kafkalite_sdk.consumer.{module}"
             for module in ("consumer", "decompression", "driver", "poison", "poll_loop", "queries")
         ),
-        *(f"kafkalite_sdk.producer.{module}" for module in ("producer", "dispatcher", "waiters")),
-        *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries")),
+        *(f"kafkalite_sdk.producer.{module}" for module in ("compression", "dispatcher", "producer", "waiters")),
+        *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries", "loop_guard")),
         *(f"kafkalite_sdk.admin.{module}" for module in ("addresses", "driver")),
         "kafkalite_sdk.rpc.connection",
         *(f"kafkalite_sdk.compat.aiokafka.{module}" for module in AIOKAFKA_MODULES),
@@ -95,7 +95,7 @@ SDK_LIBRARIES = {
     ),
     "concurrent": (
         "kafkalite_sdk.blocking.closing",
-        "kafkalite_sdk.producer.dispatcher",
+        "kafkalite_sdk.producer.compression",
         "kafkalite_sdk.consumer.decompression",
     ),  # codecs of large batches
 }

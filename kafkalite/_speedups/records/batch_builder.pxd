@@ -18,6 +18,10 @@ cdef class Builder:
     cdef bytes assembled(self, int codec, level)
 
 
+cdef bytes as_bytes(value)
+cdef tuple frozen_headers(headers)
+
+
 cdef int32_t add_record(
     Builder b, int64_t timestamp,
     const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size, headers,

@@ -5,7 +5,15 @@ Each record is written once; `build` fills in the header and compresses. Source:
 
 cimport cython
 from cpython.buffer cimport PyObject_CheckBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_Check,
+    PyBytes_CheckExact,
+    PyBytes_FromObject,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cpython.number cimport PyNumber_Check
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -179,29 +187,42 @@ cdef class Builder:
         return out
 
 
-cdef object as_bytes(value):
-    """The bytes of a key, a value or a header. Raises TypeError for a str."""
-    if not PyObject_CheckBuffer(value):
+cdef bytes as_bytes(value):
+    """The bytes of a key, a value or a header, copied from any buffer.
+
+    Raises TypeError for a str and for a number: numbers of NumPy have a buffer, and `bytes` of one are as many zeros.
+    """
+    if PyBytes_CheckExact(value):
+        return value
+    if PyBytes_Check(value):
+        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+    if not PyObject_CheckBuffer(value) or (PyNumber_Check(value) and memoryview(value).ndim == 0):
         raise TypeError(
             f"keys, values and values of headers are bytes or None, not {type(value).__name__}; encode the object"
         )
-    return bytes(value)
+    return PyBytes_FromObject(value)
 
 
-cdef bytes encode_headers(headers):
+cdef tuple frozen_headers(headers):
+    """The names and values of headers as bytes, which the caller cannot change."""
+    if isinstance(headers, dict):
+        raise TypeError("headers is a dict, expected pairs of name and value; pass list(headers.items())")
+    return tuple([
+        (name.encode() if isinstance(name, str) else as_bytes(name), None if value is None else as_bytes(value))
+        for name, value in headers
+    ])
+
+
+cdef bytes encode_headers(tuple headers):
     """The bytes of the headers, without their count."""
     cdef bytearray out = bytearray()
     cdef uint8_t number[10]
-    if isinstance(headers, dict):
-        raise TypeError("headers is a dict, expected pairs of name and value; pass list(headers.items())")
     for name, value in headers:
-        name = name.encode() if isinstance(name, str) else as_bytes(name)
         out += number[:put_varlong(number, len(name))]
         out += name
         if value is None:
             out += number[:put_varlong(number, -1)]
         else:
-            value = as_bytes(value)
             out += number[:put_varlong(number, len(value))]
             out += value
     return bytes(out)
@@ -223,9 +244,12 @@ cdef int32_t add_record(
     cdef bytes header_bytes = None
     cdef Py_ssize_t headers_size = 0
     cdef Py_ssize_t headers_count = 0
+    cdef tuple frozen
     cdef uint8_t *p
-    if headers is not None and (headers_count := len(headers)):
-        header_bytes = encode_headers(headers)
+    if headers is not None and len(headers):
+        frozen = frozen_headers(headers)
+        headers_count = len(frozen)
+        header_bytes = encode_headers(frozen)
         headers_size = PyBytes_GET_SIZE(header_bytes)
     p = begin_record(b, timestamp, key, key_size, value, value_size, headers_count, headers_size)
     if p == NULL:

@@ -3,14 +3,8 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
-from kafkalite_sdk._speedups.producer_queues cimport PartitionQueue, TopicQueue
-
-
-cdef long fork_count() noexcept
-
-
-cdef class Pause:
-    cdef object steps
+from kafkalite_sdk._speedups.loop_guard cimport LoopGuard
+from kafkalite_sdk._speedups.producer_queues cimport PartitionQueue, Pause, TopicQueue
 
 
 cdef class RecordAccumulator:
@@ -28,8 +22,7 @@ cdef class RecordAccumulator:
     cdef readonly object large
     cdef double assigned_since
     cdef TopicQueue limited
-    cdef unsigned long thread
-    cdef long forks
+    cdef LoopGuard guard
     cdef object loop
     cdef object partitioner
     cdef bint crc32
@@ -44,7 +37,7 @@ cdef class RecordAccumulator:
     cdef Pause at_once
     cdef Pause next_iteration
 
-    cdef FutureRecordMetadata enqueue(self, str topic, value, key, partition, timestamp_ms, headers)
+    cdef FutureRecordMetadata enqueue(self, topic, value, key, partition, timestamp_ms, headers)
     cdef bint usable(self) noexcept
     cdef bint has_to_wait(self) noexcept
     cpdef bint iteration_due(self) noexcept
@@ -68,7 +61,6 @@ cdef class RecordAccumulator:
         self, PartitionQueue target, FutureRecordMetadata future, int64_t timestamp, key, value, headers
     ) except -1
     cdef PartitionQueue target(self, TopicQueue queue, key, value, partition)
-    cdef int32_t next_sticky(self, TopicQueue queue) except -1
     cdef bint close_batch(self, PartitionQueue target) except -1
     cdef list assign(self, TopicQueue queue)
     cdef int release(self, ProducerBatch batch) except -1

@@ -14,16 +14,17 @@ __all__ = ["RecordAccumulator"]
 
 @final
 class RecordAccumulator:
-    """All unsent records of a producer. It belongs to the thread that creates it.
+    """All unsent records of a producer. It belongs to the event loop `loop`.
 
     Arguments:
         loop: the event loop of the futures.
         batch_size: largest uncompressed batch in bytes; a larger record is a batch of its own.
         buffer_memory: `send` fails while this many bytes of records are not acknowledged.
-        monotonic_s: returns the loop's clock in seconds; called before a batch opens, and may raise to reject it.
+        monotonic_s: returns the loop's clock in seconds.
         choose: returns a random number from 0 to below its argument, as `random.randrange`.
         wake: called when the first batch opens, when a queue becomes ready, and for a topic without metadata.
-        refuse: called by `send` and `drain` of another thread, in a forked process and after `close`; raises.
+        refuse: called by `send` and `drain` in another event loop or thread, outside of the loop, in a forked process
+            and after `close`; raises.
         wait: called by `drain` when it must wait; returns what the caller awaits.
         record_bytes_max: largest record in bytes, uncompressed; None = as large as the buffer.
         offload_bytes: closed batches of this size are added to `large`; None = none are.
@@ -38,6 +39,7 @@ class RecordAccumulator:
         large: closed batches to be compressed in a thread; the caller removes them.
         unassigned: topics whose records wait for metadata; since when, in seconds of the loop's clock.
         opened: number of the newest batch, counted from 1.
+        records_incomplete: number of the records without an outcome.
         must_wait: `drain` calls `wait` although there is space.
         limited_topic: the topic of the last record, if it has no leader and has filled half of the buffer; else None.
     """
@@ -75,6 +77,8 @@ class RecordAccumulator:
     @property
     def opened(self) -> int: ...
     @property
+    def records_incomplete(self) -> int: ...
+    @property
     def limited_topic(self) -> str | None: ...
     def send(
         self,
@@ -89,7 +93,7 @@ class RecordAccumulator:
         """Queue a record.
 
         Arguments:
-            topic: its topic; records of an unknown topic wait for `set_partitions`.
+            topic: its topic; records of an unknown topic wait for `set_partitions`, as copies of what was passed.
             value, key: bytes; None = null.
             partition: its partition; None = the partitioner chooses.
             timestamp_ms: its timestamp; None = now.
@@ -97,8 +101,8 @@ class RecordAccumulator:
 
         Raises:
             BufferExhaustedError: the buffer is full, or half of it with records of a topic without a leader.
-            MessageTooLargeError: the record is larger than allowed. ValueError: there is no such partition.
-            TypeError: a value, key or header that is not bytes.
+            MessageTooLargeError: the record is larger than allowed. ValueError: there is no such partition, or the
+            timestamp exceeds 64 bits. TypeError: a value, key or header that is not bytes, or a topic that is no str.
         """
 
     def share(self, *, monotonic_s: Callable[[], float], wake: Callable[[], object]) -> None:
@@ -146,6 +150,12 @@ class RecordAccumulator:
         Returns: the batch of the failed futures.
         Raises: KeyError for a topic without records, ValueError if its partitions are known.
         """
+
+    def unused_topics(self) -> list[str]:
+        """Return the topics with known partitions that have no records, and had none since the last call."""
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget a topic that has no records; raises ValueError if it has."""
 
     def partitions_of(self, topic: str) -> list[PartitionQueue] | None:
         """Return the queues of a topic by partition, None = its partitions are not known."""

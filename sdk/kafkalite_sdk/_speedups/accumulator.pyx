@@ -10,27 +10,28 @@ Invariants:
    leader, which is chosen with less weight the more batches wait for it (KIP-794).
 5. `incomplete` has each batch from its first record to its outcome, also of partitions that no longer exist; expiry,
    flush, abort and close walk it (IncompleteBatches.java).
-6. `send` and `drain` reject another thread, a forked process and a closed producer for a few nanoseconds per call.
+6. `send` and `drain` reject another event loop or thread, a forked process and a closed producer.
 """
 
 cimport cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.time cimport time
+from cpython.unicode cimport PyUnicode_CheckExact
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-import os
 from asyncio import InvalidStateError
 from collections import deque
 from zlib import crc32
 
-from kafkalite._speedups.records.batch_builder cimport Builder
+from kafkalite._speedups.records.batch_builder cimport Builder, as_bytes, frozen_headers
 from kafkalite._speedups.records.batches cimport Batch
-from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
+from kafkalite_sdk._speedups.arguments cimport as_integer, as_text
+from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch, open_records
+from kafkalite_sdk._speedups.loop_guard cimport LoopGuard, forks, run_of_loop
 from kafkalite_sdk._speedups.partitioners cimport murmur2_of
-from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, TopicQueue
+from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, Pause, TopicQueue, next_sticky
 
 from kafkalite.errors import BufferExhaustedError, KafkaErrorCode, error_for
 
@@ -43,34 +44,6 @@ cdef enum:
     POSITIVE = 0x7fffffff
     EMPTY_BATCH = 61  # bytes of a batch without records
     ITERATION_BYTES = 131072  # `drain` gives the loop an iteration when so many bytes were sent since the last one
-
-cdef long forks = 0
-
-
-def count_fork():
-    """A forked process cannot use the accumulators of its parent."""
-    global forks
-    forks += 1
-
-
-cdef long fork_count() noexcept:
-    """How often this process or its ancestors have forked: it differs between a parent and its child."""
-    return forks
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=count_fork)
-
-
-@cython.final
-cdef class Pause:
-    """An awaitable that ends at once, or after one iteration of the loop."""
-
-    def __cinit__(self, tuple steps):
-        self.steps = steps
-
-    def __await__(self):
-        return iter(self.steps)
 
 
 @cython.final
@@ -102,42 +75,48 @@ cdef class RecordAccumulator:
         self.unassigned = {}
         self.open_batches = deque()
         self.incomplete = {}
-        self.thread = PyThread_get_thread_ident()
-        self.forks = forks
+        self.guard = LoopGuard(loop)
         self.at_once = Pause(())
         self.next_iteration = Pause((None,))
 
-    def send(self, str topic not None, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None):
+    def send(self, topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None):
         """Queue a record; see accumulator.pyi."""
-        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
+        if (self.guard.run != run_of_loop() or self.guard.forks != forks) and not self.guard.passes():
             self.refuse()
         return self.enqueue(topic, value, key, partition, timestamp_ms, headers)
 
-    cdef FutureRecordMetadata enqueue(self, str topic, value, key, partition, timestamp_ms, headers):
+    cdef FutureRecordMetadata enqueue(self, topic, value, key, partition, timestamp_ms, headers):
         """Queue a record; the caller has checked that the accumulator may be used here."""
-        cdef TopicQueue queue = self.topics.get(topic)
+        cdef TopicQueue queue
         cdef int64_t timestamp
         cdef FutureRecordMetadata future
+        if not PyUnicode_CheckExact(topic):
+            topic = as_text(topic, "topic")
+        queue = self.topics.get(topic)
         if timestamp_ms is not None:
-            timestamp = timestamp_ms
+            timestamp = as_integer(timestamp_ms, "timestamp_ms")
         elif self.wall_ms is None:
             timestamp = <int64_t> (time() * 1000)
         else:
             timestamp = self.wall_ms()
         if self.buffered >= self.buffer_memory:
             raise BufferExhaustedError(f"{self.buffered} bytes are not acknowledged yet; await drain() first")
+        if key is not None and not PyBytes_CheckExact(key):
+            key = as_bytes(key)
+        if value is not None and not PyBytes_CheckExact(value):
+            value = as_bytes(value)
         if self.limited is not None:
             self.limited = None
         future = FutureRecordMetadata.__new__(FutureRecordMetadata)
         if queue is None or queue.partitions is None:
-            self.keep(topic, future, timestamp, key, value, headers, partition)
+            self.keep(<str> topic, future, timestamp, key, value, headers, partition)
         else:
             self.put(queue, future, timestamp, key, value, headers, partition)
         return future
 
     def drain(self):
         """Wait until there is space for records; see accumulator.pyi."""
-        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
+        if (self.guard.run != run_of_loop() or self.guard.forks != forks) and not self.guard.passes():
             self.refuse()
         if self.has_to_wait():
             return self.wait()
@@ -152,7 +131,7 @@ cdef class RecordAccumulator:
 
     cdef int check_use(self) except -1:
         """Raise unless the producer may be used here, and has space."""
-        if PyThread_get_thread_ident() != self.thread or forks != self.forks:
+        if (self.guard.run != run_of_loop() or self.guard.forks != forks) and not self.guard.passes():
             self.refuse()
         if self.buffered >= self.buffer_memory:
             raise BufferExhaustedError(f"{self.buffered} bytes are not acknowledged yet; await drain() first")
@@ -191,7 +170,7 @@ cdef class RecordAccumulator:
 
     cdef bint usable(self) noexcept:
         """Whether records are accepted, of any thread of the process that created it."""
-        return self.thread != 0 and forks == self.forks
+        return not self.guard.closed and self.guard.same_process()
 
     cdef bint has_to_wait(self) noexcept:
         """Whether `drain` waits."""
@@ -199,14 +178,18 @@ cdef class RecordAccumulator:
 
     def close(self):
         """Reject all further records; see accumulator.pyi."""
-        self.thread = 0
+        self.guard.close()
 
     cdef int keep(
         self, str topic, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
     ) except -1:
-        """Queue a record whose partition cannot be chosen yet."""
+        """Queue a record whose partition cannot be chosen yet, without a reference to what the caller may change."""
         cdef Builder builder = Builder(1)
-        builder.add(timestamp, key, value, headers)  # verifies the types, and counts the bytes
+        if headers is not None:
+            headers = frozen_headers(headers)
+        if partition is not None:
+            partition = as_integer(partition, "partition")
+        builder.add(timestamp, key, value, headers)  # counts the bytes
         self.check_size(topic, builder.size)
         return self.keep_entry(topic, future, timestamp, key, value, headers, partition, builder.size)
 
@@ -236,6 +219,7 @@ cdef class RecordAccumulator:
         self.buffered += size
         self.since_iteration += size
         queue.buffered += size
+        queue.used = True
         if leaderless and queue.buffered >= self.buffer_memory // 2:
             self.limited = queue
         return 0
@@ -294,35 +278,21 @@ cdef class RecordAccumulator:
         cdef uint32_t count = len(queue.partitions)
         cdef int64_t chosen
         if partition is not None:
-            chosen = partition
+            chosen = as_integer(partition, "partition")
         elif self.partitioner is not None:
             chosen = self.partitioner(key, value, queue.numbers, queue.available)
         elif key is None or (self.crc32 and not len(key)):
             if queue.sticky_left <= 0:
-                queue.sticky = self.next_sticky(queue)
+                queue.sticky = next_sticky(queue, self.choose)
                 queue.sticky_left = self.batch_size
             return <PartitionQueue> queue.partitions[queue.sticky]
         elif self.crc32:
             chosen = crc32(key) % count
         else:
-            if not PyBytes_CheckExact(key):
-                key = bytes(key)
             chosen = (murmur2_of(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & POSITIVE) % count
         if not 0 <= chosen < count:
             raise ValueError(f"{queue.topic} has partitions 0 to {count - 1}, not {chosen}")
         return <PartitionQueue> queue.partitions[chosen]
-
-    cdef int32_t next_sticky(self, TopicQueue queue) except -1:
-        """Choose a partition with a leader at random, by 1 + longest queue - its own queue."""
-        cdef list candidates = queue.available or list(queue.numbers)
-        cdef list lengths = [len((<PartitionQueue> queue.partitions[each]).full) for each in candidates]
-        cdef Py_ssize_t longest = max(lengths)
-        cdef Py_ssize_t left = self.choose(sum([1 + longest - length for length in lengths]))
-        for number, length in zip(candidates, lengths):
-            left -= 1 + longest - length
-            if left < 0:
-                return number
-        raise AssertionError("`choose` returned more than it was given")
 
     cdef bint close_batch(self, PartitionQueue target) except -1:
         """Close the open batch of a partition; return whether the partition became ready."""
@@ -404,6 +374,35 @@ cdef class RecordAccumulator:
         self.buffered -= queue.buffered
         queue.unassigned.fail(error)
         return queue.unassigned
+
+    def unused_topics(self):
+        """The topics without records since the last call; see accumulator.pyi."""
+        cdef TopicQueue queue
+        cdef list found = []
+        for queue in self.topics.values():
+            if queue.partitions is not None and not queue.used and not queue.buffered:
+                found.append(queue.topic)
+            queue.used = False
+        return found
+
+    def forget_topic(self, str topic not None):
+        """Forget a topic without records; see accumulator.pyi."""
+        cdef TopicQueue queue = self.topics[topic]
+        if queue.buffered or queue.partitions is None:
+            raise ValueError(f"records for {topic} have no outcome yet")
+        del self.topics[topic]
+
+    @property
+    def records_incomplete(self):
+        cdef TopicQueue queue
+        cdef ProducerBatch batch
+        cdef int64_t count = 0
+        for batch in self.incomplete:
+            count += open_records(batch)
+        for topic in self.unassigned:
+            queue = self.topics[topic]
+            count += queue.unassigned.records_count
+        return count
 
     def partitions_of(self, str topic not None):
         """The queues of a topic; see accumulator.pyi."""

@@ -29,7 +29,9 @@ cdef class ArrowRows:
     cdef ArrowColumn headers
     cdef ArrowColumn header_key
     cdef ArrowColumn header_value
+    cdef list memory          # of copied columns
 
+    cdef ArrowRows kept(self)
     cdef int64_t check_row(self, int64_t row, int64_t number) except -1
     cdef int64_t header_range(self, int64_t row, int64_t *begin) noexcept nogil
     cdef Py_ssize_t headers_size(self, int64_t begin, int64_t count) noexcept nogil

@@ -24,7 +24,8 @@ class ArrowRows:
             size_max: largest record in bytes, roughly.
 
         Raises:
-            ValueError: a value is null where the schema does not allow it, too large, or no partition.
+            ValueError: a value is null where the schema does not allow it, too large, or no partition; a time exceeds
+                64 bits in ms.
             MessageTooLargeError: a record exceeds `size_max`.
         """
 

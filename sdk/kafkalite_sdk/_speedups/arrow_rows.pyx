@@ -12,9 +12,11 @@ https://arrow.apache.org/docs/format/CDataInterface.html, Columnar.html.
 """
 
 cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from kafkalite._speedups.wire.wire cimport put_varlong, uvarint_size
 from kafkalite_sdk._speedups.arrow cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowArrayStream, ArrowSchema
@@ -100,6 +102,23 @@ cdef bint integer_at(const ArrowColumn *column, int64_t row, int64_t *value) noe
     return True
 
 
+cdef bint time_fits(const ArrowColumn *column, int64_t row) noexcept nogil:
+    """Whether the time of a row in ms is an integer of 64 bits."""
+    cdef int64_t value
+    if column.width != 8 or not is_valid(column, row):
+        return True
+    value = (<const int64_t *> column.offsets)[row + column.offset]
+    if column.form == UNSIGNED:
+        return value >= 0
+    return column.multiplier == 1 or INT64_MIN // column.multiplier < value <= INT64_MAX // column.multiplier
+
+
+cdef str time_text(const ArrowColumn *column, int64_t row):
+    """The number in the column, and its unit."""
+    cdef int64_t value = (<const int64_t *> column.offsets)[row + column.offset]
+    return f"{value} s" if column.multiplier > 1 else f"{<uint64_t> value} ms"
+
+
 cdef inline Py_ssize_t varlong_size(int64_t value) noexcept nogil:
     return uvarint_size((<uint64_t> value << 1) ^ <uint64_t> (value >> 63))
 
@@ -110,6 +129,100 @@ cdef inline uint8_t *put_sized(uint8_t *p, const uint8_t *data, int64_t size) no
         memcpy(p, data, size)
         p += size
     return p
+
+
+# ---- copies ---------------------------------------------------------------------------------------------------------
+
+
+cdef uint8_t *new_memory(list memory, Py_ssize_t size) except NULL:
+    """Memory filled with zeros that is freed with the list."""
+    cdef bytearray allocated = bytearray(max(size, 1))
+    memory.append(allocated)
+    return <uint8_t *> PyByteArray_AS_STRING(allocated)
+
+
+cdef ArrowColumn keep_valid(const ArrowColumn *column, int64_t first, int64_t count, list memory) except *:
+    """A column of OFFSETS_64 without values, with the nulls of `count` rows from `first` on."""
+    cdef ArrowColumn kept
+    cdef uint8_t *valid
+    cdef int64_t row
+    memset(&kept, 0, sizeof(kept))
+    if column.form == NOTHING:
+        return kept
+    valid = new_memory(memory, (count + 7) // 8)
+    for row in range(count):
+        if is_valid(column, first + row):
+            valid[row >> 3] |= 1 << (row & 7)
+    kept.form = OFFSETS_64
+    kept.required = column.required
+    kept.multiplier = kept.divisor = 1
+    kept.valid = valid
+    return kept
+
+
+cdef ArrowColumn keep_bytes(const ArrowColumn *column, int64_t first, int64_t count, list memory) except *:
+    """A copy of a column of bytes."""
+    cdef ArrowColumn kept = keep_valid(column, first, count, memory)
+    cdef int64_t *offsets
+    cdef uint8_t *data
+    cdef const uint8_t *value
+    cdef int64_t row
+    cdef int64_t size
+    if kept.form == NOTHING:
+        return kept
+    offsets = <int64_t *> new_memory(memory, (count + 1) * sizeof(int64_t))
+    for row in range(count):
+        bytes_at(column, first + row, &size)
+        offsets[row + 1] = offsets[row] + max(size, 0)
+    data = new_memory(memory, offsets[count])
+    for row in range(count):
+        value = bytes_at(column, first + row, &size)
+        if size > 0:
+            memcpy(data + offsets[row], value, size)
+    kept.offsets = <const uint8_t *> offsets
+    kept.data = data
+    return kept
+
+
+cdef ArrowColumn keep_integers(const ArrowColumn *column, int64_t count, list memory) except *:
+    """A copy of a column of integers, times in ms."""
+    cdef ArrowColumn kept = keep_valid(column, 0, count, memory)
+    cdef int64_t *values
+    cdef int64_t row
+    if kept.form == NOTHING:
+        return kept
+    values = <int64_t *> new_memory(memory, count * sizeof(int64_t))
+    for row in range(count):
+        integer_at(column, row, &values[row])
+    kept.form = SIGNED
+    kept.width = sizeof(int64_t)
+    kept.offsets = <const uint8_t *> values
+    return kept
+
+
+cdef ArrowColumn keep_ranges(const ArrowColumn *column, int64_t count, int64_t *first, list memory) except *:
+    """A copy of the offsets of a list column, from 0 on; `first` becomes the item that had the first of them."""
+    cdef ArrowColumn kept = keep_valid(column, 0, count, memory)
+    cdef int64_t *offsets
+    cdef int64_t row
+    cdef int64_t at
+    if kept.form == NOTHING:
+        return kept
+    offsets = <int64_t *> new_memory(memory, (count + 1) * sizeof(int64_t))
+    for row in range(count + 1):
+        at = row + column.offset
+        if column.form == OFFSETS_32:
+            offsets[row] = (<const int32_t *> column.offsets)[at]
+        else:
+            offsets[row] = (<const int64_t *> column.offsets)[at]
+    first[0] = offsets[0]
+    for row in range(count + 1):
+        offsets[row] -= first[0]
+    kept.offsets = <const uint8_t *> offsets
+    return kept
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
 
 
 @cython.final
@@ -158,6 +271,24 @@ cdef class ArrowRows:
             p = put_sized(p, data, size)
         return p
 
+    cdef ArrowRows kept(self):
+        """A copy of the rows in memory of their own."""
+        cdef ArrowRows rows = ArrowRows.__new__(ArrowRows)
+        cdef int64_t first = 0
+        cdef int64_t count = self.count
+        rows.count = count
+        rows.memory = []
+        rows.key = keep_bytes(&self.key, 0, count, rows.memory)
+        rows.value = keep_bytes(&self.value, 0, count, rows.memory)
+        rows.partition = keep_integers(&self.partition, count, rows.memory)
+        rows.timestamp = keep_integers(&self.timestamp, count, rows.memory)
+        rows.headers = keep_ranges(&self.headers, count, &first, rows.memory)
+        if rows.headers.form != NOTHING:
+            count = (<const int64_t *> rows.headers.offsets)[count]
+            rows.header_key = keep_bytes(&self.header_key, first, count, rows.memory)
+            rows.header_value = keep_bytes(&self.header_value, first, count, rows.memory)
+        return rows
+
     def check(self, int64_t first_row=0, *, bint require_key=False, int64_t size_max=INT32_MAX):
         """Check all rows; see arrow_rows.pyi."""
         cdef int64_t row
@@ -188,6 +319,8 @@ cdef class ArrowRows:
             raise unsuitable("value", number, value_size)
         if integer_at(&self.partition, row, &at) and not 0 <= at <= INT32_MAX:
             raise ValueError(f"column partition, row {number}: {at} is no partition")
+        if not time_fits(&self.timestamp, row):
+            raise ValueError(f"column timestamp, row {number}: {time_text(&self.timestamp, row)} exceeds 64 bits in ms")
         if self.headers.required and not is_valid(&self.headers, row):
             raise unsuitable("headers", number, -1)
         count = self.header_range(row, &begin)

@@ -4,7 +4,8 @@
 Invariants:
 1. All rows of a table are checked, and their partitions chosen, before the first one is appended: an error sends none.
 2. The rows of one call that a batch contains are one run, with one `FutureRecordMetadata` for all of them.
-3. Rows of a topic without metadata wait as a table, in the order of the `send` calls.
+3. Rows of a topic without metadata wait as a copy of the table, in the order of the `send` calls: the owner of a buffer
+   that was exported, such as an array of NumPy, may change it.
 """
 
 cimport cython
@@ -14,10 +15,11 @@ from libc.stdlib cimport free, malloc
 
 from kafkalite._speedups.records.batch_builder cimport Builder, begin_record
 from kafkalite_sdk._speedups.accumulator cimport RecordAccumulator
+from kafkalite_sdk._speedups.arguments cimport as_text
 from kafkalite_sdk._speedups.arrow_rows cimport ArrowRows, bytes_at, integer_at
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk._speedups.partitioners cimport murmur2_of
-from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, TopicQueue
+from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, TopicQueue, next_sticky
 
 from contextvars import copy_context
 from zlib import crc32
@@ -109,9 +111,11 @@ cdef class ColumnsDelivery:
         """Append the rows to the queues, or keep them until the metadata of the topic is known."""
         cdef TopicQueue queue = self.accumulator.topics.get(self.topic)
         cdef FutureRecordMetadata run
+        cdef ArrowRows rows
         if queue is not None and queue.partitions is not None:
             self.append()
             return 0
+        self.tables = [rows.kept() for rows in self.tables if rows.count]
         run = self.new_run()
         run.more = sum([len(rows) for rows in self.tables]) - 1
         self.accumulator.keep_entry(self.topic, run, 0, None, self.append, None, COLUMNS, size)
@@ -159,7 +163,7 @@ cdef class ColumnsDelivery:
                 partition = partitions[at]
                 at += 1
                 if partition == STICKY and queue.sticky_left <= 0:
-                    queue.sticky = accumulator.next_sticky(queue)
+                    queue.sticky = next_sticky(queue, accumulator.choose)
                     queue.sticky_left = accumulator.batch_size
                 target = <PartitionQueue> queue.partitions[queue.sticky if partition == STICKY else partition]
                 size = self.append_row(target, current, rows, row, now_ms)
@@ -255,21 +259,22 @@ cdef int collect(ProducerBatch batch, int32_t begin, int32_t end, list ranges, l
     return 0
 
 
-def send_columns(RecordAccumulator accumulator not None, str topic not None, table, *, bint require_key=False):
+def send_columns(RecordAccumulator accumulator not None, topic, table, *, bint require_key=False):
     """Queue the rows of a table; see column_sends.pyi."""
     cdef ColumnsDelivery delivery
     cdef int64_t count = 0
     cdef Py_ssize_t size = 0
     cdef ArrowRows rows
+    cdef str name = as_text(topic, "topic")
     accumulator.check_use()
     tables = import_rows(table)
     for rows in tables:
         size += rows.check(count, require_key=require_key, size_max=accumulator.record_bytes_max)
         count += rows.count
     if size > accumulator.buffer_memory:
-        text = f"the rows for {topic} have {size} bytes, buffer_memory allows {accumulator.buffer_memory}; send slices"
+        text = f"the rows for {name} have {size} bytes, buffer_memory allows {accumulator.buffer_memory}; send slices"
         raise error_for(KafkaErrorCode.MESSAGE_TOO_LARGE, text)
-    delivery = ColumnsDelivery(accumulator, topic, tables)
+    delivery = ColumnsDelivery(accumulator, name, tables)
     if count:
         delivery.send(size)
     return delivery

@@ -34,6 +34,9 @@ cdef class ProducerBatch:
     cdef int complete(self) except -1
 
 
+cdef int64_t open_records(ProducerBatch batch) noexcept
+
+
 cdef class FutureRecordMetadata:
     cdef ProducerBatch batch
     cdef object callbacks

@@ -179,6 +179,19 @@ cdef object copied(error):
     return found
 
 
+cdef int64_t open_records(ProducerBatch batch) noexcept:
+    """Number of the records of a batch without an outcome."""
+    cdef ProducerBatch part
+    cdef int64_t count = 0
+    if batch.done:
+        return 0
+    if batch.parts is None:
+        return batch.records_count
+    for part in batch.parts:
+        count += open_records(part)
+    return count
+
+
 cdef ProducerBatch part_of(ProducerBatch batch, int32_t *index):
     """The part with the record at `index`, which becomes its index there."""
     cdef ProducerBatch part

@@ -25,5 +25,13 @@ cdef class TopicQueue:
     cdef list available
     cdef object numbers
     cdef Py_ssize_t buffered
+    cdef bint used                # since the last `unused_topics`
     cdef int32_t sticky
     cdef Py_ssize_t sticky_left
+
+
+cdef class Pause:
+    cdef object steps
+
+
+cdef int32_t next_sticky(TopicQueue queue, choose) except -1

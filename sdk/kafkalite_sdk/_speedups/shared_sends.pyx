@@ -23,8 +23,9 @@ from cpython.pythread cimport (
 
 from functools import partial
 
-from kafkalite_sdk._speedups.accumulator cimport RecordAccumulator, fork_count
+from kafkalite_sdk._speedups.accumulator cimport RecordAccumulator
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata
+from kafkalite_sdk._speedups.loop_guard cimport forks
 
 from kafkalite.errors import BufferExhaustedError
 
@@ -47,7 +48,7 @@ cdef class LoopLock:
     cdef bint ended
 
     def __cinit__(self):
-        self.forks = fork_count()
+        self.forks = forks
         self.lock = PyThread_allocate_lock()
         if self.lock is NULL:
             raise MemoryError
@@ -62,7 +63,7 @@ cdef class LoopLock:
         Raises what a signal handler raises.
         """
         cdef int status
-        if self.forks != fork_count():
+        if self.forks != forks:
             return False
         if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
             if self.owner == <unsigned long> PyThread_get_thread_ident():
@@ -114,7 +115,7 @@ cdef class LoopLock:
     def pop(self, list items not None):
         """Remove the last item of a list; see shared_sends.pyi."""
         cdef bint entered
-        if self.ended or self.forks != fork_count():
+        if self.ended or self.forks != forks:
             return None
         entered = self.enter()
         try:
@@ -168,7 +169,7 @@ cdef class SharedSends:
         self.signalled = False
         self.schedule()
 
-    def send(self, str topic not None, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None):
+    def send(self, topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None):
         """Queue a record; see shared_sends.pyi."""
         cdef RecordFuture sent = RecordFuture.__new__(RecordFuture)
         cdef bint entered

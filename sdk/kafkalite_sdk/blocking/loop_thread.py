@@ -66,7 +66,11 @@ class LoopThread:
         self._operations: set[Operation[Any]] = set()
         self._waiting: dict[int, list[Operation[Any]]] = {}  # the calls that each thread, by its ident, waits for
         self._thread = threading.Thread(target=self._main, name=f"kafkalite-{name.lower()}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # "can't start new thread"
+            self.loop.close()
+            raise
 
     def _main(self) -> None:
         self.lock.acquire()

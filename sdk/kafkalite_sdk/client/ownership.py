@@ -153,4 +153,6 @@ class Owner:
         if self._thread != threading.get_ident():
             use = "asyncio.run_coroutine_threadsafe() or loop.call_soon_threadsafe()"
             return f"this {name} belongs to another thread; call it through {use}, or create one in this thread"
+        if asyncio._get_running_loop() is None:
+            return f"this {name} is used outside of its event loop; call it in a coroutine or callback of that loop"
         return f"this {name} belongs to another event loop; create one in each loop, and close it in its loop"

@@ -10,7 +10,7 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -28,13 +28,14 @@ from kafkalite.model import Node
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdResponse
 from kafkalite.protocol.messages.produce import ProduceResponse
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
-from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk._speedups.sending import ProduceCall
 from kafkalite_sdk.client.alarm import Alarm
 from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.channel import Channel
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import NO_LEADER, MetadataChanges, PartitionView
+from kafkalite_sdk.producer.compression import Compression
 from kafkalite_sdk.producer.failures import Failures
 from kafkalite_sdk.producer.identity import Identity
 from kafkalite_sdk.producer.partition_sender import ProducerId
@@ -44,13 +45,10 @@ from kafkalite_sdk.producer.settings import ProducerSettings
 from kafkalite_sdk.producer.waiters import Waiters
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor  # imported with the first large batch
-
     from kafkalite_sdk.interceptors.producer import ProducerStages
 
 PRODUCE_VERSION_MAX = 12  # version 13 names topics by id; a topic that was re-created is then an error, not a topic
 TIMER_RESOLUTION_S = 0.001  # of uvloop; a linger time ends this much earlier instead of one timer later
-COMPRESSING_THREADS = 2
 
 
 class Dispatcher:
@@ -85,7 +83,7 @@ class Dispatcher:
             buffer_memory=settings.buffer_bytes,
             record_bytes_max=settings.max_request_bytes,
             offload_bytes=settings.offload_bytes,
-            monotonic_s=self._owned_time,
+            monotonic_s=self._loop.time,
             wall_ms=client.environment.wall_ms,
             choose=random.randrange,
             wake=self._schedule,
@@ -100,7 +98,7 @@ class Dispatcher:
         self._failures = Failures()
         self._waiters = Waiters(self._loop)
         self._alarm = Alarm(self._loop, self._schedule, client.owner.fail)
-        self._executor: ThreadPoolExecutor | None = None
+        self._compression = Compression(self._loop, settings.codec, settings.level, self._compressed)
         self._closes_after_s = max(0.0, settings.linger_s - TIMER_RESOLUTION_S)
         self._timeout_ms = int(settings.request_timeout_s * 1000)
         self._one_way = settings.acks == 0
@@ -109,6 +107,7 @@ class Dispatcher:
         self._urgent = 0  # number of callers that wait for batches, so that none lingers
         self._requested: set[str] = set()  # topics of `unassigned` for which metadata was requested
         self._leaderless: set[str] = set()
+        self._unused_since: dict[str, float] = {}  # by topic, in seconds of the loop's clock
         self._refused_by: KafkaError = ClientUseError("this Producer was closed; create another one")
         self._ended = False
         self._requests = self._bytes = self._drains = 0
@@ -122,15 +121,9 @@ class Dispatcher:
     # misuse
 
     def _refuse(self) -> None:
-        """Called for another thread, after a fork and after the close."""
+        """Called in another loop or thread, after a fork and after the close."""
         self._client.check_owner()
         raise self._refused_by.with_traceback(None)
-
-    def _owned_time(self) -> float:
-        """The clock for a new batch; rejects another event loop of the same thread."""
-        if asyncio._get_running_loop() is not self._loop:
-            self._client.check_owner()
-        return self._loop.time()
 
     # steps
 
@@ -154,7 +147,7 @@ class Dispatcher:
         oldest = accumulator.close_batches(inf if self._urgent else now - self._closes_after_s)
         at = inf if oldest is None else oldest + self._settings.linger_s
         if accumulator.large:
-            self._compress_large()
+            self._compression.start(accumulator.large)
         if accumulator.unassigned:
             at = min(at, self._request_topics(now))
         if sender.wake_at(now) <= now:
@@ -314,8 +307,23 @@ class Dispatcher:
         for topic, code in changes.failed.items():
             if not error_class(code).retriable:
                 self._fail_topic(topic, error_for(code, f"topic {topic!r}: {error_class(code).code.message}"))
+        self._forget_unused(changes.failed)
         self._sender.leaders_changed()
         self._schedule()
+
+    def _forget_unused(self, failed: Collection[str]) -> None:
+        """Forget the topics without records for too long, at once those that the brokers do not know either."""
+        now = self._loop.time()
+        unused = self.accumulator.unused_topics()
+        self._unused_since = {topic: self._unused_since.get(topic, now) for topic in unused}
+        for topic, since in self._unused_since.items():
+            if topic in failed or since + self._settings.topic_max_idle_s <= now:
+                self._forget(topic)
+
+    def _forget(self, topic: str) -> None:
+        if self._sender.forget_topic(topic):
+            self._leaderless.discard(topic)
+            self._client.drop_topics([topic])
 
     def _rejected(self, error: AuthenticationError) -> None:
         """No broker accepts the credentials: records of topics without metadata fail."""
@@ -354,26 +362,7 @@ class Dispatcher:
         else:
             self._sender.fail_topic(topic, error)
 
-    # compression
-
-    def _compress_large(self) -> None:
-        large = self.accumulator.large
-        while large:
-            batch = large.popleft()
-            if batch.done:
-                continue
-            if self._executor is None:
-                from concurrent.futures import ThreadPoolExecutor
-
-                self._executor = ThreadPoolExecutor(COMPRESSING_THREADS, "kafkalite-compress")
-            batch.compressing = True
-            compress = partial(batch.builder.compress, self._settings.codec, self._settings.level)
-            self._loop.run_in_executor(self._executor, compress).add_done_callback(partial(self._compressed, batch))
-
-    def _compressed(self, batch: ProducerBatch, job: asyncio.Future[None]) -> None:
-        """A thread has compressed a batch. If it failed, `build` compresses it again and raises the error."""
-        if not job.cancelled():
-            job.exception()
+    def _compressed(self, batch: ProducerBatch) -> None:
         self._sender.compressed(batch)
         self._schedule()
 
@@ -441,6 +430,17 @@ class Dispatcher:
         left_s = None if until is None else max(0.0, until - self._loop.time())
         await self._until(lambda: accumulator.oldest_incomplete() > newest, left_s, text)
 
+    async def ended(self, futures: Iterable[FutureRecordMetadata]) -> None:
+        """Wait until these records have their outcomes."""
+        pending = list(futures)
+
+        def all_ended() -> bool:
+            while pending and pending[-1].done():
+                pending.pop()
+            return not pending
+
+        await self._until(all_ended, None, "")
+
     async def _until(self, condition: Callable[[], bool], timeout_s: float | None, text: str) -> None:
         """Wait for a condition; meanwhile no batch lingers."""
         self._urgent += 1
@@ -472,8 +472,7 @@ class Dispatcher:
         self._alarm.cancel()
         self._client.on_metadata.remove(self._metadata_changed)
         self._client.on_rejected.remove(self._rejected)
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
+        self._compression.end()
         self._waiters.check()
         self._report_failures()
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
 
 log = logging.getLogger(__name__)
-
 CLOSE_S = 1.0  # for writing queued requests when all records have their outcomes
 
 
@@ -258,7 +257,7 @@ class Producer(Generic[K, V]):
                 except KafkaTimeoutError as error:
                     blocked = error
             outcomes.append(blocked)
-        await dispatcher.flush(None)
+        await dispatcher.ended(each for each in outcomes if not isinstance(each, Exception))
         return [_outcome(each) for each in outcomes]
 
     async def _send_when_possible(
@@ -367,6 +366,15 @@ class Producer(Generic[K, V]):
             if isinstance(sent, Exception):
                 context = {"message": f"last_batch: {record} is not sent", "exception": sent}
                 self._client.loop.call_exception_handler(context)
+
+    def __del__(self) -> None:
+        dispatcher: Dispatcher | None = self.__dict__.get("_dispatcher")
+        if dispatcher is None or self._closed or self._client.owner.forked:
+            return
+        count = dispatcher.accumulator.records_incomplete
+        if count:
+            text = "a Producer was not closed, and %d record(s) were not acknowledged; they may be lost: "
+            logging.getLogger("kafkalite_sdk").error(text + 'use "async with", or await its close()', count)
 
     def __repr__(self) -> str:
         state = "not started" if self._dispatcher is None else "closed" if self._closed else "open"

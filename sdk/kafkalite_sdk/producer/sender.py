@@ -95,6 +95,7 @@ class Sender(SenderBase):
         self._random = random
         self._failed = failed
         self._unreachable = unreachable
+        self._forgotten_in = NO_PRODUCER_ID  # the identity whose sequences of some partitions are forgotten
 
     @property
     def idle(self) -> bool:
@@ -105,6 +106,8 @@ class Sender(SenderBase):
         """Create the sender of a queue."""
         settings = self.settings
         partition = PartitionSender(queue, settings.max_in_flight, idempotent=settings.idempotent)
+        if self.producer_id == self._forgotten_in != NO_PRODUCER_ID:
+            partition.producer_id, partition.needs_epoch = self.producer_id, True
         queue.sender = partition
         return partition
 
@@ -154,6 +157,20 @@ class Sender(SenderBase):
         """A topic was deleted and created again: the broker has forgotten all sequences of its partitions."""
         for queue in self.accumulator.partitions_of(topic) or ():
             self._sender_of(queue).needs_epoch = self.settings.idempotent
+
+    def forget_topic(self, topic: str) -> bool:
+        """Forget a topic that has no records, unless it has open requests; return whether it is forgotten.
+
+        The broker may remember sequences of its partitions, so a partition that is used afterwards begins an epoch.
+        """
+        queues = self.accumulator.partitions_of(topic) or ()
+        if any(queue.sender is not None and queue.sender.in_flight for queue in queues):
+            return False
+        self.accumulator.forget_topic(topic)
+        self.needs_metadata.discard(topic)
+        if self.settings.idempotent:
+            self._forgotten_in = self.producer_id
+        return True
 
     def partitions_removed(self, queues: list[PartitionQueue], error: BaseException) -> None:
         """Fail the unsent batches of partitions that no longer exist; the open ones fail instead of being sent again.

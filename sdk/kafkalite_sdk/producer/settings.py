@@ -48,6 +48,7 @@ class ProducerOptions(SecurityOptions, total=False):
             available partitions. The first two keep records without a key in one partition for `batch_size` bytes.
         allow_auto_create_topics: a broker may create a topic that does not exist (True). False = its records fail.
         metadata_max_age_ms: metadata is requested again after this time (300,000).
+        metadata_max_idle_ms: a topic without records for this time is forgotten (300,000), with the next metadata.
         connections_max_idle_ms: an unused connection is closed after this time (540,000).
         connect_timeout_ms: deadline for connecting to a broker (10,000).
         default_api_timeout_ms: deadline of `start` (60,000).
@@ -71,6 +72,7 @@ class ProducerOptions(SecurityOptions, total=False):
     partitioner: Literal["murmur2", "crc32"] | Partitioner
     allow_auto_create_topics: bool
     metadata_max_age_ms: float
+    metadata_max_idle_ms: float
     connections_max_idle_ms: float
     connect_timeout_ms: float
     default_api_timeout_ms: float
@@ -98,6 +100,7 @@ class ProducerSettings(NamedTuple):
         offload_bytes: batches of this size are compressed in a thread; None = none are.
         partitioner: as in `RecordAccumulator`.
         create_topics: a broker may create topics that do not exist.
+        topic_max_idle_s: a topic without records for this time is forgotten.
     """
 
     acks: int = ALL
@@ -118,6 +121,7 @@ class ProducerSettings(NamedTuple):
     offload_bytes: int | None = None
     partitioner: str | Partitioner | None = None
     create_topics: bool = True
+    topic_max_idle_s: float = 300.0
 
 
 class ParsedOptions(NamedTuple):
@@ -167,6 +171,7 @@ def parse_options(
         offload_bytes=offload_bytes,
         partitioner=reader.partitioner(),
         create_topics=reader.boolean("allow_auto_create_topics", True),
+        topic_max_idle_s=reader.seconds("metadata_max_idle_ms", 300_000, least=1),
     )
     client = ClientSettings(
         bootstrap=parse_bootstrap(bootstrap_servers),

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.testing.thread import BrokerThread
+
 PROGRAM = """
 import asyncio, gc, sys
 from kafkalite_sdk import Consumer, Producer, errors
@@ -60,3 +62,36 @@ def test_development_mode_prints_nothing(loop: str, tmp_path: Path) -> None:
 def test_forgotten_close_is_named(tmp_path: Path) -> None:
     done = run("asyncio", tmp_path, "forget")
     assert 'ResourceWarning: unclosed Producer: use "async with" or await its close()' in done.stderr
+
+
+FORGETS = """
+import asyncio, sys
+from kafkalite_sdk import Producer
+
+async def main():
+    producer = Producer(sys.argv[1], linger_ms=60_000)
+    await producer.start()
+    producer.send("orders", b"first")
+    await producer.flush()
+    for _ in range(int(sys.argv[2])):
+        producer.send("orders", b"lost")
+    if sys.argv[3] == "kept":
+        global kept
+        kept = producer
+
+asyncio.run(main())
+"""
+
+FORGOTTEN = (
+    "a Producer was not closed, and 3 record(s) were not acknowledged; they may be lost: "
+    'use "async with", or await its close()\n'
+)
+
+
+@pytest.mark.parametrize("end", ["dropped", "kept"])
+def test_forgotten_close_with_records_is_an_error_with_their_number(end: str) -> None:
+    with BrokerThread() as broker:
+        for count, error in (("3", FORGOTTEN), ("0", "")):
+            command = [sys.executable, "-c", FORGETS, broker.address, count, end]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+            assert (done.stdout, done.stderr, done.returncode) == ("", error, 0)

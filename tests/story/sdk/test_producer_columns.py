@@ -6,6 +6,7 @@ import random
 import struct
 from typing import Any
 
+import numpy
 import polars
 import pyarrow
 import pytest
@@ -90,10 +91,11 @@ def test_rows_of_all_types_equal_single_sends(partitioner: str) -> None:
     rng = random.Random(seed())
 
     @story()
-    async def both(world: Story, rows: list[dict[str, Any]], table: Any) -> None:
+    async def send_all(world: Story, rows: list[dict[str, Any]], table: Any, *, known: bool = True) -> None:
         world.broker.cluster.create_topic("orders", 3)
         async with producing(world, partitioner=partitioner, batch_size=500) as producer:
-            await producer.send("orders", b"first")
+            if known:
+                await producer.send("orders", b"first")
             await producer.send_columns("orders", table) if table is not None else None
             for row in rows if table is None else ():
                 named = {"partition": row["partition"], "timestamp_ms": row["timestamp"], "headers": row["headers"]}
@@ -109,9 +111,10 @@ def test_rows_of_all_types_equal_single_sends(partitioner: str) -> None:
             for row in rows:
                 row["partition"] = row["partition"] or 1
         found: list[Any] = []
-        both(rows, None)
-        both(rows, as_table(rows, rng))
-        assert without_first(found[0]) == without_first(found[1])
+        send_all(rows, None)
+        send_all(rows, as_table(rows, rng))
+        send_all(rows, as_table(rows, rng), known=False)
+        assert without_first(found[0]) == without_first(found[1]) == found[2]
 
 
 def without_first(logs: list[list[Any]]) -> list[list[Any]]:
@@ -148,6 +151,20 @@ async def test_rows_wait_for_the_metadata_in_the_order_of_the_calls(world: Story
         assert await delivery == [("orders", 0, 1, 2)]
         await producer.flush()
     assert values(world) == numbers(4)
+
+
+@story()
+async def test_rows_that_wait_do_not_change_with_their_buffers(world: Story) -> None:
+    world.broker.cluster.create_topic("orders", 2)
+    values_bytes, times, partitions = bytearray(b"onetwo"), numpy.array([5, 6]), numpy.array([1, 1])
+    offsets = pyarrow.py_buffer(struct.pack("3i", 0, 3, 6))
+    column = pyarrow.Array.from_buffers(pyarrow.binary(), 2, [None, offsets, pyarrow.py_buffer(values_bytes)])
+    table = pyarrow.table({"value": column, "timestamp": pyarrow.array(times), "partition": pyarrow.array(partitions)})
+    async with producing(world) as producer:
+        sent = producer.send_columns("orders", table)
+        values_bytes[:], times[:], partitions[:] = b"xxxxxx", 7, 0
+        assert await sent == [("orders", 1, 0, 2)]
+    assert logs(world) == [[], [(5, None, b"one", ()), (6, None, b"two", ())]]
 
 
 @story()
@@ -208,6 +225,21 @@ async def test_a_batch_that_is_too_large_is_divided(world: Story) -> None:
         ({"value": [b"a"], "offset": [1]}, ValueError, "column 'offset' cannot be sent, only key, value, headers"),
         ({"partition": [b"a"]}, TypeError, "column partition has the Arrow type 'z', expected integers"),
         ({"partition": [0, -1]}, ValueError, "column partition, row 1: -1 is no partition"),
+        (
+            {"timestamp": pyarrow.array([None, -1, -(2**62)], pyarrow.timestamp("s"))},
+            ValueError,
+            "column timestamp, row 2: -4611686018427387904 s exceeds 64 bits in ms",
+        ),
+        (
+            {"timestamp": pyarrow.array([9_223_372_036_854_775, 9_223_372_036_854_776], pyarrow.timestamp("s", "UTC"))},
+            ValueError,
+            "column timestamp, row 1: 9223372036854776 s exceeds 64 bits in ms",
+        ),
+        (
+            {"timestamp": pyarrow.array([1, 2**63], pyarrow.uint64())},
+            ValueError,
+            "column timestamp, row 1: 9223372036854775808 ms exceeds 64 bits in ms",
+        ),
         ({"timestamp": [1.5]}, TypeError, "column timestamp has the Arrow type 'g', expected a timestamp"),
         ({"headers": [b"a"]}, TypeError, "column headers has the Arrow type 'z', expected a list of structs"),
         ({"headers": [[{"name": "a"}]]}, TypeError, "column headers has items with the fields"),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata
+from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
 from kafkalite_sdk.producer.producer import Producer, ProducerRecord
 
 from kafkalite._speedups.records.batches import Batch
@@ -228,6 +228,19 @@ async def test_send_many_returns_every_outcome_in_order(world: Story) -> None:
         ]
         assert (outcomes[104].partition, outcomes[104].timestamp_ms) == (1, 77)
         await producer.flush()  # nothing is left to raise
+
+
+@story()
+async def test_send_many_waits_for_its_own_records_alone(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    async with producing(world, max_block_ms=4000, linger_ms=60_000, allow_auto_create_topics=False) as producer:
+        await asyncio.gather(producer.send("orders", b"first"), producer.flush())
+        other = producer.send("unknown", b"v")
+        began = world.now
+        outcomes = await producer.send_many([ProducerRecord("orders", b"v")] * 3)
+        assert [outcome.offset for outcome in outcomes if isinstance(outcome, RecordMetadata)] == [1, 2, 3]
+        assert world.now - began < 0.1 and not other.done()
+        await asyncio.wait([other])  # type: ignore[type-var]
 
 
 @story()

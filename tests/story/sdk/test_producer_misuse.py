@@ -98,6 +98,38 @@ def test_another_event_loop_of_the_thread_is_rejected(run, address):
     run(producer.close())
 
 
+def test_another_loop_cannot_add_to_an_open_batch(run, address):
+    producer = Producer(address, linger_ms=60_000)
+
+    async def start():
+        await producer.start()
+        producer.send("orders", b"v")
+        await producer.flush()
+        producer.send("orders", b"lingers")
+
+    async def elsewhere():
+        return [error_of(call) for call in calls_of(producer)]
+
+    run(start())
+    buffered = producer.metrics().buffered_bytes
+    assert buffered
+    loop = asyncio.new_event_loop()
+    try:
+        for text in loop.run_until_complete(elsewhere()):
+            assert text.endswith("belongs to another event loop; create one in each loop, and close it in its loop")
+    finally:
+        loop.close()
+    for call in calls_of(producer):
+        assert "is used outside of its event loop; call it in a coroutine" in error_of(call)
+    assert producer.metrics().buffered_bytes == buffered
+
+    async def again():  # another run of the same loop
+        producer.send("orders", b"w")
+        await producer.close()
+
+    run(again())
+
+
 def test_a_forked_process_is_rejected(address):
     async def main():
         async with Producer(address) as producer:

@@ -70,7 +70,7 @@ def test_use_from_another_loop_is_rejected(new_loop) -> None:
         other.run_until_complete(check(owner))
     other.close()
     loop.run_until_complete(check(owner))
-    with pytest.raises(ClientUseError, match="another event loop"):
+    with pytest.raises(ClientUseError, match="this producer is used outside of its event loop"):
         owner.check()  # no loop is running
     loop.close()
 

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from kafkalite_sdk._speedups.arguments import nullable_bytes
+
 RECORD_OVERHEAD = 21  # largest size of the lengths and deltas of a record
 BATCH_OVERHEAD = 61
 
@@ -30,7 +32,7 @@ class BatchRecord(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes]]
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class BatchBuilder:
@@ -68,15 +70,16 @@ class BatchBuilder:
         """
         key = key if self._key_serializer is None else self._key_serializer(key)
         value = value if self._value_serializer is None else self._value_serializer(value)
-        headers = headers or ()
+        key, value = nullable_bytes(key), nullable_bytes(value)
+        kept = [(name, nullable_bytes(content)) for name, content in headers or ()]
         size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-        size += sum(10 + len(name.encode()) + len(content or b"") for name, content in headers)
+        size += sum(10 + len(name.encode()) + len(content or b"") for name, content in kept)
         if self._closed or (self.records and self._size + size > self._size_max):
             self._closed = True
             return None
         timestamp = int(time.time() * 1000) if timestamp is None else timestamp
         self._size += size
-        self.records.append(BatchRecord(timestamp, key, value, headers))
+        self.records.append(BatchRecord(timestamp, key, value, kept))
         return AppendedRecord(len(self.records) - 1, None, size, timestamp)
 
     def close(self) -> None:

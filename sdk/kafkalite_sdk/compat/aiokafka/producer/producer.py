@@ -146,7 +146,7 @@ class AIOKafkaProducer(LoopClient):
         key: bytes | None,
         partition: int | None,
         timestamp_ms: int | None,
-        headers: Sequence[tuple[str, bytes]] | None,
+        headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> FutureRecordMetadata:
         dispatcher = self._producer._started()
         accumulator = dispatcher.accumulator
