@@ -34,6 +34,7 @@ class FetchedRecords(Generic[_K, _V]):
         size: of the data in bytes; `detach` does not change it.
         done: all records have been taken, or `error` is set.
         error: why the records at `position` and behind it cannot be read.
+        open_bytes: memory of the open batch, or of the next one that is decompressed; 0 = there is none.
         waits: the next batch is large, and must be decompressed by `decompress`, in a thread if need be.
     """
 
@@ -70,6 +71,13 @@ class FetchedRecords(Generic[_K, _V]):
     def error(self) -> CorruptRecordError | None: ...
     @property
     def waits(self) -> bool: ...
+    @property
+    def open_bytes(self) -> int: ...
+    def close_batch(self) -> bool:
+        """Free the memory of `open_bytes`; the batch is decompressed again when it is read.
+
+        Returns: False if that is not possible: a thread decompresses it, or its bytes are not kept.
+        """
     def take(self, records: list[Record[_K, _V]], records_max: int) -> int:
         """Append at most `records_max` records to a list. Return their number; 0 = see `done`, `error` and `waits`."""
     def take_columns(self, columns: ColumnBuilder, end: int = ...) -> int:

@@ -27,21 +27,8 @@ from kafkalite._speedups.records.validator cimport crc_of, decompressed
 from kafkalite._speedups.wire.crc32c cimport crc32c
 from kafkalite._speedups.wire.error_codes cimport CORRUPT_MESSAGE, INVALID_RECORD
 from kafkalite._speedups.wire.wire cimport (
-    ATTRIBUTES_AT,
-    BATCH_LENGTH_AT,
-    BatchHeader,
-    CODEC_MASK,
-    CONTROL_BIT,
-    HEADER_SIZE,
-    LEGACY_OVERHEAD,
-    LENGTH_OVERHEAD,
-    LOG_APPEND_TIME_BIT,
-    MAGIC_AT,
-    Span,
-    TRANSACTIONAL_BIT,
-    load_u16,
-    load_u32,
-    load_u64,
+    ATTRIBUTES_AT, BATCH_LENGTH_AT, BatchHeader, CODEC_MASK, CONTROL_BIT, HEADER_SIZE, LEGACY_OVERHEAD,
+    LENGTH_OVERHEAD, LOG_APPEND_TIME_BIT, MAGIC_AT, Span, TRANSACTIONAL_BIT, load_u16, load_u32, load_u64,
     read_batch_header,
 )
 from kafkalite_sdk._speedups.consumer_records cimport (
@@ -85,6 +72,7 @@ cdef class FetchedRecords:
     cdef readonly bint waits
     cdef Py_buffer view
     cdef Py_ssize_t at                # of the next batch in the response
+    cdef Py_ssize_t opened_at         # of the open batch in the response, -1 = its bytes are not kept
     cdef bint borrowing               # records may stay in the memory of the response while they are read
     cdef bint advanced                # a batch was read, or skipped although it is not below the position
     cdef list aborted                 # (first offset, producer id) of aborted transactions, the last one first
@@ -134,6 +122,24 @@ cdef class FetchedRecords:
         PyBuffer_Release(&self.view)
         PyObject_GetBuffer(rest, &self.view, PyBUF_SIMPLE)
         self.at = 0
+        self.opened_at = -1
+
+    @property
+    def open_bytes(self):
+        """Memory of the open batch, or of the next one that is decompressed."""
+        if self.batch is not None:
+            return 0 if self.batch.memory is None else PyBytes_GET_SIZE(self.batch.memory)
+        return PyBytes_GET_SIZE(self.plain) if isinstance(self.plain, bytes) else 0
+
+    def close_batch(self):
+        """Free the memory of `open_bytes`; see fetched_records.pyi."""
+        if self.waits or (self.batch is not None and self.opened_at < 0):
+            return False
+        if self.batch is not None:
+            self.at = self.opened_at
+            self.batch = None
+        self.plain = None
+        return True
 
     @property
     def done(self):
@@ -319,6 +325,7 @@ cdef class FetchedRecords:
             self.fail(CORRUPT_MESSAGE, f"a batch claims {size} bytes", self.position + 1)
             return False
         magic = self.bytes_at(self.at)[MAGIC_AT]
+        self.opened_at = self.at
         try:
             if magic < MAGIC:
                 self.open_legacy(size)

@@ -12,7 +12,8 @@ class FetchSettings(NamedTuple):
         max_bytes: largest response, unless its first batch is larger.
         partition_max_bytes: of one partition in a response, unless its first batch is larger. While a partition has so
             much buffered, it is not fetched.
-        buffer_max_bytes: of all responses in memory whose records are not read yet, and of the open requests.
+        buffer_max_bytes: of all responses in memory whose records are not read yet, and of the open requests; also of
+            the batches that are decompressed and not read to their ends.
         isolation_level: 0 = read_uncommitted, 1 = read_committed.
         rack: of this consumer; brokers may name a replica in it (KIP-392). "" = none.
         retry_backoff_s, retry_backoff_max_s: pause after an error; it doubles with each failure, up to the second.

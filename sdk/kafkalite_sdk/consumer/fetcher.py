@@ -8,7 +8,9 @@ Invariants:
 1. Each record is returned once, in the order of its partition, unless the position changes.
 2. A response counts for a partition only if that partition still waits for it: a seek, a revocation or a new leader
    epoch drops it, and the records prefetched from the former leader.
-3. A broker has one open request. `buffer_max_bytes` bounds the responses in memory, beyond it one batch is possible.
+3. A broker has one open request. `buffer_max_bytes` bounds the responses in memory, beyond it one batch is possible. It
+   also bounds the memory of open batches, which are decompressed: beyond it they are read to their ends before another
+   one is opened, or closed if they cannot be read now.
 4. A partition with an error delays no other partition; it is raised behind the records before it.
 Sources: AbstractFetch.java, FetchCollector.java and CompletedFetch.java of Apache Kafka 4.3; KIP-227, KIP-320, KIP-392,
 KIP-951.
@@ -34,6 +36,9 @@ from kafkalite_sdk.consumer.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer, Target
 from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions, take_changed
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
+
+JOBS_MAX = 2
+"""Batches that a thread decompresses, and that wait for it: beyond the memory of invariant 3."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -73,6 +78,9 @@ class Fetcher(Generic[K, V]):
         self._raised: PartitionBuffer[K, V] | None = None  # whose error the last `take` raised
         self._read_from: list[tuple[PartitionBuffer[K, V], int, int]] = []  # position and epoch before the last `take`
         self._reserved = 0
+        self._open_bytes = 0
+        self._running = 0  # jobs
+        self._only: Collection[TopicPartition] = ()  # of the last `take`
         self._changed = True  # `requests` may have something to do before `_wake_at`
         self._full = False  # a request waits for memory
         self._wake_at = inf
@@ -276,6 +284,7 @@ class Fetcher(Generic[K, V]):
             failure, self._failure = self._failure, None
             raise failure
         self._read_from.clear()
+        self._only = only
         try:
             self._visit_queue(records, records_max, only)
         except KafkaError:
@@ -295,6 +304,9 @@ class Fetcher(Generic[K, V]):
             if not buffer.state.readable or (only and buffer.state.topic_partition not in only):
                 self._enqueue(buffer)
             elif buffer.waiting is None:  # else `decompressed` follows
+                if self._open_bytes >= self._settings.buffer_max_bytes and not self._may_open(buffer):
+                    self._enqueue(buffer)
+                    continue
                 self._read(buffer, records, records_max)
                 if buffer.failure is not None:
                     if self._is_next_error(buffer, records):
@@ -312,9 +324,24 @@ class Fetcher(Generic[K, V]):
         self._read_from.append((buffer, state.position, state.leader_epoch))
         freed = buffer.take(records, records_max - len(records))
         self.buffered_bytes -= freed
+        if buffer.batch_bytes != buffer.open_bytes:
+            self._open_bytes += buffer.count_open()
         self._plan.change((buffer,))
         if (freed and self._full) or before >= enough > buffer.size:
             self._changed = True
+
+    def _may_open(self, buffer: PartitionBuffer[K, V] | None) -> bool:
+        """Whether a batch may be opened although the memory is used: the next one of an open batch, or the only one."""
+        if buffer is not None and buffer.open_bytes:
+            return True
+        opened = [each for each in self._buffers.values() if each.open_bytes]
+        if any(each.readable and (not self._only or each.state.topic_partition in self._only) for each in opened):
+            return False
+        for each in opened:
+            if not each.close_batch():
+                self._drop(each)  # it is fetched again
+            self._open_bytes += each.count_open()
+        return True
 
     def _is_next_error(self, buffer: PartitionBuffer[K, V], records: Target[K, V]) -> bool:
         """Raise the error of a partition, unless records come first. Return whether the next call raises it."""
@@ -342,13 +369,19 @@ class Fetcher(Generic[K, V]):
 
     def jobs(self) -> list[FetchedRecords[K, V]]:
         """Return the batches that need a thread: call `decompress` of each there, then `decompressed` here."""
-        jobs, self._jobs = self._jobs, []
+        count = JOBS_MAX - self._running
+        if self._jobs and self._open_bytes >= self._settings.buffer_max_bytes and not self._may_open(None):
+            count = 0
+        jobs, self._jobs = self._jobs[:count], self._jobs[count:]
+        self._running += len(jobs)
         return jobs
 
     def decompressed(self, job: FetchedRecords[K, V]) -> None:
         """A job has ended: its records may be read."""
+        self._running -= 1
         buffer = self._buffers.get(TopicPartition(job.topic, job.partition))
         if buffer is not None:
+            self._open_bytes += buffer.count_open()
             self._plan.change((buffer,))
             self._enqueue(buffer)
 
@@ -370,6 +403,7 @@ class Fetcher(Generic[K, V]):
 
     def _drop(self, buffer: PartitionBuffer[K, V]) -> None:
         self.buffered_bytes -= buffer.clear()
+        self._open_bytes += buffer.count_open()
         self._plan.change((buffer,))
         self._changed = True
 

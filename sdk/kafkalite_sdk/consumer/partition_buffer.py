@@ -42,18 +42,22 @@ class PartitionBuffer(Generic[K, V]):
         failures: number of errors one after another.
         error: why the last fetch failed, to be raised once.
         queued: the buffer is among those that `Fetcher.take` visits.
+        batch_bytes: memory of its open batch.
+        open_bytes: the same as the fetcher has counted it.
     """
 
     __slots__ = (
         "_expected",
         "_fetched",
         "assigned",
+        "batch_bytes",
         "error",
         "expected_from",
         "failed_node",
         "failures",
         "leader_epoch",
         "node",
+        "open_bytes",
         "queued",
         "size",
         "state",
@@ -70,6 +74,7 @@ class PartitionBuffer(Generic[K, V]):
         self.failures = 0
         self.error: KafkaError | None = None
         self.queued = False
+        self.batch_bytes = self.open_bytes = 0
         self._fetched: deque[tuple[FetchedRecords[K, V], ResponseMemory]] = deque()
         self._expected = state.position
 
@@ -99,6 +104,16 @@ class PartitionBuffer(Generic[K, V]):
         unread = bool(self._fetched) or self.error is not None
         return unread and self.state.readable and self.valid and self.waiting is None
 
+    def count_open(self) -> int:
+        """Set `open_bytes`; return by how much it has changed."""
+        before = self.open_bytes
+        self.open_bytes = self.batch_bytes = self._fetched[0][0].open_bytes if self._fetched else 0
+        return self.open_bytes - before
+
+    def close_batch(self) -> bool:
+        """Free the memory of the open batch; False = that is not possible."""
+        return not self._fetched or self._fetched[0][0].close_batch()
+
     def append(self, fetched: FetchedRecords[K, V], memory: ResponseMemory) -> None:
         """Add the records of a response."""
         memory.add(fetched)
@@ -126,8 +141,10 @@ class PartitionBuffer(Generic[K, V]):
                 state.position = self._expected = fetched.position
                 state.leader_epoch = fetched.leader_epoch
             if not fetched.done or fetched.error is not None:
-                break
+                self.batch_bytes = fetched.open_bytes
+                return freed
             freed += self._pop()
+        self.batch_bytes = 0 if not self._fetched else self._fetched[0][0].open_bytes
         return freed
 
     @property
