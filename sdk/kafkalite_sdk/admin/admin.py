@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self, Unpack
 
 from kafkalite_sdk.admin.driver import Driver
+from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import AdminOptions, client_settings
-from kafkalite_sdk.client.signatures import readable
 
 if TYPE_CHECKING:
     from kafkalite_sdk.admin.acls import Acls

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Unpack
 
 from kafkalite_sdk.admin import admin as asynchronous
 from kafkalite_sdk.blocking.client import BlockingClient
+from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import AdminOptions
-from kafkalite_sdk.client.signatures import readable
 
 if TYPE_CHECKING:
     from kafkalite_sdk.blocking import admin_parts

@@ -6,9 +6,9 @@ from typing import Literal, Unpack
 
 from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
 from kafkalite_sdk.blocking.client import BlockingClient
+from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.columns import reader as asynchronous
 from kafkalite_sdk.columns.reader import BATCH_BYTES, FETCHES, TIMEOUT_S, ReaderOptions
 

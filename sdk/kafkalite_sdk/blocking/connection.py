@@ -6,10 +6,10 @@ from typing import Unpack
 
 from kafkalite.protocol.schema import Request
 from kafkalite_sdk.blocking.client import BlockingClient
+from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import AdminOptions
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.rpc import connection as asynchronous
 from kafkalite_sdk.rpc.call import Call, Reply
 

@@ -11,8 +11,8 @@ from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.blocking.loop_consumer import ApplicationListener, LoopConsumer
+from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.consumer.consumer import ROWS_MAX, K, V
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp

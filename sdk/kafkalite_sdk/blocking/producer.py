@@ -11,9 +11,9 @@ from kafkalite_sdk._speedups.deliveries import RecordMetadata
 from kafkalite_sdk._speedups.shared_sends import RecordFuture, SharedSends
 from kafkalite_sdk.blocking.client import BlockingClient
 from kafkalite_sdk.blocking.loop_thread import LoopThread
+from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.producer import producer as asynchronous
 from kafkalite_sdk.producer.record import K, ProducerRecord, V
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics

@@ -1,8 +1,11 @@
-"""Checks of arguments that all clients have in common: their names, positive numbers, times."""
+"""What the arguments of all clients have in common: checks of names, numbers and times, and a readable signature."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import Parameter, Signature
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., None])
 
 INT32_MAX = 0x7FFFFFFF
 
@@ -101,3 +104,29 @@ def check_seconds(name: str, value: object, *, least: float = -inf) -> None:
     if not value >= least:
         expected = "a number of" if least == -inf else f"at least {least:g}"
         raise ValueError(f"{name} is {value}, expected {expected} seconds")
+
+
+def readable(options: str) -> Callable[[F], F]:
+    """Give `__init__` a signature for people, of names and defaults; its last parameter names the type of the options.
+
+    The one of Python shows an option type as `*<class ...>`, and expands the types of serializers to a line each.
+
+    Arguments:
+        options: name of the TypedDict with the keyword arguments, as `help` finds it.
+    """
+
+    def with_signature(init: F) -> F:
+        code = init.__code__
+        positional, keywords = code.co_varnames[: code.co_argcount], code.co_varnames[code.co_argcount :]
+        keywords = keywords[: code.co_kwonlyargcount]
+        defaults = init.__kwdefaults__ or {}
+        init.__signature__ = Signature(  # type: ignore[attr-defined]
+            [
+                *(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in positional),
+                *(Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name]) for name in keywords),
+                Parameter("options", Parameter.VAR_KEYWORD, annotation=options),
+            ]
+        )
+        return init
+
+    return with_signature

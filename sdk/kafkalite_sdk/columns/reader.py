@@ -8,11 +8,10 @@ from kafkalite.model import uuid_from_text
 from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
 from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
-from kafkalite_sdk.client.arguments import integer, reject_unknown
+from kafkalite_sdk.client.arguments import integer, readable, reject_unknown
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import ClientOptions
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.columns.range_reader import OffsetRange, RangeReader
 from kafkalite_sdk.consumer.decompression import OFFLOAD_BYTES
 from kafkalite_sdk.consumer.settings import ConsumerOptions, consumer_settings

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Never, Self, Unpack
 from kafkalite.errors import ClientUseError, KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
-from kafkalite_sdk.client.arguments import check_seconds
+from kafkalite_sdk.client.arguments import check_seconds, readable
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.consumer.application_calls import check_not_inside
 from kafkalite_sdk.consumer.arguments import (
     ignore_error,

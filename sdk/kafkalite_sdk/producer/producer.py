@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
 
 from kafkalite.errors import BufferExhaustedError, ClientUseError, KafkaTimeoutError
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
-from kafkalite_sdk.client.arguments import check_seconds
+from kafkalite_sdk.client.arguments import check_seconds, readable
 from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import address_text
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.producer.dispatcher import Dispatcher
 from kafkalite_sdk.producer.record import K, ProducerRecord, V
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics

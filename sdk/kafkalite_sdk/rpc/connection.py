@@ -13,13 +13,13 @@ from kafkalite.errors import BufferExhaustedError, ClientUseError, KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.schema import Request
+from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.channels import bootstrap_node
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.coordinators import GROUP, TRANSACTION
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import AdminOptions, client_settings
 from kafkalite_sdk.client.routes import Route
-from kafkalite_sdk.client.signatures import readable
 from kafkalite_sdk.rpc.call import Call, Reply
 
 CALLS_MAX = 10_000

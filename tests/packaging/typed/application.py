@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import assert_type
+from typing import Unpack, assert_type
 
 from kafkalite_sdk import (
     Admin,
+    AdminOptions,
     ClientMechanism,
+    ClientOptions,
     ClientSteps,
     Consumer,
     ConsumerHealth,
+    ConsumerOptions,
     Environment,
     FutureRecordMetadata,
     Job,
@@ -17,11 +20,14 @@ from kafkalite_sdk import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Producer,
+    ProducerOptions,
     ProducerRecord,
     RebalanceListener,
     Record,
     RecordMetadata,
+    SecurityOptions,
     TopicPartition,
+    __version__,
     blocking,
     errors,
 )
@@ -267,3 +273,18 @@ def administrate_blocking() -> None:
         assert_type(admin.topics.list(timeout=1.0), tuple[TopicDescription, ...])
         assert_type(connection.poll(1.0, MetadataRequest(topics=None)), list[Reply])
         assert_type(connection.offsets_before("orders", 0, -1, 10), list[int])
+
+
+def consumer_with(**options: Unpack[ConsumerOptions]) -> Consumer:
+    return Consumer("localhost:9092", **options)
+
+
+def clients_with(
+    producer: ProducerOptions, admin: AdminOptions, client: ClientOptions
+) -> tuple[Producer, Admin, Admin]:
+    """Clients with settings that are kept in dictionaries."""
+    servers = f"{__version__}.example:9092"
+    return Producer(servers, **producer), Admin(servers, **admin), Admin(servers, **client)
+
+
+SECURITY: SecurityOptions = {"security_protocol": "SSL", "ssl_cafile": "issuer.pem"}
