@@ -77,7 +77,7 @@ class RangeReader:
         self._client = client
         self._topic_id = topic_id
         self._wanted = wanted
-        self._name = TopicPartition(wanted.topic, wanted.partition)
+        self._name = TopicPartition(str.__str__(wanted.topic), wanted.partition)  # an exact str, also of a StrEnum
         self._settings = settings
         self._decoder = decoder
         self._timeout_s = timeout_s

@@ -139,7 +139,7 @@ class Positions:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Replace the assignment; partitions in both keep their state. Return those added and those removed."""
-        wanted = dict.fromkeys(partitions)
+        wanted = dict.fromkeys(_exact(each) for each in partitions)
         removed = [each for each in self.states if each not in wanted]
         added = [each for each in wanted if each not in self.states]
         ended = [self.states.pop(each) for each in removed]
@@ -232,3 +232,9 @@ def take_changed(watched: set[PartitionState]) -> list[PartitionState]:
     changed = sorted(watched, key=attrgetter("topic_partition"))
     watched.clear()
     return changed
+
+
+def _exact(partition: TopicPartition) -> TopicPartition:
+    """A partition whose topic is an exact str, not a StrEnum: the compiled modules take nothing else."""
+    topic, number = partition
+    return partition if type(topic) is str else TopicPartition(str.__str__(topic), number)

@@ -1,6 +1,7 @@
 """A consumer of partitions that the application assigns: records, positions, pause, offsets, in virtual time."""
 
 import asyncio
+import enum
 
 import pytest
 
@@ -38,6 +39,21 @@ async def test_records_arrive_in_order_with_their_fields(world: Story) -> None:
         assert {each.timestamp_ms for each in records} == {NOW_MS}
         append(world, A, b"a2")
         assert await values(consumer, 1) == [b"a2"]
+
+
+class Topic(enum.StrEnum):
+    ORDERS = "orders"
+
+
+@story()
+async def test_a_topic_may_be_of_a_subclass_of_str(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    append(world, A, b"a")
+    named = TopicPartition(Topic.ORDERS, 0)
+    async with consuming(world, named) as consumer:
+        (record,) = await consumer.poll(10.0)
+        assert type(record.topic) is str
+        assert await consumer.position(named) == 1
 
 
 @story()
