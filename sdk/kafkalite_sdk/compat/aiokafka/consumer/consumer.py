@@ -178,7 +178,10 @@ class AIOKafkaConsumer(Lookups):
 
         Raises: ClientUseError inside a rebalance listener.
         """
-        check_not_inside(self._driver)
+        try:
+            check_not_inside(self._driver)
+        except ClientUseError:
+            raise ClientUseError("a rebalance listener runs; call stop() after it has returned") from None
         self._closed = True
         self._listener.enabled = False
         await self._stopping.run(self._stop)
