@@ -11,6 +11,8 @@ Invariants:
 3. A created partition has no open file until its first append (`LogManager.created`).
    If it cannot be opened for any reason, the waiting appends fail with KAFKA_STORAGE_ERROR, which producers repeat.
 4. While files of a partition name are being created, those of a later topic of the same name wait.
+5. After an exception in a step it is unknown what the disk and the tree have. The partition is offline then, until the
+   next start reads both: no file is removed, and none is created again.
 """
 
 import logging
@@ -243,6 +245,9 @@ class PartitionCreator:
             queue.timer = self._clock.call_at(queue.not_before, fire)
 
     def _created(self, queue: CreationQueue, batch: Sequence[Partition], outcome: Outcome) -> None:
+        self._run(batch, partial(self._record_created, queue, batch, outcome))
+
+    def _record_created(self, queue: CreationQueue, batch: Sequence[Partition], outcome: Outcome) -> None:
         """Record a batch whose files are on the disk, and fail partitions that could not be created."""
         queue.busy = False
         queue.not_before = self._clock.monotonic() + BACKGROUND_S
@@ -278,7 +283,7 @@ class PartitionCreator:
         """Record the first created partitions, and the others in the next loop iterations."""
         if len(made) > NOTED:
             self._clock.call_at(self._clock.monotonic(), partial(self._note_in_parts, queue, made[NOTED:]))
-        self._note(queue, made[:NOTED])
+        self._run(made[:NOTED], partial(self._note, queue, made[:NOTED]))
 
     def _note(self, queue: CreationQueue, made: Sequence[Partition]) -> None:
         """Record the directory of all created partitions; those whose topic was deleted meanwhile are removed."""
@@ -288,19 +293,21 @@ class PartitionCreator:
             return
 
         def noted(error: int) -> None:
-            if error and len(live) > 1:  # one topic was deleted, or all: each by itself shows which
-                call_each(lambda partition: self._note(queue, [partition]), live)
+            if error == KafkaErrorCode.UNKNOWN_SERVER_ERROR:
+                call_each(self._take_offline, live)
+            elif error and len(live) > 1:  # one topic was deleted, or all: each by itself shows which
+                call_each(lambda partition: self._run([partition], partial(self._note, queue, [partition])), live)
             else:
                 call_each(lambda partition: self._noted(partition, error), live)
 
         topic_partitions = [(partition.topic_id, partition.index) for partition in live]
-        try:
-            self._notes.note_directories(topic_partitions, self._logs.directory_id(queue.path), noted)
-        except Exception:
-            call_each(lambda partition: self._noted(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR), live)
-            raise
+        directory = self._logs.directory_id(queue.path)
+        self._notes.note_directories(topic_partitions, directory, lambda error: self._run(live, partial(noted, error)))
 
     def _noted(self, partition: Partition, error: int) -> None:
+        self._run([partition], partial(self._end_creation, partition, error))
+
+    def _end_creation(self, partition: Partition, error: int) -> None:
         if self._in_progress.get(TopicPartition(partition.topic, partition.index)) is not partition:
             return  # ended before: what was raised then comes by here again
         error = error or partition.defect
@@ -314,16 +321,39 @@ class PartitionCreator:
         for queue in self._queues.values():  # a partition of the same name may wait
             self._begin(queue)
 
+    def _run(self, partitions: Sequence[Partition], step: Callable[[], object]) -> None:
+        """Run a step of creations; if it raises, those partitions that have no log by then are offline."""
+        try:
+            step()
+        except Exception:
+            call_each(self._take_offline, partitions)
+            raise
+
+    def _take_offline(self, partition: Partition) -> None:
+        if partition.log is not None or self._queued.get(partition) is not None:
+            return
+        self._leave(partition)
+        partition.error = partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR
+        self._log(
+            logging.ERROR, "offline", "%s-%d is offline until the broker is started again: an exception ended the "
+            "creation of its files", partition.topic, partition.index,
+        )  # fmt: skip
+        self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
+
     def _leave(self, partition: Partition) -> None:
         self._in_progress.pop(TopicPartition(partition.topic, partition.index), None)
 
     # Opening them.
 
     def _open_later(self, partition: Partition) -> None:
-        self._slicer.run(self._opening(partition), raise_error)
+        self._run([partition], lambda: self._slicer.run(self._opening(partition), raise_error))
 
     def _opening(self, partition: Partition) -> Generator[None, None, None]:
         """Open the log of a created partition, in one step."""
+        self._run([partition], partial(self._open, partition))
+        yield
+
+    def _open(self, partition: Partition) -> None:
         key = TopicPartition(partition.topic, partition.index)
         if partition.error or key not in self._logs.created:
             self._end(partition, partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
@@ -336,11 +366,7 @@ class PartitionCreator:
             self._logs.report_disk_error(path, error)
             self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
-        except Exception:  # a bug: the waiting append is answered, and the error is logged
-            self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
-            raise
         self._end(partition, log)
-        yield
 
     def _end(self, partition: Partition, result: Log | int) -> None:
         opened = self._opened.pop(partition, None)
