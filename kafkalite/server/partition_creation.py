@@ -245,7 +245,10 @@ class PartitionCreator:
             queue.timer = self._clock.call_at(queue.not_before, fire)
 
     def _created(self, queue: CreationQueue, batch: Sequence[Partition], outcome: Outcome) -> None:
-        self._run(batch, partial(self._record_created, queue, batch, outcome))
+        try:
+            self._run(batch, partial(self._record_created, queue, batch, outcome))
+        finally:
+            self._begin(queue)
 
     def _record_created(self, queue: CreationQueue, batch: Sequence[Partition], outcome: Outcome) -> None:
         """Record a batch whose files are on the disk, and fail partitions that could not be created."""
@@ -254,16 +257,13 @@ class PartitionCreator:
         self._logs.reserve(queue.path, -len(batch))
         failures = {} if outcome.error is not None else outcome.value
         made = []
-        try:
-            for partition in batch:
-                error = outcome.error or failures.get(TopicPartition(partition.topic, partition.index))
-                if error is None:
-                    made.append(partition)
-                else:
-                    self._failed(queue.path, partition, error)
-            self._note_in_parts(queue, made)
-        finally:
-            self._begin(queue)
+        for partition in batch:
+            error = outcome.error or failures.get(TopicPartition(partition.topic, partition.index))
+            if error is None:
+                made.append(partition)
+            else:
+                self._failed(queue.path, partition, error)
+        self._note_in_parts(queue, made)
         if outcome.error is not None and not isinstance(outcome.error, OSError):
             raise outcome.error
 
@@ -306,6 +306,7 @@ class PartitionCreator:
 
     def _noted(self, partition: Partition, error: int) -> None:
         self._run([partition], partial(self._end_creation, partition, error))
+        call_each(self._begin, list(self._queues.values()))  # a partition of the same name may wait
 
     def _end_creation(self, partition: Partition, error: int) -> None:
         if self._in_progress.get(TopicPartition(partition.topic, partition.index)) is not partition:
@@ -318,8 +319,6 @@ class PartitionCreator:
             self._end(partition, error)
         elif partition in self._opened:
             self._open_later(partition)
-        for queue in self._queues.values():  # a partition of the same name may wait
-            self._begin(queue)
 
     def _run(self, partitions: Sequence[Partition], step: Callable[[], object]) -> None:
         """Run a step of creations; if it raises, those partitions that have no log by then are offline."""
@@ -330,8 +329,11 @@ class PartitionCreator:
             raise
 
     def _take_offline(self, partition: Partition) -> None:
+        key = TopicPartition(partition.topic, partition.index)
         if partition.log is not None or self._queued.get(partition) is not None:
             return
+        if key in self._logs.created and key not in self._in_progress and partition not in self._opened:
+            return  # it is recorded, and its first append opens it
         self._leave(partition)
         partition.error = partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR
         self._log(

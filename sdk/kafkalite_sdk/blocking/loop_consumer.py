@@ -52,8 +52,8 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         driver = self._driver
         if driver.attention or self._loop.busy or driver.closed:
             return []
-        driver.iterated = taken = self.taken(records_max)
-        return taken
+        driver.iterated = []  # a poll, and no record of the iteration
+        return self.taken(records_max)
 
     def iterator(self, lock: LoopLock) -> Callable[[], Record[K, V] | None]:
         """Return a function that returns one record as `ready`, without the lock; None = no record is ready.
@@ -66,6 +66,8 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         def next_ready() -> Record[K, V] | None:
             if driver.attention:
                 return None
+            if last := records[-1:]:  # noted before it is taken: an interrupt between them commits too little
+                driver.iterated = last[0]
             record = pop(records)
             if record is not None:
                 driver.iterated = record
@@ -76,10 +78,10 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
     def taken(self, records_max: int | None) -> list[Record[K, V]]:
         """Return the records that `fill` has prepared."""
         driver = self._driver
-        taken = driver.iteration.take(driver.settings.records_max if records_max is None else records_max)
-        if self._commits:
-            driver.unhandled = tuple(taken)
-        return taken
+        count = driver.settings.records_max if records_max is None else records_max
+        if self._commits:  # noted before they are taken, as in `iterator`
+            driver.unhandled = tuple(driver.iteration.records[: -count - 1 : -1])
+        return driver.iteration.take(count)
 
     def withhold(self) -> None:
         """See `Driver.withhold`."""

@@ -45,7 +45,7 @@ class Closing(Generic[T]):
             close: called unless the close has begun.
             timeout_s: of a caller that waits for the close of another one, in seconds; None = until it has ended.
 
-        Returns: what `close` returned; None if it had ended before this call.
+        Returns: what `close` returned; None if it had ended before this call, or was cancelled with its other callers.
 
         Raises: what `close` raises, in each caller. KafkaTimeoutError: the timeout of this caller has passed.
             ClientUseError: `close` has called a function of the application, which waits for its end; or the caller
@@ -64,7 +64,7 @@ class Closing(Generic[T]):
             raise ClientUseError(f"close() of this {self._name} runs, and waits for the function that has called it")
         self._owner.check_running(task)
 
-    async def _wait(self, task: "asyncio.Task[T]", timeout_s: float | None) -> T:
+    async def _wait(self, task: "asyncio.Task[T]", timeout_s: float | None) -> T | None:
         caller = asyncio.current_task()
         self.callers.add(caller)
         try:
@@ -79,4 +79,4 @@ class Closing(Generic[T]):
             self.callers.discard(caller)
         if not task.done():
             raise KafkaTimeoutError(f"another close() of this {self._name} has not ended within {timeout_s:g} s")
-        return task.result()
+        return None if task.cancelled() else task.result()  # all other callers were cancelled

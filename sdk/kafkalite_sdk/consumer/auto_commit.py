@@ -67,7 +67,7 @@ class AutoCommit:
         return outcome
 
     def _warn(self, text: str) -> None:
-        """Log why a commit has failed; once for those that end together, as at the close of a cut connection."""
+        """Log why a commit has failed; once for those that end together, as at the close without a connection."""
         now = self._driver.now()
         if text != self._warned or now >= self._warn_at:
             log.warning("automatic commit: %s", text)

@@ -453,10 +453,10 @@ class Driver(Generic[K, V]):
         """A cancellation ends the application: what it still handles is not committed."""
         if self.streams is not None:
             return  # they know what is complete
-        last = (*self.unhandled, self.iterated)
-        self._withheld = {
-            TopicPartition(each.topic, each.partition): each for each in reversed(last) if isinstance(each, Record)
-        }
+        if isinstance(self.iterated, Record):  # received after what `unhandled` has
+            self._withheld = {TopicPartition(self.iterated.topic, self.iterated.partition): self.iterated}
+            return
+        self._withheld = {TopicPartition(each.topic, each.partition): each for each in reversed([*self.unhandled])}
         self._withheld |= self.before
 
 

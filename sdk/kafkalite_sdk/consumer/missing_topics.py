@@ -22,7 +22,7 @@ class MissingTopics:
 
     Arguments:
         view: of the cluster.
-        reader: who reads them, for the warnings.
+        reader: name of the consumer, for the warnings.
     """
 
     def __init__(self, view: ClusterView, reader: str) -> None:
@@ -57,6 +57,5 @@ class MissingTopics:
     @property
     def text(self) -> str | None:
         """The reported topics, for people; None = there is none."""
-        if not self._reported:
-            return None
-        return ", ".join(f"topic {each}: {self._reason(each)}" for each in sorted(self._reported))
+        missing = sorted(self._reported & self._view.errors.keys())  # a topic may be read no longer
+        return ", ".join(f"topic {each}: {self._reason(each)}" for each in missing) or None

@@ -2,8 +2,6 @@
 
 Invariants:
 1. One task at a time polls.
-                if self._suspenders:
-                    continue
 2. Requests for more records leave as soon as records were taken: the next ones arrive while the application processes.
 3. A poll that finds records at once still lets other tasks run, at least every `YIELD_AFTER_S`.
 4. Whatever raises behind `take`, the records that it has read are returned by a later poll; until then no commit covers

@@ -20,6 +20,7 @@ from kafkalite.errors import (
     AuthenticationError,
     ClientUseError,
     KafkaError,
+    KafkaErrorCode,
     KafkaTimeoutError,
     error_class,
     error_for,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.producer import ProducerStages
 
 PRODUCE_VERSION_MAX = 12  # version 13 names topics by id; a topic that was re-created is then an error, not a topic
+ABSENT = (KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, KafkaErrorCode.UNKNOWN_TOPIC_ID)
 TIMER_RESOLUTION_S = 0.001  # of uvloop; a linger time ends this much earlier instead of one timer later
 
 
@@ -307,17 +309,18 @@ class Dispatcher:
         for topic, code in changes.failed.items():
             if not error_class(code).retriable:
                 self._fail_topic(topic, error_for(code, f"topic {topic!r}: {error_class(code).code.message}"))
-        self._forget_unused(changes.failed)
+        codes = changes.failed.items()
+        self._forget_unused({topic for topic, code in codes if code in ABSENT or not error_class(code).retriable})
         self._sender.leaders_changed()
         self._schedule()
 
-    def _forget_unused(self, failed: Collection[str]) -> None:
+    def _forget_unused(self, absent: Collection[str]) -> None:
         """Forget the topics without records for too long, at once those that the brokers do not know either."""
         now = self._loop.time()
         unused = self.accumulator.unused_topics()
         self._unused_since = {topic: self._unused_since.get(topic, now) for topic in unused}
         for topic, since in self._unused_since.items():
-            if topic in failed or since + self._settings.topic_max_idle_s <= now:
+            if topic in absent or since + self._settings.topic_max_idle_s <= now:
                 self._forget(topic)
 
     def _forget(self, topic: str) -> None:

@@ -334,7 +334,8 @@ class Producer(Generic[K, V]):
             dispatcher.refuse_records()
             await dispatcher.flush(None if until is None else max(0.0, until - loop.time()))
         except KafkaTimeoutError:
-            dispatcher.fail_records(f"they were not acknowledged within {timeout_s:g} s, the timeout of close")
+            limit = "in time" if timeout_s is None else f"within {timeout_s:g} s, the timeout of close"
+            dispatcher.fail_records(f"they were not acknowledged {limit}")
         except BaseException:
             dispatcher.refuse_records()
             dispatcher.fail_records("close was cancelled")

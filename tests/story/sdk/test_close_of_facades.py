@@ -13,6 +13,7 @@ from kafkalite_sdk.compat import aiokafka
 from kafkalite_sdk.compat.aiokafka.admin import AIOKafkaAdminClient
 
 from kafkalite.errors import ClientUseError
+from kafkalite.model import TopicPartition
 from kafkalite.testing.thread import BrokerThread
 from tests.story.sdk.blocking_rig import new_topic, run_program
 
@@ -287,3 +288,25 @@ def test_a_signal_ends_a_program_that_commits_and_sends_what_it_handled(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     checked = run_program(CHECK, kafkalite_broker.address, topic)
     assert checked.stdout == "100 100\n", checked
+
+
+@pytest.mark.parametrize("by_poll", [False, True])
+def test_an_interrupted_handler_of_a_blocking_consumer_leaves_out_its_own_record(
+    kafkalite_broker: BrokerThread, by_poll: bool
+) -> None:
+    topic = new_topic(kafkalite_broker, records=100)
+    first = TopicPartition(topic, 0)
+    with pytest.raises(KeyboardInterrupt), consumer_of(kafkalite_broker, topic) as consumer:
+        consumer.subscribe(topic)
+        received = consumer.poll(timeout=10, max_records=5) if by_poll else []
+        assert len(received) == (5 if by_poll else 0)
+        for record in consumer:
+            if record.offset == 50:
+                raise KeyboardInterrupt
+    with consumer_of(kafkalite_broker, topic) as again:
+        committed = again.committed([first])[first]
+        assert committed is not None and committed.offset == 50
+
+
+def consumer_of(broker: BrokerThread, topic: str) -> blocking.Consumer[Any, Any]:
+    return blocking.Consumer(broker.address, group=topic, auto_offset_reset="earliest")
