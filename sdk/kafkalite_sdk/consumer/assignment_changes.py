@@ -54,6 +54,7 @@ class AssignmentChanges:
         self._error: Exception | None = None
         self._busy = False
         self._limit: Limit | None = None  # of the listener that runs
+        self._until: float | None = None  # a close or unsubscribe waits until then
 
     @property
     def pending(self) -> bool:
@@ -65,10 +66,13 @@ class AssignmentChanges:
         """Whether a change is carried out."""
         return self._busy
 
-    def limit(self, deadline: float) -> None:
-        """Cancel the listener that runs, unless it returns before a time of the loop's clock."""
-        if self._limit is not None and not self._limit.expired():
-            self._limit.reschedule(deadline)
+    def limit(self, deadline: float | None) -> None:
+        """Cancel each listener that has not returned at a time of the loop's clock; None = there is no such limit."""
+        self._until = deadline
+        if deadline is not None and self._limit is not None and not self._limit.expired():
+            when = self._limit.when()
+            if when is None or deadline < when:
+                self._limit.reschedule(deadline)
 
     async def carry_out(self) -> None:
         """Carry out the changes that the membership has decided.
@@ -121,7 +125,8 @@ class AssignmentChanges:
     def _notify(self, method: Callable[[Partitions], Awaitable[None] | None], partitions: Assigned) -> None:
         async def step() -> None:
             try:
-                async with self._driver.limit(self.deadline) as limit:
+                limits = [each for each in (self.deadline, self._until) if each is not None]
+                async with self._driver.limit(min(limits, default=None)) as limit:
                     self._limit = limit
                     with application_call(self._driver):
                         await call_listener(method, partitions)

@@ -147,13 +147,20 @@ class Subscriptions:
         """Let no other task poll. Yields whether nothing of an open poll runs any more."""
         now, streams = self._driver.now(), self._driver.streams
         until = now + timeout_s * POLL_SHARE
+        self._limit_listeners(now + timeout_s * CALLS_SHARE)
+        try:
+            async with (
+                nullcontext() if streams is None else streams.suspended(until),
+                self._polls.suspended(until) as alone,
+            ):
+                self._limit_listeners(None)
+                yield alone
+        finally:
+            self._limit_listeners(None)
+
+    def _limit_listeners(self, deadline: float | None) -> None:
         if self._changes is not None:
-            self._changes.limit(now + timeout_s * CALLS_SHARE)
-        async with (
-            nullcontext() if streams is None else streams.suspended(until),
-            self._polls.suspended(until) as alone,
-        ):
-            yield alone
+            self._changes.limit(deadline)
 
     async def _unsubscribe(self, deadline: float) -> None:
         """Release all partitions and leave the group, until `deadline` in seconds of the loop's clock.

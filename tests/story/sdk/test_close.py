@@ -366,6 +366,35 @@ def test_close_ends_a_poll_whose_listener_runs(returns: bool) -> None:
     run()
 
 
+class NeverRevoked(RebalanceListener):
+    """Has a revocation that does not return."""
+
+    async def on_partitions_revoked(self, partitions: object) -> None:
+        await asyncio.Event().wait()
+
+
+@story()
+async def test_close_limits_a_listener_that_begins_after_it(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    append(world, A, b"0")
+    consumer = new_consumer(world, group="g", group_protocol="classic", close_timeout_ms=8_000)
+    consumer.subscribe("orders", listener=NeverRevoked())
+    await consumer.start()
+    await polled(consumer, 1)
+    rule = world.broker.on(OffsetCommitRequest, stall=True)
+    consumer.subscribe(["orders", "payments"], listener=NeverRevoked())
+    poll = asyncio.ensure_future(consumer.poll(600.0))
+    await pass_time(1.0)
+    closing = asyncio.ensure_future(consumer.close())
+    await pass_time(0.5)
+    began = world.now
+    rule.release()
+    await asyncio.wait_for(closing, 30.0)
+    assert world.now - began < 7.6
+    assert isinstance(await outcome(poll), KafkaTimeoutError)
+    assert len(world.broker.requests(LeaveGroupRequest)) == 1
+
+
 @story()
 async def test_close_in_a_function_that_poll_waits_for_is_rejected(world: Story) -> None:
     world.broker.cluster.create_topic("orders")
