@@ -230,6 +230,7 @@ def repair_command(job_file: str) -> None:
       kafkalite pipeline repair lake.toml
       kafkalite pipeline verify lake.toml --full    compare each offset with the topic afterwards
     """
+    from pyspark_kafkalite.jobs.counted import counted
     from pyspark_kafkalite.jobs.repair import repair_job
 
     found = repair_job(read_job(job_file))
@@ -237,7 +238,8 @@ def repair_command(job_file: str) -> None:
         click.echo(f"lost: {each}")
     for topic, partition, start, end in found.spans:
         click.echo(f"read again: {topic}-{partition} offsets {start} to {end - 1}")
-    click.echo(f"{len(found.lost)} lost files replaced, {found.rows} rows" if found.lost else "no file is lost")
+    replaced = f"{counted(len(found.lost), 'lost file')} replaced, {counted(found.rows, 'row')}"
+    click.echo(replaced if found.lost else "no file is lost")
 
 
 @command.command("doctor")

@@ -147,6 +147,8 @@ def _rows(spark: "SparkSession", table: ManifestTable) -> "DataFrame":
     from pyspark.sql import functions
 
     state = table.state()
+    if not state.files:  # only dead letters, or nothing at all
+        return spark.createDataFrame([], "topic string, partition int, offset bigint, timestamp timestamp")
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in state.files:
         groups.setdefault(state.former.get(name, ()), []).append(str(find(Path(table.location), name)))

@@ -2,7 +2,7 @@
 
 1. PySpark's handler of SIGINT calls Java within the call to Java that it interrupts, which fails with a stack for each
    level. The one of this module only remembers the signal while a query runs, and the job stops the query.
-2. What Spark reports about work that the end has interrupted is no news: nothing is logged after the signal.
+2. What Spark reports about work that the end has interrupted is not logged.
 3. Outside of a query, and at a second signal, the handler raises at once.
 """
 

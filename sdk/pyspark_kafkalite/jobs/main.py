@@ -24,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="kafkalite_job.py", description="Run a job of kafkalite in Spark.")
     parser.add_argument("--config", required=True, metavar="JOB.toml", help="the job file")
     parser.add_argument("--resume-from-table", action="store_true", help="continue the table with a new checkpoint")
-    parser.add_argument("--allow-gaps", action="store_true", help="record lost offsets as missing, and continue")
+    parser.add_argument(
+        "--allow-gaps", action="store_true", help="record lost offsets and recreated topics, and continue"
+    )
     parser.add_argument("--report", metavar="FILE", help="write an HTML page with charts")
     given = parser.parse_args(arguments)
     options = RunOptions(given.resume_from_table, given.allow_gaps, given.report)

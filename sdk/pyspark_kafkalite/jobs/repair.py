@@ -100,7 +100,14 @@ def _check_topics(options: SourceOptions, spans: Sequence[Span], topic_ids: dict
     wanted = {TopicPartition(each.topic, each.partition): each for each in reversed(spans)}  # the first of each
     missing = sorted(set(wanted) - set(found.partitions))
     if missing:
-        raise DataLossError(f"table {location}: {missing[0]} of the lost files does not exist any more; {STEP}")
+        raise DataLossError(
+            f"table {location}: {missing[0]} of the lost files is not in [source], or does not exist any more; {STEP}"
+        )
+    for topic in sorted({each.topic for each in wanted} & set(found.topic_ids) - set(topic_ids)):
+        raise DataLossError(
+            f"table {location}: it has no id of topic {topic}, so it is unknown whether the topic is the one whose "
+            f"records the lost files had; {STEP}"
+        )
     for topic in recreated(topic_ids, found.topic_ids):
         raise DataLossError(
             f"table {location}: topic {topic} was deleted and created again; the records of the lost files were those "

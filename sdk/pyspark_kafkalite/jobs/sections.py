@@ -9,11 +9,17 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from kafkalite.model import shown_address
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.option_values import HIDDEN, ShownOptions, is_secret
 
 _DURATION = re.compile(r"\d+ (millisecond|second|minute|hour|day|week)s?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def _shown(key: str, value: Any) -> str:
+    """A value for errors, without passwords."""
+    return HIDDEN if is_secret(key) else shown_address(repr(value))
 
 
 class Section:
@@ -49,7 +55,7 @@ class Section:
         """Return a text. Raises JobError."""
         value = self._fields.get(key, default)
         if value is not None and not isinstance(value, str):
-            raise self.error(key, f"{value!r}, expected text in quotes")
+            raise self.error(key, f"{_shown(key, value)}, expected text in quotes")
         if value is not None and not value.strip():
             raise self.error(key, "it is empty")
         return value
@@ -127,10 +133,8 @@ class Section:
             elif isinstance(value, str | int | float):
                 found[prefix + key] = str(value)
             else:
-                raise self.error(
-                    prefix + key,
-                    f"{HIDDEN if is_secret(prefix + key) else repr(value)}, expected text, a number, true or false",
-                )
+                shown = _shown(prefix + key, value)
+                raise self.error(prefix + key, f"{shown}, expected text, a number, true or false")
 
     def _expanded(self, key: str, value: Any) -> Any:
         """Replace ${NAME} by the environment variable, so that a file contains no password."""

@@ -75,7 +75,7 @@ def compact(
         state = table.state()
         current = (
             each for name, each in state.files.items() if name not in state.former
-        )  # offsets are not unique else
+        )  # otherwise offsets are not unique
         for group in groups(current, target_bytes):
             for files in _of_one_schema(table, group):
                 written += _rewritten(table, files, options)

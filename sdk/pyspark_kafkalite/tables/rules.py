@@ -273,7 +273,8 @@ def replacing_commit(state: TableState, replacement: Replacement, location: str)
         location: of the table, for errors.
 
     Raises:
-        CommitRefusedError: the table does not contain a file that is replaced. ValueError: the rows differ.
+        CommitRefusedError: the table does not contain a file that is replaced, or the file has rows of a former topic,
+            which a commit would give to the topic of the same name. ValueError: the rows differ.
     """
     known = {**state.files, **state.dead_letters}
     missing = [name for name in replacement.removed if name not in known]
@@ -282,6 +283,13 @@ def replacing_commit(state: TableState, replacement: Replacement, location: str)
             "replaced",
             f"table {location}: the commit replaces {', '.join(missing)}, which the table does not contain; "
             "nothing was committed",
+        )
+    former = [name for name in replacement.removed if name in state.former]
+    if former:
+        raise CommitRefusedError(
+            "replaced",
+            f"table {location}: a topic of {', '.join(former)} was created again since the files were read; "
+            "nothing was committed; run the command again",
         )
     before = sum(known[name].rows for name in replacement.removed)
     after = sum(each.rows for each in (*replacement.files, *replacement.dead_letters))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pyarrow
 import pytest
+from pyspark_kafkalite.clients import close_clients
+from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
 from pyspark_kafkalite.jobs.audit import created_again
 from pyspark_kafkalite.jobs.job_file import read_job
@@ -87,17 +89,30 @@ def test_topic_that_was_created_again_is_a_problem(
     assert created_again(read_job(str(job)), ManifestTable(tmp_path / "orders")) == {"copied": text}
 
 
-def test_lost_files_are_read_from_the_topic_again(
+def test_lost_files_of_a_topic_without_an_id_are_not_read_again(
     kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path
 ) -> None:
     kafkalite("topic", "create", "copied", "--if-not-exists")
     kafkalite("produce", "copied", stdin="1\n2\n3\n4\n")
     commit(tmp_path / "orders", 3)
+    (lost,) = (tmp_path / "orders").glob("*.parquet")
+    lost.unlink()
+    assert "it has no id of topic copied" in pipeline("repair", job, code=2).stderr
+
+
+def test_lost_files_are_read_from_the_topic_again(
+    kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path
+) -> None:
+    kafkalite("topic", "create", "copied", "--if-not-exists")
+    kafkalite("produce", "copied", stdin="1\n2\n3\n4\n")
+    topic_id = Cluster(read_job(str(job)).source_options()).partitions().topic_ids["copied"]
+    close_clients()
+    commit(tmp_path / "orders", 3, topic_id=topic_id)
     assert pipeline("repair", job).stdout == "no file is lost\n"
     (lost,) = (tmp_path / "orders").glob("*.parquet")
     lost.unlink()
     assert "kafkalite pipeline repair" in pipeline("verify", job, code=2).stderr
-    expected = f"lost: {lost.name}\nread again: copied-0 offsets 0 to 2\n1 lost files replaced, 3 rows\n"
+    expected = f"lost: {lost.name}\nread again: copied-0 offsets 0 to 2\n1 lost file replaced, 3 rows\n"
     assert pipeline("repair", job).stdout == expected
     assert "3 rows, each offset once" in pipeline("verify", job, "--full").stdout
 

@@ -3,11 +3,12 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark_kafkalite.history import History, divide
 from pyspark_kafkalite.jobs.verify import contiguity, current_commits, current_files
-from pyspark_kafkalite.tables import CommitRefusedError, ManifestTable, snapshots
+from pyspark_kafkalite.tables import CommitRefusedError, ManifestTable, compaction, snapshots
 from pyspark_kafkalite.tables.compaction import compact
 from pyspark_kafkalite.tables.model import Recreation
 from pyspark_kafkalite.tables.reading import read
@@ -129,6 +130,22 @@ def test_history_of_another_topic_is_named_and_not_read(table: ManifestTable) ->
     assert "was deleted and created again; the table" in history.losses({"orders": NEW})[0]
     assert history.state({"orders": NEW}).starts == {}
     assert history.losses({"payments": "any"}) == []
+
+
+def test_compaction_during_which_the_topic_is_created_again_is_refused(
+    table: ManifestTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten = compaction._rewritten
+
+    def created_again(*arguments: Any) -> Any:
+        files = rewritten(*arguments)
+        begin_again(opened(table))
+        return files
+
+    monkeypatch.setattr(compaction, "_rewritten", created_again)
+    with pytest.raises(CommitRefusedError, match="created again since"):
+        compact(table, target_bytes=1 << 20, retention_s=0)
+    assert set(opened(table).state().former.values()) == {("orders",)}
 
 
 def test_compaction_does_not_mix_rows_of_both_topics(table: ManifestTable, monkeypatch: pytest.MonkeyPatch) -> None:

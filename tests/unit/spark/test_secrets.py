@@ -136,7 +136,11 @@ def test_job_file_shows_no_secret() -> None:
     job = parse_job(content, "job.toml")
     assert job.source["kafka.sasl.jaas.config"] == JAAS
     assert_hidden(repr(job), repr(job.source_options()))
-    content["source"] = {**SPARK, "kafka.sasl.jaas.config": [JAAS]}
-    with pytest.raises(JobError) as raised:
-        parse_job(content, "job.toml")
-    assert_hidden(str(raised.value))
+    for section, values in (
+        ("source", {**SPARK, "kafka.sasl.jaas.config": [JAAS]}),
+        ("source", {**SPARK, "kafka.bootstrap.servers": [f"u:{SECRET}@h:1"]}),
+        ("decoding", {"value": "avro", "registry_url": [f"http://u:{SECRET}@h:1"]}),
+    ):
+        with pytest.raises(JobError) as raised:
+            parse_job({**content, section: values}, "job.toml")
+        assert_hidden(str(raised.value))
