@@ -120,12 +120,18 @@ torture: build .venv/stamp-test build/stamp-asan
 	$(DRAWN_SEED) $(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --simulations 5000 --minutes 30 \
 		--crash-seeds 2000 --flips 10000 --seeded-bugs 11 --fairness-seconds 1800 \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
-	$(if $(AIOKAFKA),$(MAKE) suites)
+	$(if $(SUITES),$(MAKE) suites)
 
-#: make suites    the tests of other projects with our client in aiokafka's place (AIOKAFKA=checkout; also a part of torture)
-suites: build .venv/stamp-test
-	$(if $(AIOKAFKA),,$(error AIOKAFKA=checkout is missing: a clone of aiokafka))
-	$(BIN)/python -m tests.suites aiokafka $(AIOKAFKA) -q --timeout 120 $(PYTEST_ARGS)
+#: make suites    tests of other projects, also with our client in aiokafka's place (AIOKAFKA=checkout FASTSTREAM= TASKIQ= ARROYO=)
+RUN_SUITE = -m tests.suites $(1) $(abspath $($(2))) -q --timeout 120 $(PYTEST_ARGS)
+SUITES = $(AIOKAFKA)$(FASTSTREAM)$(TASKIQ)$(ARROYO)
+suites: build .venv/stamp-test $(if $(FASTSTREAM),.venv-suite-faststream/stamp) $(if $(TASKIQ),.venv-suite-taskiq/stamp) $(if $(ARROYO),.venv-suite-arroyo/stamp)
+	$(if $(SUITES),,$(error one of AIOKAFKA, FASTSTREAM, TASKIQ and ARROYO is missing: the clone of a project))
+	$(if $(AIOKAFKA),$(BIN)/python $(call RUN_SUITE,aiokafka,AIOKAFKA))
+	$(if $(FASTSTREAM),.venv-suite-faststream/bin/python $(call RUN_SUITE,faststream,FASTSTREAM))
+	$(if $(FASTSTREAM),CLIENT=aiokafka .venv-suite-faststream/bin/python $(call RUN_SUITE,faststream,FASTSTREAM))
+	$(if $(TASKIQ),.venv-suite-taskiq/bin/python $(call RUN_SUITE,taskiq,TASKIQ))
+	$(if $(ARROYO),.venv-suite-arroyo/bin/python $(call RUN_SUITE,arroyo,ARROYO))
 
 #: make torture-spark  the pipeline under 300 kills and 200 reads of history; then its tests on PySpark 4.3
 torture-spark: LONG = --timeout 28800 -o faulthandler_timeout=28860
@@ -178,6 +184,14 @@ $(SPARK_ENV)/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
 	$(BIN)/python tools/requirements.py spark $(FOREIGN) > $(SPARK_ENV)/requirements.txt
 	$(SPARK_BIN)/pip install -q -r $(SPARK_ENV)/requirements.txt $(addprefix && $(SPARK_BIN)/pip install -q pyspark==,$(PYSPARK))
 	$(SPARK_BIN)/python tools/link_environment.py
+	@touch $@
+
+# The framework of `make suites`, and what its tests need; all other packages are those of .venv.
+.venv-suite-%/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
+	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
+	$(BIN)/python tools/requirements.py suite_$* $(FOREIGN) > $(@D)/requirements.txt
+	$(@D)/bin/pip install -q -r $(@D)/requirements.txt
+	$(@D)/bin/python tools/link_environment.py
 	@touch $@
 
 # --- the extensions, one directory per variant so that none overwrites another's ----------------------------------------

@@ -1,9 +1,10 @@
-"""Runs the tests of another project with `kafkalite_sdk.compat.aiokafka` in aiokafka's place, on a broker of its own.
+"""Runs the tests of another project on a broker of its own.
 
-    python -m tests.suites aiokafka|faststream CHECKOUT [ARGUMENTS OF PYTEST ...]
+    python -m tests.suites aiokafka|faststream|taskiq|arroyo CHECKOUT [ARGUMENTS OF PYTEST ...]
 
-CHECKOUT: a clone of the project, as its source distribution has no tests. AGAINST chooses the broker, see
-`tests.kit.brokers`. The exit code is that of pytest.
+CHECKOUT: a clone of the project, as its source distribution has no tests. Projects on aiokafka get
+`kafkalite_sdk.compat.aiokafka` in its place; CLIENT=aiokafka runs frameworks with aiokafka itself. AGAINST chooses the
+broker, see `tests.kit.brokers`. The exit code is that of pytest.
 """
 
 import os
@@ -11,14 +12,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.kit.brokers import broker_under_test
+from tests.suites.frameworks import FRAMEWORKS, ON_AIOKAFKA
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"num.partitions": "2"}
 AIOKAFKA_FILES = ("test_producer.py", "test_consumer.py", "test_pep492.py", "test_admin.py", "test_partitioner.py")
+OURS = ["kafkalite_sdk.compat.aiokafka", "pytest"]
 
 
 def aiokafka(checkout: Path, directory: Path) -> list[str]:
@@ -29,19 +31,30 @@ def aiokafka(checkout: Path, directory: Path) -> list[str]:
     return ["-p", "tests.suites.aiokafka_plugin", "-o", "markers=ssl: needs TLS", *files]
 
 
-SUITES: dict[str, Callable[[Path, Path], list[str]]] = {"aiokafka": aiokafka}
+def command(suite: str, checkout: Path, directory: Path, address: str) -> list[str]:
+    """Prepare the directory; return the module that is run, and the arguments of pytest."""
+    if suite == "aiokafka":
+        return ["pytest", *aiokafka(checkout, directory)]
+    ours = suite in ON_AIOKAFKA and os.environ.get("CLIENT") != "aiokafka"
+    return [*(OURS if ours else ["pytest"]), *FRAMEWORKS[suite](checkout, directory, address)]
 
 
 def main(suite: str, checkout: str, *arguments: str) -> int:
     """Run a suite. Returns the exit code of pytest."""
-    with tempfile.TemporaryDirectory() as name, broker_under_test(Path(name) / "broker", SETTINGS) as broker:
+    settings = SETTINGS if suite == "aiokafka" else {}
+    with tempfile.TemporaryDirectory() as name, broker_under_test(Path(name) / "broker", settings) as broker:
         directory = Path(name) / "suite"
         directory.mkdir()
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(directory)]
-        command += [*SUITES[suite](Path(checkout).resolve(), directory), *arguments]
-        path = os.pathsep.join([str(ROOT), str(ROOT / "sdk")])
-        environment = {**os.environ, "KAFKALITE_SUITE_ADDRESS": broker.address, "PYTHONPATH": path}
-        return subprocess.run(command, cwd=directory, env=environment, check=False).returncode
+        line = [sys.executable, "-m", *command(suite, Path(checkout).resolve(), directory, broker.address)]
+        line += ["-p", "no:cacheprovider", "--rootdir", str(directory), *arguments]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "sdk")]),
+            "KAFKALITE_SUITE_ADDRESS": broker.address,
+            "DEFAULT_BROKERS": broker.address,
+            "TEST_KAFKA_URL": broker.address,
+        }
+        return subprocess.run(line, cwd=directory, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":
