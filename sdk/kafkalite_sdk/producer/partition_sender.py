@@ -159,9 +159,8 @@ class PartitionSender(PartitionSenderBase):
             expired.sort(key=self._age)
             for batch in [each for each in self.returned_batches if each in expired]:
                 self._begin_gap(batch)
-        full = self.full
-        while full and full[0].created_s + timeout_s <= now:
-            batch = full.popleft()
+        for batch in [each for each in self.full if each.created_s + timeout_s <= now]:
+            self.full.remove(batch)
             if self.idempotent and batch.base_sequence >= 0:
                 self._begin_gap(batch)
             expired.append(batch)
