@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark_kafkalite.jobs.checks import Finding
 
 EXIT_PROBLEM = 1
-INTERRUPTED = 130  # exit code that a shell reports for a process ended by SIGINT
 MIB = 1 << 20
 
 P = ParamSpec("P")
@@ -99,15 +98,17 @@ def run_command(job_file: str, resume_from_table: bool, allow_gaps: bool, report
       kafkalite pipeline run lake.toml --resume-from-table    continue after the checkpoint was deleted
       kafkalite pipeline run lake.toml --report lake.html     write a page with rows, lag and phases
     """
+    from pyspark_kafkalite.jobs.interruption import INTERRUPTED, interrupted_text
     from pyspark_kafkalite.jobs.runner import run_job
 
+    job = read_job(job_file)
     options = RunOptions(resume_from_table, allow_gaps, report, bar=not quiet)
     try:
-        code = run_job(read_job(job_file), options, click.echo)
+        code = run_job(job, options, click.echo)
     except KeyboardInterrupt:
         if sys.stderr.isatty():
             click.echo(err=True)  # below the bar and the ^C
-        click.echo("kafkalite: interrupted; the next run continues after the last commit", err=True)
+        click.echo(interrupted_text(job), err=True)
         code = INTERRUPTED
     if code:
         raise click.exceptions.Exit(code)

@@ -222,29 +222,28 @@ class Listener:
             self._take(accepted, peer, listener_socket.name)
 
     def _take(self, accepted: socket.socket, peer: tuple[Any, ...], name: str) -> None:
+        host = peer[0].removeprefix("::ffff:") if "." in peer[0] else peer[0]
         if accepted.fileno() >= self._refuse_from:
             reason = (
                 f"{self._refuse_from} file descriptors are open, the rest up to RLIMIT_NOFILE is kept for logs; raise "
                 "the limit (ulimit -n, LimitNOFILE=)"
             )
-            self._refuse(accepted, peer, "descriptors", reason)
+            self._refuse(accepted, (host, peer[1]), "descriptors", reason)
             return
-        host = peer[0].removeprefix("::ffff:") if "." in peer[0] else peer[0]
         limit = self.limits.connections_per_ip_overrides.get(host, self._connections_per_ip_max)
         if self.reactor.connections_of(host) >= limit:
-            self._refuse(accepted, peer, "per ip", f"it has {limit} connections (max.connections.per.ip)")
+            self._refuse(accepted, (host, peer[1]), "per ip", f"it has {limit} connections (max.connections.per.ip)")
             return
         accepted.setblocking(False)
         local = accepted.getsockname()
         local_host = local[0].removeprefix("::ffff:") if "." in local[0] else local[0]
         self.reactor.adopt(accepted.detach(), name, (host, peer[1]), (local_host, local[1]))
 
-    def _refuse(self, accepted: socket.socket, peer: tuple[Any, ...], site: str, reason: str) -> None:
-        """Close a connection; the warning is one a minute, the line of level DEBUG is for each."""
+    def _refuse(self, accepted: socket.socket, client: tuple[str, int], site: str, reason: str) -> None:
+        """Close a connection: a line of level DEBUG for each, and a warning once a minute."""
         accepted.close()
-        host = peer[0].removeprefix("::ffff:") if "." in peer[0] else peer[0]
-        LOGGER.debug("%s:%d refused: %s", host, peer[1], reason)
-        self.reactor.log_limited(site, f"connection of {host} refused: {reason}")
+        LOGGER.debug("%s:%d refused: %s", *client, reason)
+        self.reactor.log_limited(site, f"connection of {client[0]} refused: {reason}")
 
     def _accept_and_close(self, listener_socket: ListenerSocket, error: OSError) -> None:
         if not self._reported:

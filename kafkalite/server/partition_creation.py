@@ -293,7 +293,7 @@ class PartitionCreator:
             return
 
         def noted(error: int) -> None:
-            if error == KafkaErrorCode.UNKNOWN_SERVER_ERROR:
+            if error == KafkaErrorCode.UNKNOWN_SERVER_ERROR:  # it is unknown whether the tree has the records
                 call_each(self._take_offline, live)
             elif error and len(live) > 1:  # one topic was deleted, or all: each by itself shows which
                 call_each(lambda partition: self._run([partition], partial(self._note, queue, [partition])), live)
@@ -310,7 +310,7 @@ class PartitionCreator:
 
     def _end_creation(self, partition: Partition, error: int) -> None:
         if self._in_progress.get(TopicPartition(partition.topic, partition.index)) is not partition:
-            return  # ended before: what was raised then comes by here again
+            return  # an exception has taken it offline meanwhile
         error = error or partition.defect
         if error:
             self._logs.delete_created(partition.topic, partition.index, partition.config.file_delete_delay_ms)

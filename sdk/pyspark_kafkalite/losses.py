@@ -4,9 +4,8 @@ Pure.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from kafkalite.model import TopicPartition
 from pyspark_kafkalite.errors import DataLossError
 from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.planner import OffsetRange
@@ -53,14 +52,15 @@ def recreated(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
     return sorted(topic for topic, topic_id in known.items() if found.get(topic, topic_id) != topic_id)
 
 
-def recreated_text(topic: str, offsets: Iterable[tuple[TopicPartition, int]]) -> str:
+def recreated_text(topic: str, offsets: Offsets) -> str:
     """Return the sentence about a topic that was created again.
 
     Arguments:
         topic: its name.
-        offsets: up to which its partitions were read.
+        offsets: up to which partitions were read; those of other topics are left out.
     """
-    read = ", ".join(f"partition {name.partition} up to offset {offset}" for name, offset in sorted(offsets))
+    of_topic = sorted((name.partition, offset) for name, offset in offsets.items() if name.topic == topic)
+    read = ", ".join(f"partition {partition} up to offset {offset}" for partition, offset in of_topic)
     return f"topic {topic} was deleted and created again; the former one was read: {read}"
 
 

@@ -124,13 +124,9 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _known(self, begin: StreamOffset, found: Found) -> dict[TopicPartition, int]:
         """Return the offsets of the partitions that still exist; report the others."""
-        offsets = dict(begin.offsets)
-        losses = []
-        for topic in recreated(begin.topic_ids, found.topic_ids):
-            former = {each: offset for each, offset in offsets.items() if each.topic == topic}
-            losses.append(recreated_text(topic, former.items()))
-            for each in former:
-                del offsets[each]
+        again = recreated(begin.topic_ids, found.topic_ids)
+        losses = [recreated_text(topic, begin.offsets) for topic in again]
+        offsets = {each: offset for each, offset in begin.offsets.items() if each.topic not in again}
         for each in sorted(set(offsets) - set(found.partitions)):
             losses.append(f"{each}: the partition was deleted after it was read up to offset {offsets.pop(each)}")
         report(losses, fail=self._options.fail_on_data_loss)
@@ -165,11 +161,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
         found = self._cluster.partitions()
         first = dict(begin.offsets if until.start is None else until.start)
-        losses = []
-        for topic in recreated(until.topic_ids, found.topic_ids):
-            losses.append(
-                recreated_text(topic, ((each, first.get(each, 0)) for each in until.offsets if each.topic == topic))
-            )
+        read = {each: first.get(each, 0) for each in until.offsets}
+        losses = [recreated_text(topic, read) for topic in recreated(until.topic_ids, found.topic_ids)]
         for topic in recreated(begin.topic_ids, until.topic_ids):
             first = {each: offset for each, offset in first.items() if each.topic != topic}
         existing = [each for each in until.offsets if each in found.partitions]

@@ -80,6 +80,7 @@ class Stepper:
         self._without = without
         self._found: dict[Step, None] = {}
         self._fails_at: Step | None = None
+        self._left = 0
         self.raised = False
 
     @contextmanager
@@ -91,14 +92,15 @@ class Stepper:
         steps += self._found
 
     @contextmanager
-    def fails_at(self, step: Step) -> Iterator[None]:
-        """Raise a Bug in the next execution of a step."""
+    def fails_at(self, step: Step, after: int = 0) -> Iterator[None]:
+        """Raise a Bug in the next execution of a step, or `after` so many more."""
         with self._traced(step):
+            self._left = after
             yield
 
     @contextmanager
     def _traced(self, step: Step | None) -> Iterator[None]:
-        self._found, self._fails_at, self.raised = {}, step, False
+        self._found, self._fails_at, self._left, self.raised = {}, step, 0, False
         before = sys.gettrace()
         assert threading.current_thread() is threading.main_thread(), "other threads are not traced"
         sys.settrace(self._called)
@@ -121,6 +123,8 @@ class Stepper:
         if self._fails_at is None:
             self._found[step] = None
         elif self._fails_at == step and not self.raised:
-            self.raised = True
-            raise Bug(str(step))
+            self._left -= 1
+            if self._left < 0:
+                self.raised = True
+                raise Bug(str(step))
         return self._line

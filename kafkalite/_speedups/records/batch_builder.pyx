@@ -203,28 +203,39 @@ cdef bytes as_bytes(value):
     return PyBytes_FromObject(value)
 
 
-cdef tuple frozen_headers(headers):
-    """The names and values of headers as bytes, which the caller cannot change."""
+cdef inline bytes header_name(name):
+    return name.encode() if isinstance(name, str) else as_bytes(name)
+
+
+cdef int check_headers(headers) except -1:
     if isinstance(headers, dict):
         raise TypeError("headers is a dict, expected pairs of name and value; pass list(headers.items())")
-    return tuple([
-        (name.encode() if isinstance(name, str) else as_bytes(name), None if value is None else as_bytes(value))
-        for name, value in headers
-    ])
+    return 0
 
 
-cdef bytes encode_headers(tuple headers):
+cdef tuple frozen_headers(headers):
+    """The names and values of headers as bytes, which the caller cannot change."""
+    check_headers(headers)
+    return tuple([(header_name(name), None if value is None else as_bytes(value)) for name, value in headers])
+
+
+cdef bytes encode_headers(headers, Py_ssize_t *count):
     """The bytes of the headers, without their count."""
     cdef bytearray out = bytearray()
     cdef uint8_t number[10]
+    cdef bytes part
+    check_headers(headers)
     for name, value in headers:
-        out += number[:put_varlong(number, len(name))]
-        out += name
+        part = header_name(name)
+        out += number[:put_varlong(number, PyBytes_GET_SIZE(part))]
+        out += part
+        count[0] += 1
         if value is None:
             out += number[:put_varlong(number, -1)]
         else:
-            out += number[:put_varlong(number, len(value))]
-            out += value
+            part = as_bytes(value)
+            out += number[:put_varlong(number, PyBytes_GET_SIZE(part))]
+            out += part
     return bytes(out)
 
 
@@ -244,12 +255,9 @@ cdef int32_t add_record(
     cdef bytes header_bytes = None
     cdef Py_ssize_t headers_size = 0
     cdef Py_ssize_t headers_count = 0
-    cdef tuple frozen
     cdef uint8_t *p
     if headers is not None and len(headers):
-        frozen = frozen_headers(headers)
-        headers_count = len(frozen)
-        header_bytes = encode_headers(frozen)
+        header_bytes = encode_headers(headers, &headers_count)
         headers_size = PyBytes_GET_SIZE(header_bytes)
     p = begin_record(b, timestamp, key, key_size, value, value_size, headers_count, headers_size)
     if p == NULL:

@@ -378,12 +378,12 @@ cdef class RecordAccumulator:
     def unused_topics(self):
         """The topics without records since the last call; see accumulator.pyi."""
         cdef TopicQueue queue
-        cdef list found = []
+        cdef list unused = []
         for queue in self.topics.values():
             if queue.partitions is not None and not queue.used and not queue.buffered:
-                found.append(queue.topic)
+                unused.append(queue.topic)
             queue.used = False
-        return found
+        return unused
 
     def forget_topic(self, str topic not None):
         """Forget a topic without records; see accumulator.pyi."""
@@ -454,7 +454,7 @@ cdef class RecordAccumulator:
 
     def queues_of_incomplete(self, double now, double timeout_s):
         """The queues of batches that are not completed; see accumulator.pyi."""
-        cdef dict found = {}
+        cdef dict queues = {}
         cdef PartitionQueue queue
         cdef ProducerBatch batch
         for batch in self.incomplete:
@@ -463,8 +463,8 @@ cdef class RecordAccumulator:
             queue = batch.queue
             if queue.open is batch:
                 self.close_batch(queue)
-            found[queue] = None
-        return list(found)
+            queues[queue] = None
+        return list(queues)
 
     def oldest_created_s(self):
         """When the oldest incomplete batch was created; see accumulator.pyi."""

@@ -1,4 +1,4 @@
-"""Finds out for a few nanoseconds whether the code runs in the event loop, thread and process that it belongs to."""
+"""Checks in a few nanoseconds whether the caller runs in the event loop, thread and process that own a client."""
 
 from cpython.ref cimport PyObject
 
@@ -13,7 +13,7 @@ cdef long forks               # of this process and its ancestors: it differs be
 
 
 cdef class LoopGuard:
-    cdef PyObject *run        # of the loop, when `passes` was true; if it differs, ask `passes` again
+    cdef PyObject *run        # of the loop when `passes` was true; `passes` decides if it differs
     cdef object kept
     cdef object loop
     cdef long forks

@@ -1,8 +1,8 @@
-"""Finds out for a few nanoseconds whether the code runs in the event loop, thread and process that it belongs to.
+"""Checks in a few nanoseconds whether the caller runs in the event loop, thread and process that own a client.
 
 While an event loop runs, asyncio and uvloop set a hook for asynchronous generators in the thread, a new object in each
 `run_forever`. As long as the hook is the one that was seen when `asyncio` had confirmed the loop, the loop is the same,
-and so are thread and interpreter. Another hook, or none, costs one question to `asyncio`.
+and so are thread and interpreter. Another hook, or none, costs one call of `asyncio`.
 """
 
 cimport cython

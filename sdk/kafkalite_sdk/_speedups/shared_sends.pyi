@@ -1,7 +1,7 @@
 """Records that other threads than that of the event loop append to the queues of a producer."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, final
+from typing import Protocol, TypeVar, final
 
 from typing_extensions import Buffer
 
@@ -11,6 +11,11 @@ from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetad
 _T = TypeVar("_T")
 
 __all__ = ["LoopLock", "RecordFuture", "SharedSends"]
+
+class _Receiver(Protocol):
+    """Attribute: `iterated`, the last item that was removed."""
+
+    iterated: object
 
 @final
 class LoopLock:
@@ -31,8 +36,14 @@ class LoopLock:
     def end(self) -> None:
         """The client is closed: `pop` returns None from now on."""
 
-    def pop(self, items: list[_T]) -> _T | None:
+    def pop(self, items: list[_T], receiver: _Receiver) -> _T | None:
         """Remove the last item of a list that the loop changes, too, and return it.
+
+        No signal handler runs between the removal and the assignment to the receiver.
+
+        Arguments:
+            items: in reverse order.
+            receiver: its attribute becomes the item.
 
         Returns: None = the list is empty, the client is closed, or this is a child process after a fork.
         """

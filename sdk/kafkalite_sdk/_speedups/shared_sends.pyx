@@ -112,14 +112,19 @@ cdef class LoopLock:
         """Have `pop` return nothing; see shared_sends.pyi."""
         self.ended = True
 
-    def pop(self, list items not None):
+    def pop(self, list items not None, receiver):
         """Remove the last item of a list; see shared_sends.pyi."""
         cdef bint entered
+        cdef object item
         if self.ended or self.forks != forks:
             return None
         entered = self.enter()
         try:
-            return items.pop() if items else None
+            if not items:
+                return None
+            item = items.pop()
+            receiver.iterated = item
+            return item
         finally:
             if entered:
                 self.leave()

@@ -66,12 +66,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         def next_ready() -> Record[K, V] | None:
             if driver.attention:
                 return None
-            if last := records[-1:]:  # noted before it is taken: an interrupt between them commits too little
-                driver.iterated = last[0]
-            record = pop(records)
-            if record is not None:
-                driver.iterated = record
-            return record
+            return pop(records, driver)
 
         return next_ready
 
@@ -79,7 +74,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         """Return the records that `fill` has prepared."""
         driver = self._driver
         count = driver.settings.records_max if records_max is None else records_max
-        if self._commits:  # noted before they are taken, as in `iterator`
+        if self._commits:  # before they are taken: a signal between the two commits none of them
             driver.unhandled = tuple(driver.iteration.records[: -count - 1 : -1])
         return driver.iteration.take(count)
 

@@ -91,10 +91,10 @@ def seconds_of(names: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]
 
 def seconds_above_0(name: str, value: object) -> float:
     """Return the seconds of a time in ms that must not be 0. Raises TypeError, ValueError."""
-    found = seconds(name, value)
-    if not found:
+    value_s = seconds(name, value)
+    if not value_s:
         raise ValueError(f"{name} is {value}, expected a number of milliseconds above 0")
-    return found
+    return value_s
 
 
 def check_seconds(name: str, value: object, *, least: float = -inf) -> None:

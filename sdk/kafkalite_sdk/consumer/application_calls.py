@@ -1,4 +1,4 @@
-"""Knows the functions of the application that a poll or a close waits for: they may not wait for the end of either.
+"""Rejects calls that would wait for a poll or a close, in functions of the application that these wait for.
 
 Pure. Tasks that such a function starts belong to it until it has returned, as it may await them.
 """

@@ -90,8 +90,8 @@ class Driver(Generic[K, V]):
         resolver: gives partitions their positions.
         group: the requests to the coordinator, None = the consumer has no group.
         iterated: the last record of `async for`, or what else the application has received without a poll.
-        unhandled, before: records of the last poll, and where they begin if it has returned columns, with automatic
-            commits: the application has handled them when it calls `poll` again.
+        unhandled, columns_start: with automatic commits, the records of the last poll, and the positions before a poll
+            of columns. The application has handled them when it calls `poll` again.
         attention: the next record of `async for` must come from `poll`: it has more to do.
         attention_at: time at which that is so in any case, on the loop's clock.
         on_drop: called with partitions whose positions have changed.
@@ -129,7 +129,7 @@ class Driver(Generic[K, V]):
         self.iterated: object = None
         self._counted: object = None  # what `iterated` was at the last `work`
         self.unhandled: Collection[Record[K, V]] = ()
-        self.before: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.columns_start: dict[TopicPartition, OffsetAndMetadata] = {}
         self._withheld: dict[TopicPartition, Record[K, V] | OffsetAndMetadata] = {}
         self.attention = False
         self.attention_at = inf
@@ -446,7 +446,7 @@ class Driver(Generic[K, V]):
 
     def handled(self) -> None:
         """The application has handled what it has received."""
-        self.unhandled, self.before = (), {}
+        self.unhandled, self.columns_start = (), {}
         self.iterated = self._counted = None
 
     def withhold(self) -> None:
@@ -457,7 +457,7 @@ class Driver(Generic[K, V]):
             self._withheld = {TopicPartition(self.iterated.topic, self.iterated.partition): self.iterated}
             return
         self._withheld = {TopicPartition(each.topic, each.partition): each for each in reversed([*self.unhandled])}
-        self._withheld |= self.before
+        self._withheld |= self.columns_start
 
 
 Limit: TypeAlias = asyncio.Timeout

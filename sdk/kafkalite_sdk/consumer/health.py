@@ -98,8 +98,8 @@ def waiting_for(driver: AnyDriver) -> str:
     if not states:
         return "subscribe() or assign()"
     reasons = {_waits_for(driver, state): state for state in states.values()}
-    found = "records" if "records" in reasons else ", ".join(reasons)
-    return found if driver.missing.text is None else f"{found}; {driver.missing.text}"
+    reason = "records" if "records" in reasons else ", ".join(reasons)
+    return reason if driver.missing.text is None else f"{reason}; {driver.missing.text}"
 
 
 def _waits_for(driver: AnyDriver, state: PartitionState) -> str:

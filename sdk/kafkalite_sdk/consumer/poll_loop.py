@@ -58,8 +58,8 @@ class PollLoop(Generic[K, V]):
         self.busy = False
         self.streamed = False
         self._deadline = -inf
-        self._suspenders = 0
-        self._waits_for_them = False
+        self._suspensions = 0
+        self._waits_for_suspension = False
         self._driver = driver
         self._changes = changes
         self._auto_commit = auto_commit
@@ -117,9 +117,9 @@ class PollLoop(Generic[K, V]):
         if self._check is not None and self._check.intercepts:
             raise ClientUseError("poll_columns calls no interceptors of records; use poll, or another Consumer")
         driver = self._driver
-        before = driver.consumed() if self._auto_commit is not None else {}
+        start = driver.consumed() if self._auto_commit is not None else {}
         await self._alone(timeout_s, partial(self._take_columns, columns), columns)
-        driver.before = before
+        driver.columns_start = start
 
     def _check_not_streamed(self) -> None:
         if self.streamed:
@@ -137,7 +137,7 @@ class PollLoop(Generic[K, V]):
             return await self._poll(timeout_s, take, nothing)
         finally:
             self.busy = False
-            if self._suspenders:
+            if self._suspensions:
                 self._driver.changed()
 
     def interrupt(self) -> None:
@@ -158,11 +158,11 @@ class PollLoop(Generic[K, V]):
         Yields: whether nothing of that runs any more.
         """
         driver = self._driver
-        while self._suspenders and driver.now() < deadline:
+        while self._suspensions and driver.now() < deadline:
             driver.work()
             await driver.wait(deadline)
-        alone = not self._suspenders
-        self._suspenders += 1
+        alone = not self._suspensions
+        self._suspensions += 1
         try:
             driver.changed()
             while self._runs and driver.now() < deadline:
@@ -170,26 +170,26 @@ class PollLoop(Generic[K, V]):
                 await driver.wait(deadline)
             yield alone and not self._runs
         finally:
-            self._suspenders -= 1
+            self._suspensions -= 1
             driver.changed()
 
     @property
     def _runs(self) -> bool:
         """Whether a poll does anything but wait for the end of `suspended`."""
-        return self.busy and not self._waits_for_them
+        return self.busy and not self._waits_for_suspension
 
-    async def _wait_for_suspenders(self) -> bool:
+    async def _wait_for_suspension(self) -> bool:
         """Wait for the end of `suspended`; return whether it has ended before the timeout of the poll."""
         driver = self._driver
-        self._waits_for_them = True
+        self._waits_for_suspension = True
         driver.changed()
         try:
-            while self._suspenders and driver.now() < self._deadline:
+            while self._suspensions and driver.now() < self._deadline:
                 driver.work()
                 await driver.wait(self._deadline)
         finally:
-            self._waits_for_them = False
-        return not self._suspenders
+            self._waits_for_suspension = False
+        return not self._suspensions
 
     async def _poll(self, timeout_s: float, take: Callable[[], Target[K, V]], nothing: Target[K, V]) -> Target[K, V]:
         """Call `take` until it returns records, or the time is over."""
@@ -201,14 +201,14 @@ class PollLoop(Generic[K, V]):
             driver.client.check_owner()
             self._yielded_at = driver.now()
         while True:
-            if self._suspenders and not await self._wait_for_suspenders():
+            if self._suspensions and not await self._wait_for_suspension():
                 return nothing
             if not driver.reads:
                 raise ClientUseError("nothing to poll: call subscribe(), add_topic() or assign() first")
             self._polled(now)
             if self._changes is not None and self._changes.pending:
                 await self._changes.carry_out()
-                if self._suspenders:
+                if self._suspensions:
                     continue
             records = self._taken(take)
             taken = bool(records)

@@ -7,8 +7,8 @@ Pure: no I/O, no clock. Invariants:
    recognised by the identity of its state.
 3. `changes` increases whenever `fetchable` of any partition may have changed, except by time; the sets of `watch` get
    that partition.
-4. `on_move` learns of each change of a position but those of reading: a seek, a reset, a truncation, and the end of an
-   assignment. What others remember about offsets of a partition ends there: other records may have them afterwards.
+4. `on_move` is called after each change of a position that is not a read: a seek, a reset, a truncation, and the end of
+   an assignment. State by offset is invalid then, as other records may have these offsets afterwards.
 Sources: SubscriptionState.java of Apache Kafka 4.3; KIP-320, KIP-392.
 """
 

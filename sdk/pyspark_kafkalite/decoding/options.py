@@ -66,7 +66,7 @@ class Decoding:
 
     def __post_init__(self) -> None:
         if self.registry_url is not None:
-            self._take_userinfo(self.registry_url)
+            self._extract_userinfo(self.registry_url)
         for each in (self.part(key=False), self.part(key=True)):
             each.check(self.registry_url)
         if isinstance(self.budget, bool) or self.budget < 0 or (isinstance(self.budget, float) and self.budget > 1):
@@ -78,7 +78,7 @@ class Decoding:
         if self.misfits == "dead_letters" and self.dead_letters == FAIL:
             raise OptionError("misfits", "dead_letters contradicts dead_letters='fail'")
 
-    def _take_userinfo(self, url: str) -> None:
+    def _extract_userinfo(self, url: str) -> None:
         """Remove user name and password from the address: it is part of texts. Raises OptionError."""
         try:
             address, userinfo = without_userinfo(url)

@@ -77,9 +77,7 @@ class PlanReader(StreamReader):
         found = self._cluster.partitions()
         again = recreated(self._resumed.topic_ids, found.topic_ids)
         copied = {each: end for each, end in self._resumed.offsets.items() if each.topic not in again}
-        former = self._resumed.offsets.items()
-        losses = [recreated_text(topic, (each for each in former if each[0].topic == topic)) for topic in again]
-        report(losses, fail=not self._allow_gaps)
+        report([recreated_text(topic, self._resumed.offsets) for topic in again], fail=not self._allow_gaps)
         earliest = self._cluster.earliest(found.partitions)
         offsets = {each: self._resumed_at(each, copied.get(each, start), start) for each, start in earliest.items()}
         return StreamOffset(offsets, found.topic_ids, initial=True).to_json()

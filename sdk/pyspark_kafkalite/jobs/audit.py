@@ -108,10 +108,7 @@ def created_again(job: JobFile, table: ManifestTable) -> dict[str, str]:
     finally:
         close_clients()
     state = table.state()
-    return {
-        topic: recreated_text(topic, (each for each in state.ends.items() if each[0].topic == topic))
-        for topic in recreated(state.topic_ids, found.topic_ids)
-    }
+    return {topic: recreated_text(topic, state.ends) for topic in recreated(state.topic_ids, found.topic_ids)}
 
 
 def buckets(

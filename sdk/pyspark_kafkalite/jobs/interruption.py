@@ -15,11 +15,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-TERMINATED = 143  # exit code that a shell reports for a process ended by SIGTERM
+INTERRUPTED, TERMINATED = 130, 143  # exit codes that a shell reports for a process ended by SIGINT, SIGTERM
+NEXT_RUN = {AUDIT: "the next run compares everything again", REPLAY: "the next run sends all rows again"}
 CHECK_S = 0.5
 
 
@@ -74,6 +78,11 @@ def silence_java(spark: "SparkSession") -> None:
     java: Any = spark.sparkContext._jvm
     nothing = java.java.io.OutputStream.nullOutputStream()
     java.java.lang.System.setErr(java.java.io.PrintStream(nothing))
+
+
+def interrupted_text(job: JobFile) -> str:
+    """Return the line about a job that SIGINT has ended, with what the next run does."""
+    return f"kafkalite: interrupted; {NEXT_RUN.get(job.type, 'the next run continues after the last commit')}"
 
 
 @contextmanager

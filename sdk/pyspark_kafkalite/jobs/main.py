@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 
 from pyspark_kafkalite.jobs.errors import explained
-from pyspark_kafkalite.jobs.job_file import read_job
+from pyspark_kafkalite.jobs.interruption import INTERRUPTED, interrupted_text
+from pyspark_kafkalite.jobs.job_file import JobFile, read_job
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.runner import run_job
 
@@ -19,7 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command; None = those of the process.
 
     Returns:
-        The exit code: 1 = an audit has found a problem; 2 after an error, which is one line on standard error.
+        The exit code: 1 = an audit has found a problem; 2 after an error and 130 after SIGINT, with a line on standard
+        error.
     """
     parser = argparse.ArgumentParser(prog="kafkalite_job.py", description="Run a job of kafkalite in Spark.")
     parser.add_argument("--config", required=True, metavar="JOB.toml", help="the job file")
@@ -31,10 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     options = RunOptions(given.resume_from_table, given.allow_gaps, given.report)
     try:
-        return run_job(read_job(given.config), options, print)
+        return _run(read_job(given.config), options)
     except Exception as error:
         line = explained(error)
         if line is None:
             raise
         print(f"kafkalite: {line}", file=sys.stderr)
         return EXIT_WRONG
+
+
+def _run(job: JobFile, options: RunOptions) -> int:
+    try:
+        return run_job(job, options, print)
+    except KeyboardInterrupt:
+        print(interrupted_text(job), file=sys.stderr)
+        return INTERRUPTED

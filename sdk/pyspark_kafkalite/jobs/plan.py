@@ -83,11 +83,9 @@ def _copied(job: JobFile) -> StreamOffset:
 def _plan(options: SourceOptions, copied: StreamOffset) -> JobPlan:
     cluster = Cluster(options)
     described = cluster.partitions()
-    found, table_ends = described.partitions, dict(copied.offsets)
-    again = []
-    for topic in recreated(copied.topic_ids, described.topic_ids):
-        former = {name: table_ends.pop(name) for name in copied.offsets if name.topic == topic}
-        again.append(recreated_text(topic, former.items()))
+    found = described.partitions
+    again = recreated(copied.topic_ids, described.topic_ids)
+    table_ends = {name: end for name, end in copied.offsets.items() if name.topic not in again}
     earliest, latest = cluster.earliest(found), cluster.latest(found)
     start = dict(cluster.resolved(options.starting, found, options.unmatched_start)) if not copied.offsets else earliest
     start = {each: table_ends.get(each, start[each]) for each in found}
@@ -103,7 +101,8 @@ def _plan(options: SourceOptions, copied: StreamOffset) -> JobPlan:
         tasks = sum(any(one[:2] == each for one in split.ranges) for split in splits)
         size = round(layouts[each].size(begin[each], end[each]))
         partitions.append(PlannedPartition(each, begin[each], end[each], size, tasks))
-    return JobPlan(tuple(partitions), tuple(splits), _batches(options, partitions), (*again, *losses))
+    lost = (*(recreated_text(topic, copied.offsets) for topic in again), *losses)
+    return JobPlan(tuple(partitions), tuple(splits), _batches(options, partitions), lost)
 
 
 def _batches(options: SourceOptions, partitions: list[PlannedPartition]) -> int:

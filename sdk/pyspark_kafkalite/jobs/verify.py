@@ -1,6 +1,8 @@
 """Compares a table with the log of its topics: contiguity of offsets, number of records. No JVM."""
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +16,7 @@ from pyspark_kafkalite.losses import recreated, recreated_text
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import Commit, EndOffsets
+from pyspark_kafkalite.tables.model import Commit
 from pyspark_kafkalite.tables.state import TableState
 
 if TYPE_CHECKING:
@@ -108,10 +110,6 @@ def current_files(state: TableState, topic: str) -> list[str]:
     return [name for name in (*state.files, *state.dead_letters) if topic not in state.former.get(name, ())]
 
 
-def _of_topic(ends: EndOffsets, topic: str) -> list[tuple[TopicPartition, int]]:
-    return [(name, end) for name, end in ends.items() if name.topic == topic]
-
-
 def _verify(table: ManifestTable, options: SourceOptions, problems: list[str], *, full: bool) -> Verification:
     from pyarrow import dataset
 
@@ -119,25 +117,26 @@ def _verify(table: ManifestTable, options: SourceOptions, problems: list[str], *
     cluster = Cluster(options)
     existing = cluster.partitions()
     again = recreated(state.topic_ids, existing.topic_ids)
-    problems += [recreated_text(topic, _of_topic(state.ends, topic)) for topic in again]
+    problems += [recreated_text(topic, state.ends) for topic in again]
     known = {each for each in existing.partitions if each.topic not in again}
     names = sorted(state.ends)
     earliest = cluster.earliest([each for each in names if each in known])
     latest = cluster.latest([each for each in names if each in known])
     found = []
     every = table.commits()
-    for name in names:
-        commits = current_commits(every, name.topic)
-        paths = [str(find(Path(table.location), each)) for each in current_files(state, name.topic)]
+    for topic, of_topic in groupby(names, attrgetter("topic")):
+        commits = current_commits(every, topic)
+        paths = [str(find(Path(table.location), each)) for each in current_files(state, topic)]
         files = dataset.dataset(paths, format="parquet", ignore_prefixes=[]) if paths else None
-        offsets = _offsets(files, name)
-        one = _partition(commits, name, len(offsets), earliest.get(name), latest.get(name))
-        problems += _row_problems(commits, one, offsets)
-        if name.topic not in again:
-            problems += _log_problems(one)
-        if one.log_end is not None and (full or one.rows < one.end - one.start - one.missing):
-            problems += _compared(options, one, offsets)
-        found.append(one)
+        for name in of_topic:
+            offsets = _offsets(files, name)
+            one = _partition(commits, name, len(offsets), earliest.get(name), latest.get(name))
+            problems += _row_problems(commits, one, offsets)
+            if topic not in again:
+                problems += _log_problems(one)
+            if one.log_end is not None and (full or one.rows < one.end - one.start - one.missing):
+                problems += _compared(options, one, offsets)
+            found.append(one)
     return Verification(tuple(found), tuple(problems))
 
 

@@ -73,9 +73,8 @@ def compact(
         replaced: list[DataFile] = []
         written: list[DataFile] = []
         state = table.state()
-        current = (
-            each for name, each in state.files.items() if name not in state.former
-        )  # otherwise offsets are not unique
+        # Rows of a former topic have offsets of the present one.
+        current = (each for name, each in state.files.items() if name not in state.former)
         for group in groups(current, target_bytes):
             for files in _of_one_schema(table, group):
                 written += _rewritten(table, files, options)
