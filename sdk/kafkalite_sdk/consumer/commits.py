@@ -155,11 +155,11 @@ class Commits:
             return
         if self._awaits_epoch(identity, last_heartbeat) or not self._waiting:
             return
-        commits, self._waiting = self._waiting, []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for commit in commits:
+        for commit in self._waiting:
             offsets.update(commit.offsets)
-        self._open = CommitCall(self._request(offsets, identity), identity, offsets, commits)
+        self._open = CommitCall(self._request(offsets, identity), identity, offsets, self._waiting)
+        self._waiting = []
         yield self._open
 
     def _awaits_epoch(self, identity: MemberIdentity, last_heartbeat: float | None) -> bool:

@@ -105,8 +105,8 @@ class CommittedOffsets:
             return
         due = [each for each in self._waiting if each.retry_at <= now]
         if due:
-            self._waiting = [each for each in self._waiting if each.retry_at > now]
             self._open = FetchOffsetsCall(self._request(due), due)
+            self._waiting = [each for each in self._waiting if each.retry_at > now]
             yield self._open
 
     def _request(self, questions: list[Question]) -> OffsetFetchRequest:

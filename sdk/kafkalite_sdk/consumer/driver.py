@@ -263,22 +263,23 @@ class Driver(Generic[K, V]):
         wake_at = inf
         machines: tuple[LeaderLookups[Any, Any, Any], ...] = self.offsets, self._epochs
         for machine in machines:
-            for call in list(machine.requests(now, usable)):
+            for call in machine.requests(now, usable):
                 self._send(machine, call.node, call)
-            if machine.stale_topics:
-                self.client.refresh_metadata(sorted(machine.stale_topics))
-                machine.stale_topics.clear()
+            self._refresh(machine.stale_topics)
             wake_at = min(wake_at, machine.wake_at(now))
         return wake_at
 
     def _send_fetches(self, now: float, usable: partial[bool]) -> float:
         self._decompression.start_jobs(self._loop)
-        for call in list(self.fetcher.requests(now, usable)):
+        for call in self.fetcher.requests(now, usable):
             self._send(self.fetcher, call.node, call)
-        if self.fetcher.stale_topics:
-            self.client.refresh_metadata(sorted(self.fetcher.stale_topics))
-            self.fetcher.stale_topics.clear()
+        self._refresh(self.fetcher.stale_topics)
         return self.fetcher.wake_at(now)
+
+    def _refresh(self, stale_topics: set[str]) -> None:
+        if stale_topics:
+            self.client.refresh_metadata(sorted(stale_topics))
+            stale_topics.clear()
 
     def _send(self, machine: Machine, node: int, call: Call) -> None:
         def answered(response: Response) -> None:
@@ -292,7 +293,11 @@ class Driver(Generic[K, V]):
             self.changed()
 
         guarded = self.client.owner.guarded
-        self.client.submit(node, call.request, guarded(answered), guarded(lost), version_max=call.version_max)
+        try:
+            self.client.submit(node, call.request, guarded(answered), guarded(lost), version_max=call.version_max)
+        except Exception as error:
+            self.client.owner.fail(error)  # the machine would wait for the end of the call
+            raise
 
     def _metadata_changed(self, changes: MetadataChanges) -> None:
         self._reset_recreated(changes.recreated)

@@ -109,7 +109,11 @@ class FetchNode:
             max_bytes: largest response.
         """
         settings = self._settings
-        request, version_max = self.session.request(self.wanted, self._changed)
+        try:
+            request, version_max = self.session.request(self.wanted, self._changed)
+        except BaseException:
+            self.session.lost()  # the next request names all partitions
+            raise
         request.max_wait_ms = int(settings.max_wait_s * 1000)
         request.min_bytes = settings.min_bytes
         request.max_bytes = max_bytes

@@ -62,9 +62,9 @@ class FetchPlan:
         if self._earliest <= now:
             self.change([each for each, at in self._later.items() if at <= now])
             self._earliest = min((at for at in self._later.values() if at > now), default=inf)
-        changed, self._changed = self._changed, {}
-        for buffer in changed:
+        for buffer in self._changed:
             self._visit(buffer, now)
+        self._changed.clear()  # after an exception they are visited again
         return self._earliest
 
     def active(self) -> list[FetchNode]:

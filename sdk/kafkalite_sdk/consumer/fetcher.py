@@ -34,7 +34,7 @@ from kafkalite_sdk.consumer.fetch_node import FetchCall, FetchNode
 from kafkalite_sdk.consumer.fetch_plan import FetchPlan, leader_epoch
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer, Target
-from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions, take_changed
+from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions, changed_states
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
 
 JOBS_MAX = 2
@@ -98,6 +98,13 @@ class Fetcher(Generic[K, V]):
         if not self._changed and now < self._wake_at:
             return
         self._changed = self._full = False
+        try:
+            yield from self._requests(now, usable)
+        except BaseException:  # also if the caller does not continue
+            self._changed = True
+            raise
+
+    def _requests(self, now: float, usable: Callable[[int], bool]) -> Iterator[FetchCall]:
         self._wake_at = self._plan.update(now)
         nodes = self._plan.active()
         for node in nodes:
@@ -234,8 +241,8 @@ class Fetcher(Generic[K, V]):
 
     def _enqueue(self, buffer: PartitionBuffer[K, V]) -> None:
         if not buffer.queued:
-            buffer.queued = True
             self._queue.append(buffer)
+            buffer.queued = True
 
     def fail(self, error: KafkaError) -> None:
         """Have the next `take` raise an error."""
@@ -291,6 +298,9 @@ class Fetcher(Generic[K, V]):
             raise
         except BaseException:
             self.give_back()
+            for buffer in self._buffers.values():  # the one that was visited is not in the queue
+                if buffer.size or buffer.error is not None:
+                    self._enqueue(buffer)
             raise
         if records:
             self._raised = None
@@ -425,20 +435,24 @@ class Fetcher(Generic[K, V]):
         if not self._moved:
             return
         self._changed = True
-        for state in take_changed(self._moved):
-            name = state.topic_partition
-            buffer = self._buffers.get(name)
-            if buffer is not None and self._positions.states.get(name) is not buffer.state:
-                self._drop(self._buffers.pop(name))
-                self._plan.remove(buffer)
-                buffer = None
-            if buffer is not None:
-                if not buffer.valid:
-                    self._drop(buffer)
-                self._plan.change((buffer,))
-            elif name in self._positions.states:
-                buffer = self._buffers[name] = PartitionBuffer(self._positions.states[name])
-                self._plan.change((buffer,))
+        with changed_states(self._moved) as moved:
+            for state in moved:
+                self._follow(state.topic_partition)
+
+    def _follow(self, name: TopicPartition) -> None:
+        buffer, state = self._buffers.get(name), self._positions.states.get(name)
+        if buffer is not None and state is not buffer.state:
+            self._drop(buffer)
+            self._plan.remove(buffer)
+            del self._buffers[name]
+            buffer = None
+        if buffer is None:
+            if state is None:
+                return
+            buffer = self._buffers[name] = PartitionBuffer(state)
+        elif not buffer.valid:
+            self._drop(buffer)
+        self._plan.change((buffer,))
 
     def final_calls(self) -> Iterator[FetchCall]:
         """Yield the requests that end the sessions of brokers without an open request, for the close."""

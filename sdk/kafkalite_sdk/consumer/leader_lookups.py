@@ -134,10 +134,12 @@ class LeaderLookups(Generic[RequestType, ResponseType, Result]):
             elif leader not in self._busy and usable(leader):
                 by_leader.setdefault(leader, {}).setdefault(lookup.topic_partition, lookup)
         for leader, lookups in by_leader.items():
-            for lookup in lookups.values():
+            asked = list(lookups.values())
+            call = LookupCall(leader, self._request(asked), lookups)
+            self._busy.add(leader)  # nothing of this raises behind the request: they would stay open
+            for lookup in asked:
                 lookup.open = True
-            self._busy.add(leader)
-            yield LookupCall(leader, self._request(lookups.values()), lookups)
+            yield call
 
     def answered(self, call: LookupCall[RequestType, Result], response: ResponseType, now: float) -> None:
         """The response to a request has arrived; `now` in seconds of the loop's clock."""

@@ -17,7 +17,7 @@ from kafkalite.errors import KafkaError, KafkaErrorCode, LogTruncationError, NoO
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.cluster_view import ClusterView
 from kafkalite_sdk.consumer.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
-from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState, Positions, take_changed
+from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState, Positions, changed_states
 from kafkalite_sdk.consumer.reset_policy import LATEST, ResetPolicy
 
 if TYPE_CHECKING:
@@ -64,18 +64,24 @@ class OffsetResolver:
 
     def advance(self, wall_ms: int) -> None:
         """Ask for everything that a partition needs; `wall_ms` is the wall time."""
-        uncommitted = []
-        for state in take_changed(self._changed):
-            if not self._current(state) or state in self._waiting or self._has_error(state):
-                continue
-            if state.needs_committed:
-                uncommitted.append(state)
-            elif state.reset is not None:
-                self._find_reset(state, state.reset, wall_ms)
-            elif state.validating:
-                self._validate(state)
-        if uncommitted:
-            self._find_committed(uncommitted)
+        if not self._changed:
+            return
+        with changed_states(self._changed) as changed:
+            uncommitted = [state for state in changed if self._advance(state, wall_ms)]
+            if uncommitted:
+                self._find_committed(uncommitted)
+
+    def _advance(self, state: PartitionState, wall_ms: int) -> bool:
+        """Ask for what a partition needs; return whether that is its committed offset."""
+        if not self._current(state) or state in self._waiting or self._has_error(state):
+            return False
+        if state.needs_committed:
+            return True
+        if state.reset is not None:
+            self._find_reset(state, state.reset, wall_ms)
+        elif state.validating:
+            self._validate(state)
+        return False
 
     def take_error(self, partition: TopicPartition | None = None) -> KafkaError | None:
         """Return an error of a partition; its next `advance` tries again. None = there is none.
@@ -130,12 +136,12 @@ class OffsetResolver:
                 self._begin_reset(state)
                 self._changed.add(state)
             return
-        self._waiting.update(states)
         by_topic: dict[str, list[PartitionState]] = {}  # a topic with an error delays no other
         for state in states:
             by_topic.setdefault(state.topic_partition.topic, []).append(state)
         for each in by_topic.values():
             self._committed.fetch([state.topic_partition for state in each], partial(self._committed_found, each))
+            self._waiting.update(each)
 
     def _committed_found(self, states: list[PartitionState], outcome: "Committed | KafkaError") -> None:
         for state in states:
@@ -159,9 +165,9 @@ class OffsetResolver:
             self._fail(state, NoOffsetForPartitionError(text))
 
     def _find_reset(self, state: PartitionState, policy: ResetPolicy, wall_ms: int) -> None:
-        self._waiting.add(state)
         done = partial(self._reset_found, state, policy)
         self._offsets.find(state.topic_partition, policy.timestamp(wall_ms), done)
+        self._waiting.add(state)
 
     def _reset_found(self, state: PartitionState, policy: ResetPolicy, outcome: FoundOffset | KafkaError) -> None:
         if not self._ended(state) or state.reset is not policy:
@@ -180,9 +186,9 @@ class OffsetResolver:
         if current == NO_EPOCH and view is not None:
             self._positions.validated(state, NO_EPOCH)  # the broker has no leader epochs
             return
-        self._waiting.add(state)
         done = partial(self._epoch_found, state, state.position, current)
         self._epochs.find(state.topic_partition, state.leader_epoch, done)
+        self._waiting.add(state)
 
     def _epoch_found(self, state: PartitionState, position: int, current: int, outcome: EpochEnd | KafkaError) -> None:
         if not self._ended(state) or not state.validating or state.position != position:

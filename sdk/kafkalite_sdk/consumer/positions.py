@@ -12,7 +12,8 @@ Pure: no I/O, no clock. Invariants:
 Sources: SubscriptionState.java of Apache Kafka 4.3; KIP-320, KIP-392.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import attrgetter
 
 from kafkalite.model import TopicPartition
@@ -121,7 +122,7 @@ class Positions:
         self._watched: list[set[PartitionState]] = []
 
     def watch(self) -> set[PartitionState]:
-        """Return a set that gets each partition that changes, removed ones included; `take_changed` empties it."""
+        """Return a set that gets each partition that changes, removed ones included; `changed_states` empties it."""
         changed = set(self.states.values())
         self._watched.append(changed)
         return changed
@@ -227,11 +228,19 @@ class Positions:
         self.changed(state)
 
 
-def take_changed(watched: set[PartitionState]) -> list[PartitionState]:
-    """Return the partitions in a set of `Positions.watch` in the order of their names, and empty the set."""
+@contextmanager
+def changed_states(watched: set[PartitionState]) -> Iterator[list[PartitionState]]:
+    """Yield the partitions in a set of `Positions.watch` in the order of their names, and empty the set.
+
+    After an exception within the block they are in the set again.
+    """
     changed = sorted(watched, key=attrgetter("topic_partition"))
     watched.clear()
-    return changed
+    try:
+        yield changed
+    except BaseException:
+        watched.update(changed)
+        raise
 
 
 def _exact(partition: TopicPartition) -> TopicPartition:

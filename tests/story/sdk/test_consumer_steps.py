@@ -54,6 +54,7 @@ class Application:
             with self.noted():
                 await self.step(consumer)
             consumer._driver.client.check_owner()
+        assert self.empty <= EMPTY_MAX, "the consumer returns no records any more"
 
     @contextmanager
     def noted(self) -> Iterator[None]:
