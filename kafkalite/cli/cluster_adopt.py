@@ -15,8 +15,8 @@ from kafkalite.coordination.served.coordination import SERVERS, ServedCoordinati
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.coordination.zookeeper.access import Access
 from kafkalite.net.client.connection import dial
-from kafkalite.server.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, journal_of
-from kafkalite.server.zookeeper_access import explain
+from kafkalite.server.adoption.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, journal_of
+from kafkalite.server.process.zookeeper_access import explain
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 
 

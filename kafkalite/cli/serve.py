@@ -37,9 +37,9 @@ from kafkalite.config.keys import ConfigError
 from kafkalite.config.kraft import controller_entries
 from kafkalite.gc_pause import PAUSE
 from kafkalite.server.broker import Broker, StartError
-from kafkalite.server.logging_setup import LEVELS, set_up_logging
-from kafkalite.server.running_broker import RunningBroker
-from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
+from kafkalite.server.process.logging_setup import LEVELS, set_up_logging
+from kafkalite.server.process.sd_notify import Notifier, ServiceManagerError, inherited_sockets
+from kafkalite.server.running.running_broker import RunningBroker
 
 LOGGER = logging.getLogger("kafkalite.serve")
 DEFAULT_LISTENER = "PLAINTEXT://localhost:9092"

@@ -17,7 +17,7 @@ from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
 from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
-from kafkalite.server.zookeeper_access import explain, load_access
+from kafkalite.server.process.zookeeper_access import explain, load_access
 
 SESSION_MS = 10_000
 CLOSE_S = 2.0

@@ -16,10 +16,10 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import check_known
 from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.model import Endpoint
-from kafkalite.server.ports import Ports
-from kafkalite.server.resources import StartError as StartError
-from kafkalite.server.running_broker import RunningBroker
-from kafkalite.server.startup import start_broker
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.process.resources import StartError as StartError
+from kafkalite.server.running.running_broker import RunningBroker
+from kafkalite.server.startup.startup import start_broker
 
 LOGGER = logging.getLogger("kafkalite.server")
 EMBEDDED = {

@@ -23,7 +23,7 @@ from kafkalite.cluster.image import ClusterImage
 from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.coordination.znodes.brokers import registration_path
 from kafkalite.server.broker import Broker
-from kafkalite.server.clustered_broker import ClusteredBroker
+from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.loop_thread import DEADLINE_S
 from kafkalite.testing.real_process import RealProcess

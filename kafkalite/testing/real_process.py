@@ -15,7 +15,7 @@ from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
 from kafkalite.clock import LoopClock, Outcome, Raised, ThreadOffload
 from kafkalite.net.listener import Listener, SocketOptions
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.log.flush_job import JobSyncer
 

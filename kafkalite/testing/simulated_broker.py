@@ -8,7 +8,7 @@
         broker.cut_power()                      # what was not flushed is lost at random
         await broker.start()
 
-The broker runs without threads, sockets, real time and real randomness (`kafkalite.server.ports`).
+The broker runs without threads, sockets, real time and real randomness (`kafkalite.server.process.ports`).
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from kafkalite.clock import Outcome, Raised
 from kafkalite.config.keys import SettingValue
 from kafkalite.net.listener import SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
-from kafkalite.server.api import ROWS
 from kafkalite.server.broker import EMBEDDED, Broker
-from kafkalite.server.ports import Ports
-from kafkalite.server.running_broker import RunningBroker
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.requests.api import ROWS
+from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage.log.flush_job import JobSyncer
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.memory_network import MemoryNetwork, MemoryServer, MemoryTransport, ProtocolFactory

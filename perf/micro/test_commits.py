@@ -15,7 +15,7 @@ from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.records import Builder
 from kafkalite.server.handlers.offset_commit import answer, decode_request
-from kafkalite.server.response_arrays import ResponseArray
+from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import finish
 from kafkalite.state.effects import Now
 from kafkalite.state.groups.offsets.manager import Commit, PartitionCommit

@@ -15,8 +15,8 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalite.server.alone_broker import AloneBroker
-from kafkalite.server.call import Call
+from kafkalite.server.requests.call import Call
+from kafkalite.server.running.alone_broker import AloneBroker
 from kafkalite.testing.thread import BrokerThread
 from tests.kit import jvm
 from tests.kit.clients import PYTHON_CLIENTS, Record

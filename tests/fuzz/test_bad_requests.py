@@ -17,7 +17,7 @@ from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.server.broker import Broker
-from kafkalite.server.dispatch import says_errors
+from kafkalite.server.requests.dispatch import says_errors
 from kafkalite.state.topic_names import complaint
 from tests.kit.fuzzing import PATHS
 from tests.kit.record_engines import build

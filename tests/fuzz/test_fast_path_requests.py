@@ -33,7 +33,7 @@ from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRes
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.records import Builder
 from kafkalite.server.handlers.offset_commit import answer
-from kafkalite.server.response_arrays import ResponseArray
+from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import finish
 from kafkalite.state.groups.records import OffsetsCommitted, commits_of
 from tests.kit.packed import PARTITIONS_MAX, name_and_id, whole, whole_packed

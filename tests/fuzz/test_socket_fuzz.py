@@ -27,7 +27,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.schema import Request, Struct
 from kafkalite.records import batches
-from kafkalite.server.api import ROWS
+from kafkalite.server.requests.api import ROWS
 from tests.kit import fuzzing
 from tests.kit.brokers import Kafkalite
 from tests.kit.fuzzing import PING, BlockingClient

@@ -24,12 +24,12 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
-from kafkalite.server.assigned_partitions import EPOCH_DURING_DELETE
 from kafkalite.server.broker import EMBEDDED
-from kafkalite.server.clustered_broker import ClusteredBroker
-from kafkalite.server.ports import Ports
-from kafkalite.server.resources import BrokerResources
-from kafkalite.server.start_alone import open_metadata
+from kafkalite.server.hosting.assigned_partitions import EPOCH_DURING_DELETE
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.running.clustered_broker import ClusteredBroker
+from kafkalite.server.startup.start_alone import open_metadata
 from tests.kit.server import Client, connected
 
 CONTROLLER_ID, CONTROLLER_EPOCH = 1, 1

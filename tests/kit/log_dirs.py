@@ -12,7 +12,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import InlineOffload

@@ -24,8 +24,8 @@ from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite.protocol.schema import Request, response_class
 from kafkalite.records import Builder, batches
 from kafkalite.server.broker import Broker
-from kafkalite.server.running_broker import RunningBroker
-from kafkalite.server.service import BrokerService
+from kafkalite.server.requests.service import BrokerService
+from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.testing.virtual_clock import VirtualClock
 
 ANSWER_S = 120.0

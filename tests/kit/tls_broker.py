@@ -22,7 +22,7 @@ from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite.net.listener import Listener, SocketOptions
 from kafkalite.net.transport import TransportHub
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from tests.kit.certificates import Authority
 
 SECURE = "SECURE"

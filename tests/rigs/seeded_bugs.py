@@ -126,7 +126,7 @@ BUGS = (
     ),
     Bug(
         "producer ids of an older journal are assigned again",
-        "kafkalite/server/start_alone.py",
+        "kafkalite/server/startup/start_alone.py",
         "    older.ids = await store.raise_producer_ids(largest_id(resources.disk, loaded), later=later)\n",
         "",
         "tests/story/server/test_assigned_producer_ids.py::test_an_older_journal_assigns_no_id_again[True]",
@@ -134,7 +134,7 @@ BUGS = (
     ),
     Bug(
         "producer ids of adopted logs are assigned again",
-        "kafkalite/server/topic_adoption.py",
+        "kafkalite/server/adoption/topic_adoption.py",
         "        await store.raise_producer_ids(max(found, default=-1))\n",
         "",
         "tests/story/server/test_assigned_producer_ids.py::test_an_adoption_raises_the_ids_of_the_journal",

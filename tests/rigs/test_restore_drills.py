@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.server.broker import Broker, StartError
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.resources import JOURNAL
 from tests.kit.seeds import chosen_seed
 from tests.kit.server import NOW_MS, Client, batch, running
 

@@ -17,7 +17,7 @@ import pytest
 from kafkalite.coordination.journal import EMBEDDED_FORMAT as JOURNAL_FORMAT
 from kafkalite.coordination.journal import HEADER, MAGIC
 from kafkalite.server.broker import Broker, StartError
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.dirs.log_directory import FORMAT, FORMAT_VERSION
 from tests.kit.brokers import Kafkalite
 

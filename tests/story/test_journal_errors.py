@@ -14,9 +14,9 @@ from kafkalite.cli.main import main
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.broker import Broker, StartError
-from kafkalite.server.ports import Ports
-from kafkalite.server.resources import JOURNAL
-from kafkalite.server.sd_notify import Notifier
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.process.resources import JOURNAL
+from kafkalite.server.process.sd_notify import Notifier
 from kafkalite.storage.checkpoints import CLEAN_SHUTDOWN
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.server import batch, connected, running

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.server.saved_session import NAME as SAVED_SESSION
+from kafkalite.server.process.saved_session import NAME as SAVED_SESSION
 from tests.kit import jvm
 from tests.kit.broker_processes import BrokerProcesses
 from tests.kit.brokers import Kafkalite, wait_until

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kafkalite.server.broker import Broker
-from kafkalite.server.running_broker import RunningBroker
+from kafkalite.server.running.running_broker import RunningBroker
 from tests.kit.checker import check
 from tests.kit.load import IdempotentSender
 from tests.kit.ports import free_port

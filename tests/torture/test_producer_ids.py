@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.resources import JOURNAL
 from tests.kit.broker_processes import POLL_S, BrokerProcesses, call
 from tests.kit.brokers import Kafkalite, wait_until
 from tests.kit.server import batch, fetch_request, fetched, outcomes, produce_request

@@ -15,7 +15,7 @@ from kafkalite.cli.log.dirs import held, progress, target_of
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.znodes import ZnodeError
-from kafkalite.server.topic_adoption import INTERNAL, AdoptedTopic, TopicAdoption
+from kafkalite.server.adoption.topic_adoption import INTERNAL, AdoptedTopic, TopicAdoption
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 from kafkalite.storage.partition_adoption import AdoptionError
 

@@ -35,7 +35,7 @@ from kafkalite.cli.record_lines import to_text
 from kafkalite.cli.times import time_text
 from kafkalite.model import TopicPartition
 from kafkalite.records import BatchLocation
-from kafkalite.server.inventory import compacted_topics
+from kafkalite.server.startup.inventory import compacted_topics
 from kafkalite.storage import checkpoints, names
 
 FOUND_WRONG = 1

@@ -14,7 +14,7 @@ import click
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.clock import LoopClock
-from kafkalite.server.inventory import compare
+from kafkalite.server.startup.inventory import compare
 from kafkalite.storage import names
 from kafkalite.storage.dirs.log_directory import LOCK
 

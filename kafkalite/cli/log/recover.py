@@ -19,8 +19,8 @@ from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.znodes import ZnodeError
-from kafkalite.server.epoch_bump import raise_leader_epochs
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.resources import JOURNAL
+from kafkalite.server.startup.epoch_bump import raise_leader_epochs
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs.log_directory import FORMAT, DirectoryError
 from kafkalite.storage.manager import LogManager

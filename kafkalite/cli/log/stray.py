@@ -15,8 +15,8 @@ from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.model import uuid_text
-from kafkalite.server.stray_adoption import StrayAdoption
-from kafkalite.server.topic_adoption import AdoptedTopic
+from kafkalite.server.adoption.stray_adoption import StrayAdoption
+from kafkalite.server.adoption.topic_adoption import AdoptedTopic
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 from kafkalite.storage.dirs.stray_partitions import Stray, find
 from kafkalite.storage.partition_adoption import AdoptionError

@@ -10,7 +10,7 @@ import click
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.log.dirs import Target, bytes_of_logs, is_log_directory, progress, target_of, unused, warnings_of
-from kafkalite.server.inventory import compacted_topics
+from kafkalite.server.startup.inventory import compacted_topics
 from kafkalite.storage import names
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.storage.verify.verify_segments import NO_GAPS, Violation

@@ -13,7 +13,7 @@ from kafkalite.cluster.quota_writes import QuotaChange
 from kafkalite.cluster.topics import Refusal, RefusedError
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from kafkalite.server.call import AdminCall
+from kafkalite.server.requests.call import AdminCall
 
 OBJECTS_EACH = 10  # a change takes some 100 us
 

@@ -9,8 +9,8 @@ from typing import Any
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from kafkalite.server.call import ConfigCall
-from kafkalite.server.config_changes import alter_each
+from kafkalite.server.requests.call import ConfigCall
+from kafkalite.server.requests.config_changes import alter_each
 
 
 def alter_configs(call: ConfigCall, request: AlterConfigsRequest) -> None:

@@ -13,7 +13,7 @@ from kafkalite.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from kafkalite.server.call import AdminCall
+from kafkalite.server.requests.call import AdminCall
 
 Wanted = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
 TopicResult = AlterPartitionReassignmentsResponse.ReassignableTopicResponse

@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs, key 34, v1-2: moves partitions between the log directories of this broker (KIP-113).
 
-The response says that the moves have begun; DescribeLogDirs shows their progress. `server/replica_moves` decides.
+The response says that the moves have begun; DescribeLogDirs shows their progress. The decisions are made by
+`server/hosting/replica_moves`.
 """
 
 from collections.abc import Generator
@@ -9,7 +10,7 @@ from functools import partial
 from kafkalite.callbacks import FanIn
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
-from kafkalite.server.call import PartitionCall
+from kafkalite.server.requests.call import PartitionCall
 
 TopicResult = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 PartitionResult = TopicResult.AlterReplicaLogDirPartitionResult

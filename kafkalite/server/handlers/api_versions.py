@@ -10,7 +10,7 @@ import re
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kafkalite.server.call import PlainCall
+from kafkalite.server.requests.call import PlainCall
 
 SOFTWARE_SINCE = 3
 SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # of a name and of a version

@@ -12,9 +12,9 @@ from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
-from kafkalite.server.call import GroupCall
-from kafkalite.server.group_responses import answer_each
+from kafkalite.server.requests.authorized_operations import GROUP_OPERATIONS, if_asked
+from kafkalite.server.requests.call import GroupCall
+from kafkalite.server.requests.group_responses import answer_each
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer.requests import GroupDescription, MemberDescription
 from kafkalite.state.groups.shard import GroupShard

@@ -18,7 +18,7 @@ from kafkalite.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kafkalite.server.call import OBJECTS_MAX, GroupCall
+from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer.requests import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 

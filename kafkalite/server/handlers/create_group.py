@@ -15,7 +15,7 @@ from kafkalite.coordinators.group.regex_resolver import complaint
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
-from kafkalite.server.call import GroupCall
+from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.registered.requests import CreateGroup
 from kafkalite.state.topic_names import complaint as complaint_about_topic
 

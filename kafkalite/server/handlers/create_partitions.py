@@ -7,7 +7,7 @@ from collections import Counter
 from kafkalite.cluster.topics import NewPartitions, Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from kafkalite.server.call import TopicCall
+from kafkalite.server.requests.call import TopicCall
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 

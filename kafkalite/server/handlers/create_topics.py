@@ -13,8 +13,8 @@ from kafkalite.cluster.topics import NewTopic, Refusal, RefusedError
 from kafkalite.config.dynamic import describe_topic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from kafkalite.server.call import TopicCall
-from kafkalite.server.topic_log import log_created
+from kafkalite.server.requests.call import TopicCall
+from kafkalite.server.requests.topic_log import log_created
 
 DEFAULT = -1
 OBJECTS_EACH = 40  # a topic has some 35 settings

@@ -1,8 +1,8 @@
 """DeleteGroup, key 10002, v0: deletes groups without members, with all their offsets, as DeleteGroups does."""
 
 from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest, DeleteGroupResponse
-from kafkalite.server.call import GroupCall
-from kafkalite.server.group_responses import ended
+from kafkalite.server.requests.call import GroupCall
+from kafkalite.server.requests.group_responses import ended
 
 Deleted = DeleteGroupResponse.DeletedGroup
 

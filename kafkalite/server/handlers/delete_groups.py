@@ -3,8 +3,8 @@
 from collections.abc import Generator
 
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kafkalite.server.call import GroupCall
-from kafkalite.server.group_responses import ended
+from kafkalite.server.requests.call import GroupCall
+from kafkalite.server.requests.group_responses import ended
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from kafkalite.server.call import PartitionCall
+from kafkalite.server.requests.call import PartitionCall
 
 UNKNOWN_LOW_WATERMARK = -1
 

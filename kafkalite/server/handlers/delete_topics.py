@@ -12,8 +12,8 @@ from functools import partial
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from kafkalite.server.call import TopicCall
-from kafkalite.server.topic_log import log_deleted
+from kafkalite.server.requests.call import TopicCall
+from kafkalite.server.requests.topic_log import log_deleted
 
 BOTH_FORMS_SINCE = 6
 DISABLED_SINCE = 3  # older clients do not know the code

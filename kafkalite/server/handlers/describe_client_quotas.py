@@ -13,7 +13,7 @@ from kafkalite.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from kafkalite.server.call import AdminCall
+from kafkalite.server.requests.call import AdminCall
 
 Entry = DescribeClientQuotasResponse.EntryData
 

@@ -5,8 +5,8 @@ Version notes: v1 endpoint type (only brokers are served); v2 fenced brokers (th
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafkalite.server.authorized_operations import CLUSTER_OPERATIONS, if_asked
-from kafkalite.server.call import ClusterCall
+from kafkalite.server.requests.authorized_operations import CLUSTER_OPERATIONS, if_asked
+from kafkalite.server.requests.call import ClusterCall
 
 ENDPOINT_BROKERS = 1
 

@@ -6,8 +6,8 @@ from functools import partial
 from kafkalite.cluster.topics import RefusedError
 from kafkalite.config.dynamic import Setting
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from kafkalite.server.call import ConfigCall
-from kafkalite.server.config_resources import TOPIC, TopicOverrides
+from kafkalite.server.configs.config_resources import TOPIC, TopicOverrides
+from kafkalite.server.requests.call import ConfigCall
 
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult

@@ -8,7 +8,7 @@ from kafkalite.protocol.extensions.describe_coordination import (
     DescribeCoordinationRequest,
     DescribeCoordinationResponse,
 )
-from kafkalite.server.call import ControllerCall
+from kafkalite.server.requests.call import ControllerCall
 
 INVALID_NODES_MAX = 1_000  # in a response
 

@@ -10,9 +10,9 @@ from functools import partial
 
 from kafkalite.errors import KafkaErrorCode, shortened
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
-from kafkalite.server.call import GroupCall
-from kafkalite.server.group_responses import answer_each
+from kafkalite.server.requests.authorized_operations import GROUP_OPERATIONS, if_asked
+from kafkalite.server.requests.call import GroupCall
+from kafkalite.server.requests.group_responses import answer_each
 from kafkalite.state.groups.group import DescribedGroup
 from kafkalite.state.groups.shard import GroupShard
 

@@ -13,8 +13,8 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafkalite.server.call import PartitionCall
-from kafkalite.server.response_arrays import ResponseArray
+from kafkalite.server.requests.call import PartitionCall
+from kafkalite.server.requests.response_arrays import ResponseArray
 
 if TYPE_CHECKING:
     from kafkalite.storage.log_move.log_move import LogMove

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
-from kafkalite.server.call import PartitionCall
+from kafkalite.server.requests.call import PartitionCall
 
 TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse

@@ -12,9 +12,9 @@ from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from kafkalite.server.authorized_operations import TOPIC_OPERATIONS
-from kafkalite.server.call import ClusterCall
-from kafkalite.server.partition_description import PartitionDescriber
+from kafkalite.server.requests.authorized_operations import TOPIC_OPERATIONS
+from kafkalite.server.requests.call import ClusterCall
+from kafkalite.server.requests.partition_description import PartitionDescriber
 from kafkalite.state.topic_names import complaint, is_internal
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic

@@ -14,7 +14,7 @@ from kafkalite.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from kafkalite.server.call import PlainCall
+from kafkalite.server.requests.call import PlainCall
 
 Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 

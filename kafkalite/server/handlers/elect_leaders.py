@@ -11,7 +11,7 @@ from kafkalite.cluster.leader_elections import UNKNOWN, ElectionType, election_r
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from kafkalite.server.call import AdminCall
+from kafkalite.server.requests.call import AdminCall
 
 Result = ElectLeadersResponse.ReplicaElectionResult
 Elected = Result.PartitionResult

@@ -25,8 +25,8 @@ from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import READ_COMMITTED
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.server.call import OBJECTS_MAX, PartitionCall
-from kafkalite.server.fetch_context import (
+from kafkalite.server.requests.call import OBJECTS_MAX, PartitionCall
+from kafkalite.server.requests.fetch_context import (
     QUIET,
     FetchContext,
     open_context,
@@ -34,7 +34,7 @@ from kafkalite.server.fetch_context import (
     pieces,
     resumed,
 )
-from kafkalite.server.leader_hints import HINTED, LeaderHints
+from kafkalite.server.requests.leader_hints import HINTED, LeaderHints
 from kafkalite.state.fetch_sessions import SessionPartition
 
 LOGGER = logging.getLogger("kafkalite.server")

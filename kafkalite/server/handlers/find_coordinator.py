@@ -4,7 +4,7 @@ Version notes: v1 key type, before that always a group; v4 several keys (KIP-699
 not served and fail with INVALID_REQUEST, as in an Apache Kafka without them. The first request for a group creates the
 offsets topic. Unlike Kafka, where the client retries, a broker that is alone waits for the topic. In a cluster, a group
 whose partition of that topic has no leader that the client can reach has no coordinator: COORDINATOR_NOT_AVAILABLE.
-Transactional ids are rejected until transactions are served: see `server.no_transactions`.
+Transactional ids are rejected until transactions are served: see `server.requests.no_transactions`.
 """
 
 from collections.abc import Callable, Generator
@@ -13,8 +13,8 @@ from typing import Any
 from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.model import Node
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kafkalite.server.call import CoordinatorCall
-from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
+from kafkalite.server.requests.call import CoordinatorCall
+from kafkalite.server.requests.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
 
 SEVERAL_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1

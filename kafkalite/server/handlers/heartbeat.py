@@ -6,7 +6,7 @@ start again when the group is loaded.
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkalite.server.call import GroupCall
+from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat
 
 LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -5,7 +5,7 @@ While the group is loading, every heartbeat succeeds, as for classic groups: ses
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
-from kafkalite.server.call import GroupCall
+from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.registered.requests import HeartbeatAnswered, HeartbeatPlus
 
 LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS

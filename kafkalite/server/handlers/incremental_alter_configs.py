@@ -11,8 +11,8 @@ from kafkalite.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kafkalite.server.call import ConfigCall
-from kafkalite.server.config_changes import alter_each
+from kafkalite.server.requests.call import ConfigCall
+from kafkalite.server.requests.config_changes import alter_each
 
 
 def incremental_alter_configs(call: ConfigCall, request: IncrementalAlterConfigsRequest) -> None:

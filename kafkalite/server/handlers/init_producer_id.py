@@ -1,13 +1,13 @@
 """InitProducerId, key 22, v0-5: returns a new producer id for an idempotent producer (KIP-98); ids never repeat.
 
 Version notes: from v3 on a producer may send its old id and epoch (KIP-360); without a transactional id it gets a new
-id all the same. A transactional id is rejected until transactions are served: see `server.no_transactions`.
+id all the same. A transactional id is rejected until transactions are served: see `server.requests.no_transactions`.
 """
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkalite.server.call import ProducerCall
-from kafkalite.server.no_transactions import NO_TRANSACTIONS_ERROR
+from kafkalite.server.requests.call import ProducerCall
+from kafkalite.server.requests.no_transactions import NO_TRANSACTIONS_ERROR
 
 
 def init_producer_id(call: ProducerCall, request: InitProducerIdRequest) -> InitProducerIdResponse | None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kafkalite.server.call import GroupCall
+from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.classic.requests import Join, Joined
 
 REBALANCE_TIMEOUT_SINCE = 1

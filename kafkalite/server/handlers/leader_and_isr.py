@@ -7,7 +7,7 @@ other errors.
 
 from kafkalite.clock import Outcome
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from kafkalite.server.call import ControllerCall
+from kafkalite.server.requests.call import ControllerCall
 
 
 def leader_and_isr(call: ControllerCall, request: LeaderAndIsrRequest) -> None:

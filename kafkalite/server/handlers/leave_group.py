@@ -5,7 +5,7 @@ Version notes: up to v2 one member, whose error is that of the response; from v3
 """
 
 from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from kafkalite.server.call import GroupCall
+from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.classic.requests import Leave, LeaveOf, Left
 
 SEVERAL_SINCE = 3

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 from kafkalite.config.resource_types import ResourceType
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from kafkalite.server.call import AdminCall
+from kafkalite.server.requests.call import AdminCall
 
 TYPED_SINCE = 1
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafkalite.server.call import GroupCall
-from kafkalite.server.group_responses import encoded
+from kafkalite.server.requests.call import GroupCall
+from kafkalite.server.requests.group_responses import encoded
 from kafkalite.state.groups.group import ListedGroup
 from kafkalite.state.groups.shard import GroupShard
 

@@ -18,8 +18,8 @@ from kafkalite.coordinators.group.service import Machines
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
-from kafkalite.server.call import OBJECTS_MAX, GroupCall
-from kafkalite.server.group_responses import answer_each, collected, encoded, ended
+from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
+from kafkalite.server.requests.group_responses import answer_each, collected, encoded, ended
 from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
 

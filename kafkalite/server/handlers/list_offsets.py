@@ -15,8 +15,8 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from kafkalite.server.call import PartitionCall
-from kafkalite.server.offset_lookup import (
+from kafkalite.server.requests.call import PartitionCall
+from kafkalite.server.requests.offset_lookup import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST_TIERED,

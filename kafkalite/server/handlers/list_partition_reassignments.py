@@ -4,7 +4,7 @@ from kafkalite.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from kafkalite.server.call import PlainCall
+from kafkalite.server.requests.call import PlainCall
 
 
 def list_partition_reassignments(

@@ -10,7 +10,7 @@ from operator import attrgetter
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest, ListSegmentsResponse
-from kafkalite.server.call import OBJECTS_MAX, PartitionCall
+from kafkalite.server.requests.call import OBJECTS_MAX, PartitionCall
 from kafkalite.storage.log.segment import Segment
 
 SEGMENTS_MAX = 10_000

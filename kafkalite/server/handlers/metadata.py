@@ -13,10 +13,10 @@ from functools import partial
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.server.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
-from kafkalite.server.call import OBJECTS_MAX, TopicCall
-from kafkalite.server.partition_description import describe_all
-from kafkalite.server.topic_log import log_created
+from kafkalite.server.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
+from kafkalite.server.requests.call import OBJECTS_MAX, TopicCall
+from kafkalite.server.requests.partition_description import describe_all
+from kafkalite.server.requests.topic_log import log_created
 from kafkalite.state.topic_names import complaint, is_internal
 
 NAMES_EMPTY_MEANS_ALL = 0

@@ -21,9 +21,9 @@ from kafkalite.cluster.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.protocol.schema import ZERO_UUID
-from kafkalite.server.call import OBJECTS_MAX, GroupCall
-from kafkalite.server.group_responses import ended
-from kafkalite.server.response_arrays import ResponseArray
+from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
+from kafkalite.server.requests.group_responses import ended
+from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
 from kafkalite.state.groups.shard import GroupShard

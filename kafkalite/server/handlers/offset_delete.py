@@ -10,8 +10,8 @@ from functools import partial
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from kafkalite.server.call import OBJECTS_MAX, GroupCall
-from kafkalite.server.group_responses import ended
+from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
+from kafkalite.server.requests.group_responses import ended
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.offsets.manager import OffsetDeleteResult
 from kafkalite.state.groups.shard import GroupShard

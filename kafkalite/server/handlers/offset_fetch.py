@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite.protocol.schema import ZERO_UUID
-from kafkalite.server.call import OBJECTS_MAX, GroupCall
-from kafkalite.server.group_responses import ended
+from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
+from kafkalite.server.requests.group_responses import ended
 from kafkalite.state.groups.offsets.manager import FetchedOffset, TopicFetch
 from kafkalite.state.groups.shard import GroupShard
 

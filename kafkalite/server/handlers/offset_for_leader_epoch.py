@@ -11,7 +11,7 @@ from kafkalite.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from kafkalite.server.call import PartitionCall
+from kafkalite.server.requests.call import PartitionCall
 
 UNDEFINED = -1
 

@@ -22,8 +22,8 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafkalite.server.call import PartitionCall
-from kafkalite.server.leader_hints import LeaderHints
+from kafkalite.server.requests.call import PartitionCall
+from kafkalite.server.requests.leader_hints import LeaderHints
 
 TOPIC_ID_SINCE = 13
 ZSTD_SINCE = 7

@@ -9,7 +9,7 @@ from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest, RegisterConsumerResponse
-from kafkalite.server.call import GroupPartitionCall
+from kafkalite.server.requests.call import GroupPartitionCall
 from kafkalite.state.groups.registered.requests import FROM_LOG_START, ConsumerRegistered, RegisterConsumer
 from kafkalite.state.topic_names import complaint
 

@@ -20,8 +20,8 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
-from kafkalite.server.call import GroupPartitionCall
-from kafkalite.server.offset_lookup import (
+from kafkalite.server.requests.call import GroupPartitionCall
+from kafkalite.server.requests.offset_lookup import (
     EARLIEST,
     LATEST,
     OffsetLookup,
@@ -29,7 +29,7 @@ from kafkalite.server.offset_lookup import (
     PartitionResponse,
     look_up_offset,
 )
-from kafkalite.server.remote_offsets import RemoteOffsets, RemotePartition, look_up_elsewhere
+from kafkalite.server.requests.remote_offsets import RemoteOffsets, RemotePartition, look_up_elsewhere
 from kafkalite.state.groups.offsets.manager import CommitResult, PartitionCommit
 
 NO_OFFSET = -1

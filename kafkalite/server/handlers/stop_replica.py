@@ -6,7 +6,7 @@ describes how it is applied. Errors: `cluster.controller_fence`.
 
 from kafkalite.clock import Outcome
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
-from kafkalite.server.call import ControllerCall
+from kafkalite.server.requests.call import ControllerCall
 
 
 def stop_replica(call: ControllerCall, request: StopReplicaRequest) -> None:

@@ -6,7 +6,7 @@ Version notes: v3 static members (KIP-345); v5 protocol type and name, which are
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kafkalite.server.call import GroupCall
+from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.classic.requests import Sync, Synced
 
 PROTOCOL_NEEDED_SINCE = 5

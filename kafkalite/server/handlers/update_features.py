@@ -13,7 +13,7 @@ import enum
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from kafkalite.server.call import AdminCall
+from kafkalite.server.requests.call import AdminCall
 
 NO_RESULTS_SINCE = 2
 

@@ -6,7 +6,7 @@ describes how it is applied. Errors: `cluster.controller_fence`.
 
 from kafkalite.clock import Outcome
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkalite.server.call import ControllerCall
+from kafkalite.server.requests.call import ControllerCall
 
 
 def update_metadata(call: ControllerCall, request: UpdateMetadataRequest) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.resources import JOURNAL
 from tests.kit.loop_disk import LoopDisk
 from tests.kit.server import batch, running
 

@@ -10,7 +10,7 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.errors import KafkaError
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from kafkalite.server.config_resources import BROKER, GROUP, TOPIC
+from kafkalite.server.configs.config_resources import BROKER, GROUP, TOPIC
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.world import ClusterWorld
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from kafkalite.coordination.znodes import CLUSTER_ID
-from kafkalite.server.member_broker import MemberBroker
+from kafkalite.server.running.member_broker import MemberBroker
 from kafkalite.slicing import finish
 from kafkalite.state.controller import effects
 from tests.story.cluster.foreign_program import CASES, FOREIGN, ForeignProgram

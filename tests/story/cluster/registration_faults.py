@@ -18,8 +18,8 @@ from kafkalite.coordination.znodes.controller import (
 )
 from kafkalite.errors import KafkaError, KafkaErrorCode
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from kafkalite.server.clustered_broker import ClusteredBroker
-from kafkalite.server.saved_session import NAME as SESSION_FILE
+from kafkalite.server.process.saved_session import NAME as SESSION_FILE
+from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.testing.simulated_broker import SimulatedBroker
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.world import ClusterWorld

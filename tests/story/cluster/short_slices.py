@@ -11,7 +11,7 @@ from random import Random
 from unittest.mock import patch
 
 from kafkalite.clock import Clock, Raised, Timer
-from kafkalite.server import resources
+from kafkalite.server.process import resources
 from kafkalite.slicing import BUDGET_S, Slicer, grouped
 
 STEPS = (None, None, 1, 3)  # per loop iteration; None = all

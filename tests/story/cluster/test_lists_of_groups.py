@@ -11,8 +11,8 @@ import pytest
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest
-from kafkalite.server.api import ROWS
-from kafkalite.server.call import GroupCall
+from kafkalite.server.requests.api import ROWS
+from kafkalite.server.requests.call import GroupCall
 from kafkalite.testing.simulated_cluster import PORT, SimulatedCluster, host_of
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.members import create

@@ -13,7 +13,7 @@ import pytest
 from kafkalite.coordination import znodes
 from kafkalite.coordination.tree import Create
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.server.missing_logs import MARK
+from kafkalite.server.hosting.missing_logs import MARK
 from kafkalite.testing.power_loss import UnsyncedState
 from kafkalite.testing.simulated_cluster import SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time

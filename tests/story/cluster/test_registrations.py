@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.errors import KafkaConnectionError
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.server.controller_requests import ControllerRequests
-from kafkalite.server.member_broker import MemberBroker
+from kafkalite.server.hosting.controller_requests import ControllerRequests
+from kafkalite.server.running.member_broker import MemberBroker
 from kafkalite.testing.simulated_cluster import SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.test_three_brokers import Client, led, run, until

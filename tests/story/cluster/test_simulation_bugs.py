@@ -17,8 +17,9 @@ from kafkalite.coordination.backend import Then
 from kafkalite.coordination.tree import Check
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaError
-from kafkalite.server import saved_session, tree_counters
-from kafkalite.server.listeners import Listeners
+from kafkalite.server.process import saved_session
+from kafkalite.server.process.listeners import Listeners
+from kafkalite.server.running import tree_counters
 from kafkalite.state.controller.effects import Write
 from kafkalite.state.controller.events import WriteDone
 from kafkalite.testing.virtual_loop import VirtualTimeError

@@ -13,7 +13,7 @@ from kafkalite.coordination.tree import Create, Set
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from kafkalite.server.config_resources import TOPIC
+from kafkalite.server.configs.config_resources import TOPIC
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
 from kafkalite.testing.simulated_cluster import SimulatedCluster

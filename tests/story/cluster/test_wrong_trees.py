@@ -12,7 +12,7 @@ import pytest
 from kafkalite.coordination.tree import Create
 from kafkalite.coordination.znodes import CLUSTER_ID
 from kafkalite.server.broker import StartError
-from kafkalite.server.resources import ADOPTING
+from kafkalite.server.process.resources import ADOPTING
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
 from kafkalite.testing.simulated_cluster import MEMBER_SETTINGS, SESSION_MS, SimulatedCluster

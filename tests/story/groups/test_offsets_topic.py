@@ -16,7 +16,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, read_key, read_value
 from kafkalite.records import batches
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.members import codes, commit, fetch, offsets_of
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, running

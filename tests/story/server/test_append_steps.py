@@ -41,7 +41,7 @@ SOURCES = (
 )
 CREATION = (
     "kafkalite/cluster/metadata_store.py",
-    "kafkalite/server/partition_creation.py",
+    "kafkalite/server/hosting/partition_creation.py",
     "kafkalite/storage/log_creation.py",
     "kafkalite/storage/manager.py",
 )
@@ -51,8 +51,8 @@ WITHOUT = frozenset(
         ("kafkalite/cluster/append.py", "Append.finish"),
         ("kafkalite/cluster/metadata_store.py", "MetadataStore.note_directories.noted"),
         ("kafkalite/cluster/metadata_store.py", "answered.complete"),
-        ("kafkalite/server/partition_creation.py", "PartitionCreator._created"),
-        ("kafkalite/server/partition_creation.py", "PartitionCreator._opening"),
+        ("kafkalite/server/hosting/partition_creation.py", "PartitionCreator._created"),
+        ("kafkalite/server/hosting/partition_creation.py", "PartitionCreator._opening"),
         ("kafkalite/storage/log_creation.py", "LogCreator.create.created"),
         ("kafkalite/storage/manager.py", "LogManager.create.created"),
     }

@@ -16,9 +16,9 @@ from kafkalite.cluster.producer_id_blocks import BLOCK, IDS_MAX, RAISED_BY, last
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.znodes import PRODUCER_ID_BLOCK
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
-from kafkalite.server.resources import JOURNAL
-from kafkalite.server.stray_adoption import StrayAdoption
-from kafkalite.server.topic_adoption import TopicAdoption
+from kafkalite.server.adoption.stray_adoption import StrayAdoption
+from kafkalite.server.adoption.topic_adoption import TopicAdoption
+from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.dirs.log_directory import LogDirectory
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock

@@ -26,7 +26,6 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.schema import Request
-from kafkalite.server import config_changes, offset_lookup
 from kafkalite.server.handlers import (
     create_partitions,
     create_topics,
@@ -36,6 +35,7 @@ from kafkalite.server.handlers import (
     metadata,
     produce,
 )
+from kafkalite.server.requests import config_changes, offset_lookup
 from tests.kit.server import (
     GZIP,
     NOW_MS,

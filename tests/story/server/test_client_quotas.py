@@ -12,7 +12,7 @@ from kafkalite.coordination.tree import Tree
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from kafkalite.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from kafkalite.server.running_broker import RunningBroker
+from kafkalite.server.running.running_broker import RunningBroker
 from tests.kit.server import Client, running
 
 USER, CLIENT, IP = "user", "client-id", "ip"

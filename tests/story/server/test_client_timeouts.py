@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.server.api import ROWS
+from kafkalite.server.requests.api import ROWS
 from tests.kit.members import beat_join, beat_plus, create, fast_heartbeat, given, join, owned, register
 from tests.kit.server import ANSWER_S, Client, running
 

@@ -19,8 +19,8 @@ from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkalite.server.api import CLUSTER_ROWS, ROWS
-from kafkalite.server.assigned_partitions import AssignedPartitions
+from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
+from kafkalite.server.requests.api import CLUSTER_ROWS, ROWS
 from kafkalite.storage import checkpoints
 from tests.kit.controlled import Cluster, errors
 from tests.kit.record_engines import seed

@@ -14,7 +14,7 @@ from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest
 from kafkalite.protocol.schema import Request
-from kafkalite.server.controller_requests import WAITING_MAX
+from kafkalite.server.hosting.controller_requests import WAITING_MAX
 from tests.kit.controlled import Cluster
 from tests.story.server.test_cluster_partitions import apply, error_of, hosted
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
-from kafkalite.server.descriptors import descriptors_of
+from kafkalite.server.process.descriptors import descriptors_of
 from tests.kit.brokers import READY, wait_until
 from tests.kit.fuzzing import BlockingClient
 

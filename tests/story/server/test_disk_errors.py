@@ -14,7 +14,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.records.control import ControlType
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
 from kafkalite.testing.faulty_disk import FaultyDisk

@@ -8,7 +8,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.records import batches
-from kafkalite.server.deferred_free import FREED_AT_ONCE
+from kafkalite.server.requests.deferred_free import FREED_AT_ONCE
 from kafkalite.state.fetch_sessions import PARTITION_BYTES, FetchSessions
 from tests.kit.brokers import wait_until
 from tests.kit.server import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
-from kafkalite.server.running_broker import RunningBroker
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.server import ANSWER_S, Client, batch, connected

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.coordinators.group.group_metrics import PartitionLag, Rate, SingleGroupMetrics
-from kafkalite.server.running_broker import RunningBroker
+from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.state.groups.records import CLASSIC, CONSUMER, REGISTERED
 from tests.kit.members import assignment, beat_join, codes, commit, fast_heartbeat, join, leave, register, sync
 from tests.kit.server import Client, batch, running

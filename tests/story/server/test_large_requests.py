@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite.server import dispatch
+from kafkalite.server.requests import dispatch
 from tests.kit.server import (
     ANSWER_S,
     Client,

@@ -13,8 +13,8 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.checkpoints import read_epochs
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.faulty_disk import FaultyDisk

@@ -15,8 +15,8 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite.server.running_broker import RunningBroker
-from kafkalite.server.sd_notify import Notifier
+from kafkalite.server.process.sd_notify import Notifier
+from kafkalite.server.running.running_broker import RunningBroker
 from tests.kit.server import Client, batch, running
 
 PARTITIONS = 4

@@ -7,7 +7,7 @@ import pytest
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
-from kafkalite.server.no_transactions import CLIENTS_MAX
+from kafkalite.server.requests.no_transactions import CLIENTS_MAX
 from tests.kit.server import Client, connected
 
 TRANSACTION = 1

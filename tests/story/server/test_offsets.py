@@ -10,7 +10,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.records import Builder
-from kafkalite.server import offset_lookup as handler
+from kafkalite.server.requests import offset_lookup as handler
 from kafkalite.storage.log.timestamp_lookup import first_record
 from tests.kit.server import GZIP, LZ4, NONE, Client, batch
 

@@ -30,12 +30,12 @@ from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest
 from kafkalite.protocol.schema import Request, response_class
 from kafkalite.rate_limited_log import RateLimitedLog
-from kafkalite.server.api import ROWS
 from kafkalite.server.broker import Broker
-from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.handlers import offset_commit
-from kafkalite.server.ports import Ports
-from kafkalite.server.running_broker import RunningBroker
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.requests.api import ROWS
+from kafkalite.server.requests.dispatch import Dispatcher
+from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
 from tests.kit.members import (

@@ -20,7 +20,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.server import (
     NOW_MS,

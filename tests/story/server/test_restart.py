@@ -20,7 +20,7 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.jvm import HOST
 from tests.kit.ports import free_port

@@ -12,7 +12,7 @@ import pytest
 from kafkalite._speedups.codec.codec import encode_request
 from kafkalite.cluster.partition import Partition
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
-from kafkalite.server.running_broker import RunningBroker
+from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage import file_removal
 from kafkalite.storage.log.log import Log
 from tests.kit.logs import read_log

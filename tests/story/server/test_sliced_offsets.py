@@ -9,9 +9,9 @@ import pytest
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
-from kafkalite.server import call as call_module
-from kafkalite.server import dispatch, response_arrays
 from kafkalite.server.handlers import offset_commit, offset_delete, offset_fetch
+from kafkalite.server.requests import call as call_module
+from kafkalite.server.requests import dispatch, response_arrays
 from tests.kit.members import beat_join, codes, commit, fetch, join, offsets_of
 from tests.kit.server import Client, Hub, Wire
 

@@ -23,9 +23,9 @@ from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.protocol.schema import Request
-from kafkalite.server import call as call_module
-from kafkalite.server import fetch_context, response_arrays
 from kafkalite.server.handlers import describe_topic_partitions, fetch
+from kafkalite.server.requests import call as call_module
+from kafkalite.server.requests import fetch_context, response_arrays
 from kafkalite.slicing import Steps, grouped
 from tests.kit.server import (
     ANSWER_S,

@@ -14,7 +14,7 @@ from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
+from kafkalite.server.process.ports import Ports
 from tests.kit.server import connected, running
 
 LONG_MS = 60_000

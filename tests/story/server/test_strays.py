@@ -12,7 +12,7 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.dirs import stray_partitions
 from tests.kit.server import batch, running
 

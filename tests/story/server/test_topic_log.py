@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite.server.topic_log import NAMES_PER_LINE
+from kafkalite.server.requests.topic_log import NAMES_PER_LINE
 from tests.kit.server import Client
 
 

@@ -11,7 +11,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkalite.records.control import ControlType, Marker, build_marker
-from kafkalite.server.offset_lookup import LATEST
+from kafkalite.server.requests.offset_lookup import LATEST
 from tests.kit.server import (
     Client,
     Hub,

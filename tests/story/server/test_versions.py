@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalite.server.api import ROWS, Row
+from kafkalite.server.requests.api import ROWS, Row
 from tests.kit.server import Client, Hub, Wire
 
 CLASSIC_GROUPS = {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47}

@@ -16,7 +16,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
 from kafkalite.cli.record_sender import creation_wait_s
 from kafkalite.cli.serve import start_line
-from kafkalite.server.resources import JOURNAL
+from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.server import batch, running

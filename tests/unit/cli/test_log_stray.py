@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
-from kafkalite.server.resources import JOURNAL
-from kafkalite.server.stray_adoption import StrayAdoption
+from kafkalite.server.adoption.stray_adoption import StrayAdoption
+from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.dirs.log_directory import LogDirectory
 from kafkalite.storage.dirs.stray_partitions import find
 from kafkalite.storage.verify.verify import verify_directory

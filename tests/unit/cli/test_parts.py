@@ -15,7 +15,7 @@ from kafkalite.cli.failure import Failure
 from kafkalite.cli.record_lines import json_line, plain_reader, to_bytes, to_text
 from kafkalite.cli.serve import is_local, listener
 from kafkalite.cli.times import time_text
-from kafkalite.server.logging_setup import set_up_logging
+from kafkalite.server.process.logging_setup import set_up_logging
 
 
 @given(st.none() | st.binary(max_size=50))

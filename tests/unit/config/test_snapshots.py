@@ -7,7 +7,7 @@ import pytest
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
 from kafkalite.model import Endpoint
-from kafkalite.server.listeners import limits_of, memory_bytes
+from kafkalite.server.process.listeners import limits_of, memory_bytes
 
 HOUR_MS = 3_600_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
-from kafkalite.server.broker_listener import warn_if_shared
+from kafkalite.server.running.broker_listener import warn_if_shared
 
 TWO = "EXTERNAL://0.0.0.0:9092,INTERNAL://10.0.0.1:9093"
 MAP = "EXTERNAL:PLAINTEXT,INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT"

@@ -10,7 +10,7 @@ from kafkalite.errors import EncodeError
 from kafkalite.net.memory_transport import MemoryHub
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.server.broker import Broker
-from kafkalite.server.call import Call
+from kafkalite.server.requests.call import Call
 
 GOOD = ApiVersionsResponse(error_code=0, api_keys=[])
 BAD = ApiVersionsResponse(error_code=1 << 20, api_keys=[])  # an int16 on the wire

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from kafkalite.server.descriptors import RESERVED_MAX, Descriptors, descriptors_of
+from kafkalite.server.process.descriptors import RESERVED_MAX, Descriptors, descriptors_of
 
 
 @pytest.mark.parametrize(

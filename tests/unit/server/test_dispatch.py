@@ -11,8 +11,8 @@ from kafkalite._speedups.codec.codec import encode_request
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.rate_limited_log import RateLimitedLog
-from kafkalite.server.api import ROWS, Row
-from kafkalite.server.dispatch import Dispatcher
+from kafkalite.server.requests.api import ROWS, Row
+from kafkalite.server.requests.dispatch import Dispatcher
 from kafkalite.slicing import Slicer
 from kafkalite.testing.virtual_clock import VirtualClock
 

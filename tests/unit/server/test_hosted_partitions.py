@@ -16,7 +16,7 @@ from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.validation import append_validated
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.server.hosted_partitions import HostedPartitions
+from kafkalite.server.hosting.hosted_partitions import HostedPartitions
 from kafkalite.slicing import Slicer
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.faulty_disk import FaultyDisk

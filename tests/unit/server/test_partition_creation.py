@@ -12,8 +12,8 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.server.hosted_partitions import HostedPartitions
-from kafkalite.server.partition_creation import BACKGROUND_BATCH, BACKGROUND_S, BATCH, NOTED
+from kafkalite.server.hosting.hosted_partitions import HostedPartitions
+from kafkalite.server.hosting.partition_creation import BACKGROUND_BATCH, BACKGROUND_S, BATCH, NOTED
 from kafkalite.slicing import Slicer
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.faulty_disk import FaultyDisk

@@ -13,9 +13,9 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import Endpoint
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 from kafkalite.protocol.messages.metadata import MetadataResponse
-from kafkalite.server.description_cache import DescriptionCache
-from kafkalite.server.partition_description import PartitionDescriber, describe_all
-from kafkalite.server.response_arrays import ResponseArray
+from kafkalite.server.requests.description_cache import DescriptionCache
+from kafkalite.server.requests.partition_description import PartitionDescriber, describe_all
+from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import finish
 
 Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition

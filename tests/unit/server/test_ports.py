@@ -10,7 +10,7 @@ import kafkalite
 from kafkalite.coordination.errors import NoAuthError
 from kafkalite.coordination.tree import Operation, Result, Tree
 from kafkalite.coordination.zookeeper.opening import SessionOpening
-from kafkalite.server.ports import connect_zookeeper
+from kafkalite.server.process.ports import connect_zookeeper
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 from tests.kit.zookeeper_proxy import REQUEST, RESPONSE, Fault, Stage
 from tests.unit.coordination.zookeeper.rig import HOST, PORT, TIMEOUT_MS, Rig
@@ -22,8 +22,8 @@ CREATED = re.compile(
     r"Thread\(|ThreadPoolExecutor\(|socket\.socket\(|LoopClock\(|SystemRandom\(|ThreadOffload\(|Disk\(\)|Listener\()"
 )
 KNOWN = {
-    "server/resources.py: Disk()",  # of a broker without a disk in its ports
-    "server/sd_notify.py: socket.socket(",  # used by `serve` alone
+    "server/process/resources.py: Disk()",  # of a broker without a disk in its ports
+    "server/process/sd_notify.py: socket.socket(",  # used by `serve` alone
     "storage/recovery/load_logs.py: ThreadPoolExecutor(",  # joined within the call
     "storage/recovery/load_logs.py: time.monotonic(",  # for a log line
 }

@@ -11,7 +11,7 @@ CODE = """
 import json, sys
 import kafkalite.cli.serve
 import kafkalite.server.broker
-from kafkalite.server.preload import import_group_coordinator
+from kafkalite.server.requests.preload import import_group_coordinator
 
 counts = [len(sys.modules)]
 for _ in import_group_coordinator():

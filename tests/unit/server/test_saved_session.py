@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.storage.file import Disk, File
-from kafkalite.server.saved_session import (
+from kafkalite.server.process.saved_session import (
     BOOT_ID,
     NAME,
     UNKNOWN,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
+from kafkalite.server.process.sd_notify import Notifier, ServiceManagerError, inherited_sockets
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_lost_service_manager_is_only_logged(manager: socket.socket, caplog: pyt
 CHILD = """
 import os, sys
 os.environ["LISTEN_PID"] = str(os.getpid())
-from kafkalite.server.sd_notify import ServiceManagerError, inherited_sockets
+from kafkalite.server.process.sd_notify import ServiceManagerError, inherited_sockets
 try:
     for name, taken in inherited_sockets():
         print(name, taken.getsockname()[1], taken.getblocking(), os.get_inheritable(taken.fileno()))

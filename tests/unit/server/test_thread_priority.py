@@ -12,8 +12,8 @@ import pytest
 
 from kafkalite.clock import Executor, Outcome, ThreadOffload
 from kafkalite.server.broker import Broker
-from kafkalite.server.ports import Ports
-from kafkalite.server.thread_priority import NICE, log_rejected, lower_thread_priority
+from kafkalite.server.process.ports import Ports
+from kafkalite.server.process.thread_priority import NICE, log_rejected, lower_thread_priority
 from tests.unit.storage.test_cleaner import Kit, plain
 
 Priority = tuple[int, int]

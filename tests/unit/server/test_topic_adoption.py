@@ -18,10 +18,10 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import uuid_text
+from kafkalite.server.adoption.topic_adoption import COMPACTED, KEEP_ALL, AdoptedTopic, TopicAdoption
 from kafkalite.server.broker import Broker
-from kafkalite.server.resources import JOURNAL
-from kafkalite.server.running_broker import RunningBroker
-from kafkalite.server.topic_adoption import COMPACTED, KEEP_ALL, AdoptedTopic, TopicAdoption
+from kafkalite.server.process.resources import JOURNAL
+from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 from kafkalite.storage.partition_adoption import ADOPTING, AdoptionError

@@ -12,8 +12,8 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoAuthError, NoNodeError
 from kafkalite.coordination.tree import Watcher
-from kafkalite.server import topic_reader
-from kafkalite.server.topic_reader import INVALID_RETRY_S, RETRY_S, TopicReader
+from kafkalite.server.configs import topic_reader
+from kafkalite.server.configs.topic_reader import INVALID_RETRY_S, RETRY_S, TopicReader
 from tests.unit.cluster.controller.kit import Service
 
 ORDERS = znodes.topic_path("orders")

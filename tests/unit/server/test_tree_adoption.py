@@ -17,9 +17,9 @@ from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.tree import Create, Operation, Set
-from kafkalite.server import tree_adoption
-from kafkalite.server.resources import ADOPTED, JOURNAL
-from kafkalite.server.tree_adoption import TreeAdoption, TreeAdoptionError
+from kafkalite.server.adoption import tree_adoption
+from kafkalite.server.adoption.tree_adoption import TreeAdoption, TreeAdoptionError
+from kafkalite.server.process.resources import ADOPTED, JOURNAL
 from kafkalite.storage.log.producer_snapshots import write_packed
 from kafkalite.testing.virtual_clock import VirtualClock
 

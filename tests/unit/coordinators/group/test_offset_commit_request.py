@@ -20,7 +20,7 @@ from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.records import Builder
 from kafkalite.server.handlers.offset_commit import answer
-from kafkalite.server.response_arrays import ResponseArray
+from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import finish
 from kafkalite.state.effects import Effects, Now
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit

@@ -1,0 +1,139 @@
+"""Applies the configs of topics, brokers and groups that any broker of the cluster changes in the tree.
+
+At the beginning of a session everything is read: it may have changed while no session watched. So it is when a
+notification is missing or cannot be read. Reads are repeated until they have a result.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+from urllib.parse import unquote
+
+from kafkalite.callbacks import gather
+from kafkalite.clock import Clock, Outcome
+from kafkalite.cluster.config_reads import Texts, read_configs, readable
+from kafkalite.cluster.config_watcher import ConfigWatcher
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordination import znodes
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
+from kafkalite.server.configs.topic_reader import TopicReader
+
+LOGGER = logging.getLogger("kafkalite.server")
+RETRY_S = 0.5
+
+
+class ConfiguredMember(Protocol):
+    """The broker that the configs are for."""
+
+    broker_id: int
+    config: BrokerConfig
+    group_configs: dict[str, dict[str, str]]
+
+    @property
+    def hosted_topics(self) -> Iterable[str]:
+        """The topics with a partition on this broker, and those that are being hosted."""
+
+    def apply_configs(self, default: Texts | None, own: Texts | None) -> None: ...
+    def apply_group_configs(self, group: str, texts: Texts) -> None: ...
+    def configure_topic(self, name: str, overrides: Texts | None) -> None: ...
+
+
+class ConfigFollower:
+    """Follows the configs during one session.
+
+    Arguments:
+        broker: applies them.
+        session: with the coordination service.
+        topics: reads those of topics.
+        clock: for pauses.
+    """
+
+    def __init__(self, broker: ConfiguredMember, session: Coordination, topics: TopicReader, clock: Clock) -> None:
+        self._broker = broker
+        self._session = session
+        self._topics = topics
+        self._clock = clock
+        self._closed = False
+        self._watchers = [
+            ConfigWatcher(session, clock, self._changed, self._read_brokers_and_topics),
+            ConfigWatcher(session, clock, self._changed, self._read_groups, znodes.GROUP_CHANGES),
+        ]
+
+    def start(self) -> None:
+        """Read everything, and watch."""
+        for watcher in self._watchers:
+            watcher.start()
+
+    def close(self) -> None:
+        """Watch no more; what is still being read is not applied."""
+        self._closed = True
+        for watcher in self._watchers:
+            watcher.close()
+
+    def _changed(self, kind: str, name: str) -> None:
+        """Read a changed entity, which is named as in the tree."""
+        if kind == "topics":
+            self._read_topic(unquote(name))
+        elif kind == "brokers" and name in (znodes.ALL_BROKERS, str(self._broker.broker_id)):
+            self._read_broker()
+        elif kind == "groups":
+            self._read_group(znodes.group_of(name))
+
+    # Brokers and topics.
+
+    def _read_brokers_and_topics(self) -> None:
+        self._read_broker()
+        for topic in list(self._broker.hosted_topics):
+            self._read_topic(topic)
+
+    def _read_topic(self, topic: str) -> None:
+        def read(configs: Texts | None) -> None:
+            if not self._closed:
+                self._broker.configure_topic(topic, configs)
+
+        self._topics.read_configs(topic, read)
+
+    def _read_broker(self) -> None:
+        paths = [znodes.broker_config_path(None), znodes.broker_config_path(self._broker.broker_id)]
+        gather([partial(self._read_texts, path) for path in paths], lambda found: self._broker.apply_configs(*found))
+
+    # Groups.
+
+    def _read_groups(self) -> None:
+        """Read the configs of all groups; those that have none any more are known already."""
+
+        def listed(outcome: Outcome) -> None:
+            if isinstance(outcome.error, CoordinationError):
+                LOGGER.error("the configs of groups are unchanged: %s", outcome.error)
+                return
+            for group in {*self._broker.group_configs, *map(znodes.group_of, outcome.result()[0])}:
+                self._read_group(group)
+
+        self._until_read(partial(self._session.children, znodes.GROUP_CONFIGS), listed)
+
+    def _read_group(self, group: str) -> None:
+        def read(texts: Texts | None) -> None:
+            if texts is not None:  # else they are unchanged
+                self._broker.apply_group_configs(group, texts)
+
+        self._read_texts(znodes.group_config_path(group), read)
+
+    def _read_texts(self, path: str, then: Callable[[Texts | None], object]) -> None:
+        """Read a config node; None = its configs cannot be read, which is logged."""
+        self._until_read(partial(read_configs, self._session, path), lambda outcome: then(readable(outcome, path)))
+
+    def _until_read(self, call: Callable[[Then], object], then: Then) -> None:
+        """Repeat a read while the service is out of reach; the next session reads everything again."""
+
+        def ended(outcome: Outcome) -> None:
+            if self._closed or isinstance(outcome.error, SessionExpiredError):
+                return
+            if isinstance(outcome.error, ConnectionLossError):
+                self._clock.call_at(self._clock.monotonic() + RETRY_S, self._until_read, call, then)
+            else:
+                then(outcome)
+
+        if not self._closed:
+            call(ended)

@@ -1,0 +1,459 @@
+"""Hosts the partitions that the controller assigns to this broker: LeaderAndIsr and StopReplica.
+
+1. A partition whose log exists uses it, if the topic id is the same. Other files are created as on a broker that is
+   alone: in the background, at the latest at the first append. The controller is answered before that.
+2. Each partition has one replica. This broker leads it, or rejects its requests with NOT_LEADER_OR_FOLLOWER.
+3. Only a StopReplica request that says so deletes a log. A log without an assignment is deleted only if the controller
+   has announced the deletion of its topic id in UpdateMetadata: StopReplica has names alone.
+4. A full LeaderAndIsr request (`type` = 2) names everything that this broker hosts. Logs that it does not name are
+   renamed to strays, reported and kept, before it is applied: a log of another topic id gives way to the assigned one.
+5. A new partition is created in any case. Another one without files is offline while a log directory is offline, is new
+   or has lost partitions (`missing_logs`): its files may be elsewhere. Else it is created empty, as in Apache Kafka. A
+   partition whose log has become a stray is offline until the next start returns the stray (`returned_strays`).
+6. Each leadership begins in an epoch above all of the log. An older tree has lower ones: FENCED_LEADER_EPOCH lets the
+   controller elect in a higher one. Clients find by the new epoch whether records are lost (KIP-320).
+
+Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
+3.9. A deviation: a failed creation of files is repeated at the next append; Kafka takes the log directory offline.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.config_reads import Texts
+from kafkalite.cluster.image import UNASSIGNED_ID, PartitionImage
+from kafkalite.cluster.metadata_update import FULL, check_name, check_partition, shared_ids
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.replicas import HostedTopic, Replicas
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
+from kafkalite.server.hosting.missing_logs import MissingLogs
+from kafkalite.server.hosting.partition_hosting import PartitionHosting
+from kafkalite.server.hosting.unknown_logs import NOT_ASSIGNED, UnassignedLogs, report_strays
+from kafkalite.slicing import Slicer, grouped
+from kafkalite.storage.dirs import stray_partitions
+from kafkalite.storage.manager import LogManager
+
+LOGGER = logging.getLogger("kafkalite.server")
+STORAGE_ERROR = KafkaErrorCode.KAFKA_STORAGE_ERROR
+EPOCH_DURING_DELETE = -2
+NO_EPOCH = -1  # of requests without leader epochs
+
+TopicState = LeaderAndIsrRequest.LeaderAndIsrTopicState
+Overrides = Mapping[str, Texts | None]  # None: they cannot be read
+
+
+class PartitionError(NamedTuple):
+    """The result for one partition of a request: a Kafka error code, 0 = applied."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    error: int
+
+
+class StoppedPartition(NamedTuple):
+    """One partition of a StopReplica request, of any version."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    delete: bool
+
+
+class LeadershipChanges(Protocol):
+    """Is called when this broker becomes or ceases to be the leader of a partition."""
+
+    def elected(self, partition: Partition) -> None: ...
+    def resigned(self, partition: Partition) -> None: ...
+
+
+class NoDirectoryRecords:
+    """The directory records of a broker in a cluster: only the embedded tree has them."""
+
+    keeps = False
+
+    def note_directories(
+        self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Callable[[int], object]
+    ) -> None:
+        """Call `then` with 0; the arguments are those of `DirectoryRecords`."""
+        then(0)
+
+
+class AssignedPartitions(PartitionHosting):
+    """The partitions of a broker in a cluster.
+
+    Arguments:
+        broker_id: of this broker.
+        changes: receives the leaderships that begin and end.
+        config, clock, offload, slicer, replicas, logs: see `PartitionHosting`.
+
+    Attributes:
+        initializing: topics that are being hosted, and whether their configs were changed meanwhile.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        changes: LeadershipChanges,
+        config: BrokerConfig,
+        clock: Clock,
+        offload: Offload,
+        slicer: Slicer,
+        replicas: Replicas,
+        logs: LogManager,
+    ) -> None:
+        super().__init__(config, clock, offload, slicer, replicas, logs, NoDirectoryRecords())
+        self.initializing: dict[str, bool] = {}
+        self._broker_id = broker_id
+        self._changes = changes
+        self._missing = MissingLogs(logs, offload)
+        self._behind: dict[TopicPartition, int] = {}
+
+    # LeaderAndIsr.
+
+    def topics_to_host(self, request: LeaderAndIsrRequest) -> Generator[None, None, list[str]]:
+        """Return the topics in a request whose configs are needed, because no partition of them is hosted yet."""
+        found: list[str] = []
+        for topic in request.topic_states:
+            hosted = self._hosted(topic.topic_name)
+            if hosted is None and any(self._broker_id in state.replicas for state in topic.partition_states):
+                found.append(topic.topic_name)
+            yield
+        return found
+
+    def leaving(self, request: LeaderAndIsrRequest, deletions: Mapping[str, bytes]) -> Generator[None, None, None]:
+        """Before a full request is applied: stop hosting what it does not name, and rename the logs without an
+        assignment to strays.
+
+        Arguments:
+            request: with all partitions of this broker.
+            deletions: the topic ids whose deletion the controller has announced, by name.
+        """
+        assigned: dict[TopicPartition, bytes] = {}
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                if self._broker_id in state.replicas:
+                    assigned[TopicPartition(topic.topic_name, state.partition_index)] = topic.topic_id
+                yield
+        for partition in self._all():
+            key = TopicPartition(partition.topic, partition.index)
+            if assigned.get(key) != partition.topic_id:
+                self.remove(partition)
+                if key not in self._logs.created:
+                    self._creations.drop(partition)
+            yield
+        for key in list(self._logs.created):
+            if key in self._logs.created and assigned.get(key) != self._logs.topic_ids[key]:
+                self._open_unassigned(key)
+            yield
+        delay_ms = self._config.topic_defaults.file_delete_delay_ms
+        logs = UnassignedLogs(assigned, self._replicas, self._logs, frozenset(deletions.values()), delay_ms)
+        found = yield from logs.handling()
+        self.left_alone |= logs.left_alone
+        if found:
+            report_strays(self._logs.disk, self._logs.strays, NOT_ASSIGNED)
+
+    def _open_unassigned(self, key: TopicPartition) -> None:
+        """Open the files of a partition that never had a record, so that they are handled like other logs."""
+        try:
+            self._logs.open_created(*key, self._config.topic_defaults)
+        except OSError as error:
+            self._logs.report_disk_error(self._logs.forget_created(key), error)
+
+    def assigning(
+        self, request: LeaderAndIsrRequest, overrides: Overrides
+    ) -> Generator[None, None, list[PartitionError]]:
+        """Apply a request; yields after each partition. Returns the results.
+
+        Arguments:
+            request: accepted and checked.
+            overrides: the configs of its topics that were not hosted, by name.
+        """
+        results: list[PartitionError] = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                error = self._assign(topic, state, overrides.get(topic.topic_name, {}))
+                results.append(PartitionError(topic.topic_name, topic.topic_id, state.partition_index, error))
+                yield
+        self.flusher.begin()  # of partitions that are led again
+        self._missing.report()
+        if request.type == FULL:
+            yield from self._missing.confirming(self._all())
+        return results
+
+    def _all(self) -> list[Partition]:
+        return [partition for hosted in self._replicas for partition in hosted.partitions.values()]
+
+    def _assign(self, topic: TopicState, state: LeaderAndIsrPartitionState, overrides: Texts | None) -> int:
+        """Apply the state of one partition; returns a Kafka error code."""
+        key = TopicPartition(topic.topic_name, state.partition_index)
+        partition = self._partition_of(*key)
+        error = self._offline(key, partition) or self._refusal(topic, key, partition, state)
+        if error:
+            return error
+        image = image_of(state)
+        leads = image.leader == self._broker_id
+        if partition is None:
+            partition = self._host(topic, key, image, overrides, leads=leads, is_new=state.is_new)
+        if not partition.defect:
+            self._change_leader(partition, image, leads=leads)
+        return partition.defect
+
+    def _offline(self, key: TopicPartition, partition: Partition | None) -> int:
+        """KAFKA_STORAGE_ERROR for a hosted partition that is offline, else 0."""
+        if partition is None:
+            return 0
+        homeless = partition.log is None and key not in self._logs.created and self._logs.choose_directory() is None
+        return STORAGE_ERROR if partition.defect or homeless else 0
+
+    def _refusal(
+        self, topic: TopicState, key: TopicPartition, partition: Partition | None, state: LeaderAndIsrPartitionState
+    ) -> int:
+        """The error of a state that is not applied, else 0."""
+        hosted = self._hosted(key.topic)
+        known_ids = (hosted.topic_id if hosted is not None else None, self._logs.topic_ids.get(key))
+        if any(known not in (None, topic.topic_id) for known in known_ids):
+            LOGGER.error("%s: the controller assigns another topic id than the one in the files here", key)
+            return KafkaErrorCode.INCONSISTENT_TOPIC_ID
+        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+            leads_again = partition.error and state.leader == self._broker_id  # it was led for an earlier registration
+            if not leads_again:
+                return KafkaErrorCode.STALE_CONTROLLER_EPOCH
+        if self._broker_id not in state.replicas:
+            return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return KafkaErrorCode.FENCED_LEADER_EPOCH if self._is_behind(key, partition, state) else 0
+
+    def _is_behind(self, key: TopicPartition, partition: Partition | None, state: LeaderAndIsrPartitionState) -> bool:
+        """Whether the log, or an earlier registration, forbids the leader epoch of a state (rule 6)."""
+        log = self._logs.find(*key)
+        latest = NO_EPOCH if log is None else log.epochs.latest
+        if partition is not None:
+            latest = max(latest, partition.leader_epoch)
+        leads = state.leader == self._broker_id
+        if state.leader_epoch > latest or (state.leader_epoch == latest and not leads):
+            return False
+        self._behind[key] = latest
+        return True
+
+    def take_behind(self) -> dict[TopicPartition, int]:
+        """The last leader epochs of the logs that were assigned in no later one, since the last call."""
+        behind, self._behind = self._behind, {}
+        return behind
+
+    def _host(
+        self,
+        topic: TopicState,
+        key: TopicPartition,
+        image: PartitionImage,
+        overrides: Texts | None,
+        *,
+        leads: bool,
+        is_new: bool,
+    ) -> Partition:
+        """Host a partition, which has no role yet."""
+        hosted = self._hosted(key.topic)
+        if hosted is None:
+            config = self._topic_config(key.topic, overrides)
+            hosted = HostedTopic(key.topic, topic.topic_id, config, overrides)
+            self._replicas.add(hosted)
+        partition = self._partition(hosted, key.partition, image)
+        partition.error = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.leader_epoch = NO_EPOCH
+        hosted.partitions[key.partition] = partition
+        self._set_incomplete_aside(key)
+        if self._use_files(partition, leads=False):
+            if partition.log is not None:
+                partition.configure(hosted.config)
+        elif self._is_stray(key, topic.topic_id):
+            partition.error = STORAGE_ERROR
+        elif key in self.left_alone or self._logs.choose_directory() is None or not (is_new or self._all_online):
+            partition.error = STORAGE_ERROR
+            LOGGER.error("%s is offline: its files may be in a log directory that is offline", key)
+        elif not self._missing.may_create(key, image.leader_epoch, leads=leads, is_new=is_new):
+            partition.error = STORAGE_ERROR
+        else:
+            self._creations.add(partition)
+        return partition
+
+    def _is_stray(self, key: TopicPartition, topic_id: bytes) -> bool:
+        """Whether a stray has the records of a partition that has no files: an empty log must not replace them."""
+        try:
+            stray = stray_partitions.with_offsets(self._logs.disk, self._logs.strays, key, topic_id)
+        except OSError as error:
+            LOGGER.error("%s is offline: it cannot be compared with the strays: %s", key, error)
+            return True
+        if stray is None:
+            return False
+        LOGGER.error("%s is offline: its log was made the stray %s; start the broker again to use it", key, stray.name)
+        return True
+
+    def _set_incomplete_aside(self, key: TopicPartition) -> None:
+        """Rename the directory of an interrupted creation to a stray, so that the files are created again."""
+        try:
+            if self._logs.is_incomplete(key):
+                renamed = self._logs.set_stray(key, None)
+                LOGGER.warning("%s: its creation was interrupted; what is there is kept as %s", key, renamed)
+        except OSError as error:
+            LOGGER.error("%s: its directory cannot be renamed: %s", key, error)
+
+    def _change_leader(self, partition: Partition, image: PartitionImage, *, leads: bool) -> None:
+        led = not partition.error
+        if not leads:
+            partition.follow(image)
+            if led:
+                self._changes.resigned(partition)
+            return
+        partition.lead(image, nothing if led else partial(self._changes.elected, partition))
+        if partition.log is not None:
+            self._begin_leadership(partition, partition.log)
+
+    # StopReplica.
+
+    def stopping(
+        self, request: StopReplicaRequest, deletions: Mapping[str, bytes]
+    ) -> Generator[None, None, list[PartitionError]]:
+        """Apply a request; yields after each partition. Returns the results.
+
+        Arguments:
+            request: accepted.
+            deletions: the topic ids whose deletion the controller has announced, by name.
+        """
+        results: list[PartitionError] = []
+        for stopped in stopped_partitions(request):
+            error = self._stop(stopped, deletions)
+            results.append(PartitionError(stopped.topic, UNASSIGNED_ID, stopped.partition, error))
+            yield
+        return results
+
+    def _stop(self, stopped: StoppedPartition, deletions: Mapping[str, bytes]) -> int:
+        key = TopicPartition(stopped.topic, stopped.partition)
+        partition = self._partition_of(*key)
+        if partition is None:
+            if stopped.delete:
+                self._delete_unassigned(key, deletions)
+            return 0
+        if partition.defect and key not in self._logs.refused:
+            return STORAGE_ERROR
+        if NO_EPOCH < stopped.leader_epoch < partition.leader_epoch:
+            return KafkaErrorCode.FENCED_LEADER_EPOCH
+        if stopped.delete:
+            self.remove(partition)
+            self._drop(partition)
+        else:
+            self._resign(partition)
+        return 0
+
+    def resigning(self) -> Generator[None, None, None]:
+        """Lead no partition until the controller assigns it again, in a later leader epoch."""
+        for partition in self._all():
+            if not partition.error:
+                self._resign(partition)
+            yield
+
+    def _resign(self, partition: Partition) -> None:
+        led = not partition.error
+        partition.resign()
+        if led:
+            self._changes.resigned(partition)
+
+    def remove(self, partition: Partition) -> None:
+        """Stop hosting a partition; its files stay."""
+        led = not partition.error
+        self._replicas.remove_partition(partition.topic, partition.index)
+        if led:
+            self._changes.resigned(partition)
+
+    def _delete_unassigned(self, key: TopicPartition, deletions: Mapping[str, bytes]) -> None:
+        """Delete a log that no partition uses: its topic was deleted while this broker was down (rule 3)."""
+        topic_id = self._logs.topic_ids.get(key)
+        if topic_id is None:
+            return
+        if deletions.get(key.topic) != topic_id:
+            LOGGER.warning("%s: the log is kept: the controller has not announced the deletion of its topic id", key)
+            return
+        log = self._logs.find(*key)
+        if log is not None:
+            self._logs.delete(log)
+        else:
+            self._logs.delete_created(*key, self._config.topic_defaults.file_delete_delay_ms)
+
+    # Look-ups.
+
+    def begin_hosting(self, topics: Iterable[str]) -> None:
+        """Note topics whose configs are read and whose partitions are hosted then, in several loop iterations."""
+        self.initializing.update(dict.fromkeys(topics, False))
+
+    def end_hosting(self, topics: Iterable[str]) -> list[str]:
+        """Return those of the topics whose configs were changed meanwhile: they must be read again."""
+        return [topic for topic in topics if self.initializing.pop(topic, False)]
+
+    def configure_topic(self, name: str, overrides: Texts | None) -> None:
+        """Apply the changed configs of a topic, if a partition of it is hosted. If it is being hosted, its configs may
+        have been read before: they are read again then (as Kafka's `partitionsInitializing`, KAFKA-8813).
+        """
+        if name in self.initializing:
+            self.initializing[name] = True
+        hosted = self._hosted(name)
+        if hosted is not None:
+            hosted.overrides = overrides
+            self._slicer.run(grouped(self._configuring(hosted)), Outcome.result)
+
+    def _hosted(self, topic: str) -> HostedTopic | None:
+        found = self._replicas.find(topic, UNASSIGNED_ID, by_id=False)
+        return None if isinstance(found, KafkaErrorCode) else found
+
+    def _partition_of(self, topic: str, index: int) -> Partition | None:
+        hosted = self._hosted(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    @property
+    def _all_online(self) -> bool:
+        return len(self._logs.online()) == len(self._logs.directories())
+
+
+def nothing() -> None:
+    """A new epoch of the same leader: nothing to announce."""
+
+
+def check_assignment(request: LeaderAndIsrRequest) -> Generator[None, None, None]:
+    """Check a request in steps. Raises InvalidControllerRequestError, with nothing applied."""
+    for topic in request.topic_states:
+        check_name(topic.topic_name)
+        for state in topic.partition_states:
+            check_partition(topic.topic_name, state.partition_index)
+            yield
+
+
+def image_of(state: LeaderAndIsrPartitionState) -> PartitionImage:
+    """The state of a partition in a LeaderAndIsr request."""
+    return PartitionImage(
+        shared_ids(tuple(state.replicas)),
+        shared_ids(tuple(state.isr)),
+        state.leader,
+        state.leader_epoch,
+        state.partition_epoch,
+        state.controller_epoch,
+        (),
+        shared_ids(tuple(state.adding_replicas)),
+        shared_ids(tuple(state.removing_replicas)),
+    )
+
+
+def stopped_partitions(request: StopReplicaRequest) -> Iterator[StoppedPartition]:
+    """The partitions of a StopReplica request of any version."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield StoppedPartition(topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
+    delete = request.delete_partitions
+    for named in request.topics:
+        for index in named.partition_indexes:
+            yield StoppedPartition(named.name, index, NO_EPOCH, delete)
+    for one in request.ungrouped_partitions:
+        yield StoppedPartition(one.topic_name, one.partition_index, NO_EPOCH, delete)

@@ -1,0 +1,186 @@
+"""The parts of the broker that request handlers may use: one protocol per concern; handlers declare `Call[CONTEXT]`.
+
+`RunningBroker` implements all of them (`HandlerContext`). This module imports neither the broker nor the handlers, so
+the imports have no cycle: broker -> table of API keys -> handlers -> call -> context.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite._speedups.net.framing import Connection, Reply
+from kafkalite.clock import Clock, Offload, Random
+from kafkalite.cluster.image import ClusterImage, ClusterTables
+from kafkalite.cluster.producer_ids import ProducerIds
+from kafkalite.cluster.read_ahead import ReadAhead
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.cluster.topics import TopicManager
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.model import Node
+from kafkalite.server.configs.config_resources import ConfigResources
+from kafkalite.server.requests.api import Row
+from kafkalite.server.requests.description_cache import DescriptionCache
+from kafkalite.server.requests.no_transactions import TransactionalClients
+from kafkalite.slicing import Slicer
+from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.storage.manager import LogManager
+
+if TYPE_CHECKING:  # imported with the first request of a group, or only in a cluster
+    from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+    from kafkalite.coordination.backend import Coordination
+    from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.server.hosting.controller_requests import ControllerRequests
+    from kafkalite.server.hosting.replica_moves import ReplicaMoves
+    from kafkalite.server.requests.first_image import FirstImage
+
+
+class RequestDispatcher(Protocol):
+    """The part of the dispatcher that a call uses."""
+
+    def rows_on(self, listener: str) -> Sequence[Row]:
+        """Return the API keys that are served on a listener."""
+
+    def is_between_brokers(self, reply: Reply) -> bool:
+        """Whether a request came over the listener between brokers."""
+
+    def refuse_key(self, reply: Reply, key: int) -> None:
+        """Close a connection that sent what is not served on its listener."""
+
+    def unforeseen(self, call: Any, error: Exception) -> None:
+        """End a request in which an unexpected exception was raised."""
+
+
+class CallContext(Protocol):
+    """The context of every call: time slices, pending writes, failures, and this broker's address."""
+
+    broker_id: int
+    replicas: Replicas
+    slicer: Slicer
+
+    @property
+    def dispatcher(self) -> RequestDispatcher: ...
+
+    def own_node(self, connection: Connection) -> Node:
+        """Return this broker with the address at which the client of this connection reaches it."""
+
+
+class LeaderContext(CallContext, Protocol):
+    """The leaders of partitions that other brokers host."""
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether this broker is one of a cluster."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
+        """Return the brokers of an image with the addresses at which the client of this connection reaches them."""
+
+
+class ClusterContext(LeaderContext, Protocol):
+    """The cluster: topics, brokers and the settings of this broker."""
+
+    config: BrokerConfig
+    descriptions: DescriptionCache
+    first_image: "FirstImage | None"  # None: the image is known
+    tables: ClusterTables
+
+    def offline(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that this broker, which is alone, cannot serve. In a cluster, the image has
+        the offline replicas.
+        """
+
+
+class AdminContext(ClusterContext, Protocol):
+    """What administrators ask about the cluster as a whole."""
+
+    group_configs: dict[str, dict[str, str]]
+
+    @property
+    def metadata(self) -> "Coordination":
+        """The session with the service that stores the cluster metadata."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller; a broker that is alone always is."""
+
+
+class TopicContext(ClusterContext, Protocol):
+    """Changes of topics."""
+
+    topics: TopicManager
+
+
+class PartitionContext(LeaderContext, Protocol):
+    """The logs of hosted partitions, and reads of them."""
+
+    clock: Clock
+    config: BrokerConfig
+    fetch_sessions: FetchSessions
+    logs: LogManager
+    offload: Offload
+    read_ahead: ReadAhead
+
+    @property
+    def replica_moves(self) -> "ReplicaMoves":
+        """The moves between the log directories of this broker."""
+
+
+class ProducerContext(CallContext, Protocol):
+    """Producer ids, and transactional clients."""
+
+    producer_ids: ProducerIds
+    transactional_clients: TransactionalClients
+
+
+class GroupContext(ClusterContext, Protocol):
+    """Consumer groups."""
+
+    random: Random
+    peers: "BrokerPeers | None"  # None: the broker is alone
+
+    @property
+    def groups(self) -> "GroupService": ...
+
+    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
+        """Return a function that finds the coordinator of a group, with its address for the client of this connection;
+        None = not available.
+        """
+
+
+class GroupPartitionContext(GroupContext, PartitionContext, Protocol):
+    """Consumer groups together with the logs that they read."""
+
+
+class CoordinatorContext(GroupContext, ProducerContext, Protocol):
+    """Groups and transactional producers, which have coordinators."""
+
+
+class ConfigContext(CallContext, Protocol):
+    """Settings of topics, brokers and groups."""
+
+    configs: ConfigResources
+
+
+class ControllerContext(CallContext, Protocol):
+    """The requests of the controller, which a broker in a cluster serves, and its session."""
+
+    @property
+    def controller_requests(self) -> "ControllerRequests": ...
+
+    @property
+    def coordination_suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+
+    @property
+    def invalid_nodes(self) -> "Sequence[InvalidPath]":
+        """The nodes of the tree that this broker leaves out."""
+
+
+class HandlerContext(TopicContext, AdminContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):
+    """The contexts of all handlers of `api.ROWS`."""
+
+
+class ClusterHandlerContext(HandlerContext, ControllerContext, Protocol):
+    """The contexts of all handlers, `api.CLUSTER_ROWS` included."""

@@ -1,0 +1,256 @@
+"""Decodes request frames and calls their handlers, by the table of API keys in `api.py`.
+
+- An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as in
+  Kafka; only ApiVersions of an unknown version is answered (v0, error 35, its own range).
+- A key that only brokers send is an unknown key on the other listeners: it is neither served nor advertised there.
+- An unexpected exception in a handler, or later in a callback of a call that it kept, is answered with
+  UNKNOWN_SERVER_ERROR where the response has a top-level error code, and closes the connection elsewhere. An idempotent
+  producer ends with that code, so InitProducerId has one that is repeated. One traceback per source line and minute is
+  logged.
+"""
+
+import logging
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from kafkalite._speedups.codec.codec import RequestHeader, read_request_header
+from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
+from kafkalite._speedups.net.framing import Reply
+from kafkalite.clock import Outcome, outcome_of
+from kafkalite.errors import DecodeError, KafkaErrorCode
+from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.schema import Response
+from kafkalite.rate_limited_log import RateLimitedLog, site_of
+from kafkalite.server.requests.api import Row
+from kafkalite.server.requests.call import Call
+from kafkalite.server.requests.context import HandlerContext
+
+LOGGER = logging.getLogger("kafkalite.server")
+REQUESTS = logging.getLogger("kafkalite.requests")
+PRODUCE = 0
+API_VERSIONS = 18
+INIT_PRODUCER_ID = 22
+ELEMENTS_MAX = 201_000  # 100,000 partitions, each in its own topic, and other elements
+
+
+UNKNOWN = KafkaErrorCode.UNKNOWN_SERVER_ERROR
+UNFORESEEN = {INIT_PRODUCER_ID: KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS}  # as RPCProducerIdManager
+LIMITS = frozenset({"array length", "tag count"})  # of `DecodeError.kind`
+ELEMENTS_AT_ONCE = 5_000  # are decoded in one go, in about 2 ms; more in steps
+STEPS_AT_ONCE = 250
+
+
+class Dispatcher:
+    """Serves request frames.
+
+    Arguments:
+        context: what the handlers use.
+        rows: the served API keys.
+        log: for refused requests and exceptions.
+        between_brokers: the name of the listener that serves the keys that only brokers send.
+    """
+
+    def __init__(
+        self, context: HandlerContext, rows: tuple[Row, ...], log: RateLimitedLog, between_brokers: str = ""
+    ) -> None:
+        self.rows = rows
+        self._for_clients = tuple(row for row in rows if not row.between_brokers)
+        self._between_brokers = between_brokers
+        self._context = context
+        self._by_key = {row.api_key: row for row in rows}
+        self._loaded: dict[int, Row] = {}  # those that were requested
+        self._log = log
+
+    def request(self, reply: Reply, frame: memoryview) -> None:
+        """Serve one frame; the reply is completed now or kept by the handler's call."""
+        try:
+            header = read_request_header(frame)
+        except DecodeError as error:
+            self._refuse(reply, "header", f"request header does not parse: {error}")
+            return
+        row = self._loaded.get(header.api_key) or self._not_loaded(reply, header, frame)
+        if row is None:
+            return
+        version = header.api_version
+        if not row.version_min <= version <= row.version_max:
+            self._refuse_version(reply, row, header)
+            return
+        try:
+            request = row.decode(row.request, version, header.body, False, ELEMENTS_AT_ONCE)
+        except DecodeError as error:
+            self._not_decoded(reply, row, header, error)
+        else:
+            self._handle(Call(self._context, reply, row.response, version, header), row, request)
+
+    def forget_loaded(self) -> None:
+        """Compare the next request of each key with the level of the logger `kafkalite.requests`."""
+        self._loaded.clear()
+
+    def rows_on(self, listener: str) -> tuple[Row, ...]:
+        """Return the API keys that are served on a listener."""
+        return self.rows if listener == self._between_brokers else self._for_clients
+
+    def is_between_brokers(self, reply: Reply) -> bool:
+        """Whether a request came over the listener between brokers."""
+        return reply.connection.listener == self._between_brokers
+
+    def refuse_key(self, reply: Reply, key: int) -> None:
+        """Close a connection that sent a key, or a variant of a request, which is not served on its listener."""
+        self._refuse(reply, "key", f"request key {key} is not served")
+
+    def _not_loaded(self, reply: Reply, header: RequestHeader, frame: memoryview) -> Row | None:
+        """Return the row of a key that is not among the loaded ones, if it may be served now. Else import what the key
+        needs, and serve its first request then, or close the connection.
+
+        Keys of brokers are never in the table, so that no other request is compared with the listener. Other keys are
+        not while requests are logged, so that no other request is compared with a level.
+        """
+        row = self._by_key.get(header.api_key)
+        if row is None or (row.between_brokers and not self.is_between_brokers(reply)):
+            self.refuse_key(reply, header.api_key)
+        elif row.loaded:
+            if REQUESTS.isEnabledFor(logging.DEBUG):
+                log_request(reply, row, header, len(frame))
+            elif not row.between_brokers:
+                self._loaded[row.api_key] = row
+            return row
+        else:
+            self._first_of_key(row, reply, header, frame)
+        return None
+
+    def _first_of_key(self, row: Row, reply: Reply, header: RequestHeader, frame: memoryview) -> None:
+        """Import what a key needs, over several loop iterations where it is much, and serve its first request then.
+
+        As for `_decode_in_steps`, the requests behind it wait, and a frame that is used after this iteration is copied.
+        """
+        if row.loaded or not row.of_groups:
+            self._row_loaded(row, reply, frame, outcome_of(row.load, ()))
+        else:
+            copy = memoryview(bytearray(frame))
+            header.release()
+            reply.pause()
+            job = self._context.slicer.run(row.load_in_steps(), partial(self._row_loaded_in_steps, row, reply, copy))
+            if not job.ended:
+                reply.in_progress = True
+                reply.on_gone = job.cancel
+
+    def _row_loaded_in_steps(self, row: Row, reply: Reply, frame: memoryview, outcome: Outcome) -> None:
+        reply.on_gone = None
+        reply.in_progress = False
+        reply.resume(False)
+        self._row_loaded(row, reply, frame, outcome)
+        self._context.replicas.write_pending()  # no loop iteration writes what it appends
+
+    def _row_loaded(self, row: Row, reply: Reply, frame: memoryview, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            self._log(logging.ERROR, f"import {row.name}", "%s cannot be served", row.name, exc_info=outcome.error)
+            reply.close("internal error")
+            return
+        self.request(reply, frame)
+
+    def _not_decoded(self, reply: Reply, row: Row, header: RequestHeader, error: DecodeError) -> None:
+        if error.kind in LIMITS and len(header.body) > ELEMENTS_AT_ONCE:
+            self._decode_in_steps(reply, row, header.api_version, header)
+        else:
+            self._refuse_body(reply, row, header.api_version, error)
+
+    def _decode_in_steps(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
+        """Decode a large request over several loop iterations; the requests behind it wait, so all keep their order.
+
+        The frame is used again after this iteration, so it is copied; the copy counts as request memory until then.
+        """
+        body = bytearray(header.body)  # writable, as logs patch batches in place
+        header.release()
+        call = Call(self._context, reply, row.response, version, header)
+        reply.pause()
+        job = self._context.slicer.run(decoding(row, version, body), call.guarded(partial(self._decoded, call, row)))
+        if not job.ended:
+            reply.in_progress = True
+            reply.on_gone = job.cancel
+
+    def _decoded(self, call: Call[Any], row: Row, outcome: Outcome) -> None:
+        reply = call.reply
+        reply.on_gone = None
+        reply.in_progress = False
+        reply.resume(row.api_key == PRODUCE)
+        if isinstance(outcome.error, DecodeError):
+            self._refuse_body(reply, row, call.version, outcome.error)
+        else:
+            call.large = outcome.result()
+            self._handle(call, row, call.large)
+            self._context.replicas.write_pending()  # no loop iteration writes what it appends
+
+    def _handle(self, call: Call[Any], row: Row, request: Any) -> None:
+        header = call.header
+        try:
+            response = row.handler(call, request)
+            if response is not None:
+                call.answer(response)
+            else:
+                header.release()
+        except Exception as error:
+            self.unforeseen(call, error)
+
+    def _refuse_version(self, reply: Reply, row: Row, header: RequestHeader) -> None:
+        if row.api_key != API_VERSIONS:
+            self._refuse(reply, row.name, f"{row.name} v{header.api_version} is not served")
+            return
+        own = ApiVersionsResponse.ApiVersion(
+            api_key=row.api_key, min_version=row.version_min, max_version=row.version_max
+        )
+        call = Call(self._context, reply, row.response, 0, header)
+        call.answer(ApiVersionsResponse(error_code=KafkaErrorCode.UNSUPPORTED_VERSION, api_keys=[own]))
+
+    def _refuse_body(self, reply: Reply, row: Row, version: int, error: DecodeError) -> None:
+        self._refuse(reply, row.name, f"{row.name} v{version} does not parse: {error}")
+
+    def _refuse(self, reply: Reply, site: str, reason: str) -> None:
+        peer = reply.connection
+        self._log(
+            logging.WARNING, f"refuse {site}", "%s:%d: %s; connection closed", peer.peer_host, peer.peer_port, reason
+        )
+        reply.close(reason)
+
+    def unforeseen(self, call: Call[Any], error: Exception) -> None:
+        """Log an unexpected exception of a handler, and answer with an error where this version has a top-level error
+        code.
+        """
+        name = call.response_type.__name__.removesuffix("Response")
+        site = f"unforeseen {name} {site_of(error)}"
+        self._log(logging.ERROR, site, "%s v%d failed", name, call.version, exc_info=error)
+        if call.reply.done:
+            return
+        if says_errors(call.response_type, call.version):
+            call.answer(call.response_type(error_code=UNFORESEEN.get(call.header.api_key, UNKNOWN)))
+        else:
+            call.close("internal error")
+        call.failed = True
+
+
+def log_request(reply: Reply, row: Row, header: RequestHeader, size: int) -> None:
+    """Log a request. Heartbeats of classic groups that change nothing are answered before they get here."""
+    peer = reply.connection
+    REQUESTS.debug(
+        "%s:%d %s v%d, correlation id %d, client %r, %d bytes",
+        peer.peer_host,
+        peer.peer_port,
+        row.name,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        size,
+    )
+
+
+def decoding(row: Row, version: int, body: bytearray) -> Generator[None, None, Any]:
+    """Decode the body of a large request in steps."""
+    decoder: IncrementalDecoder[Any] = IncrementalDecoder(row.request, version, body, False, ELEMENTS_MAX)
+    while not decoder.advance(STEPS_AT_ONCE):
+        yield
+    return decoder.message
+
+
+def says_errors(response: type[Response], version: int) -> bool:
+    """Return whether a response of this version has a top-level error code."""
+    return any(each.name == "error_code" and each.since <= version <= each.until for each in response.__fields__)

@@ -1,0 +1,414 @@
+"""Defines `ClusterMember`: a broker's part in its cluster, from one session with the coordination service to the next.
+
+With each session it registers the broker, takes part in the election of the controller, and follows changes of configs.
+While there is no session, the broker has no connections: its clients find the other brokers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite.clock import Clock, Outcome, completed
+from kafkalite.cluster.controller.election import Term
+from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+from kafkalite.cluster.controller.runtime import ControllerRuntime
+from kafkalite.cluster.image import ClusterTables
+from kafkalite.cluster.membership.current_session import CurrentSession
+from kafkalite.cluster.membership.membership import Membership, Notify
+from kafkalite.cluster.membership.registration import address_in
+from kafkalite.cluster.peer import Answer, Fail, Peer
+from kafkalite.cluster.topic_writes import TopicWriter
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
+from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
+from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Endpoint
+from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
+from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkalite.server.configs.config_follower import ConfigFollower, ConfiguredMember
+from kafkalite.server.configs.topic_reader import TopicReader
+from kafkalite.server.process.resources import BrokerResources, StartError
+from kafkalite.server.process.saved_session import SavedKey, SavedSession
+from kafkalite.server.process.zookeeper_access import explain, load_access
+from kafkalite.server.running.tree_counters import TreeCounters
+from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
+from kafkalite.state.controller.values import Broker, ControllerSettings
+from kafkalite.storage.dirs.log_directory import Identity
+
+if TYPE_CHECKING:
+    from kafkalite.cluster.producer_ids import ProducerIds
+    from kafkalite.coordination.zookeeper.opening import SessionOpening
+    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
+    from kafkalite.server.hosting.controller_requests import ControllerRequests
+    from kafkalite.server.process.listeners import Listeners
+
+LOGGER = logging.getLogger("kafkalite.server")
+PLAINTEXT = "PLAINTEXT"
+WAIT_FACTOR = 2  # session timeouts after which another session has ended: of an earlier process, or of the controller
+
+
+def ignore() -> None:
+    """Do nothing at an event of a session that is only closed."""
+
+
+class JoiningBroker(ConfiguredMember, Protocol):
+    """The broker, as its part in the cluster uses it: `MemberBroker`."""
+
+    controller_requests: "ControllerRequests"
+    listening: "Listeners"
+    producer_ids: "ProducerIds"
+    tables: ClusterTables
+
+
+class OwnPeer:
+    """This broker as a receiver of the controller's requests: without a connection."""
+
+    def __init__(self, requests: "ControllerRequests") -> None:
+        self._apply: dict[type, Callable[[Any, Then], object]] = {
+            LeaderAndIsrRequest: requests.leader_and_isr,
+            StopReplicaRequest: requests.stop_replica,
+            UpdateMetadataRequest: requests.update_metadata,
+        }
+
+    def call(self, request: Any, answer: Answer, fail: Fail) -> None:
+        """Apply a request."""
+
+        def applied(outcome: Outcome) -> None:
+            if outcome.error is None:
+                answer(outcome.value)
+            else:
+                fail(repr(outcome.error))
+                raise outcome.error
+
+        self._apply[type(request)](request, applied)
+
+    def close(self) -> None:
+        """There is no connection."""
+
+
+class ClusterMember:
+    """A broker's part in its cluster.
+
+    Arguments:
+        resources: clock, ports and logs.
+        config: the static configuration.
+
+    Raises StartError: the files that secure the sessions cannot be used.
+
+    Attributes:
+        session: the current session with the coordination service.
+        writer: writes nodes of topics and configs with it.
+        topics: reads topics with it.
+        counters: the counters of the tree.
+        first_zxid: the last change of the tree when the session of the start began.
+    """
+
+    def __init__(self, resources: BrokerResources, config: BrokerConfig) -> None:
+        self.session = CurrentSession()
+        self.writer = TopicWriter(self.session)
+        self.clock: Clock = resources.clock
+        self.topics = TopicReader(self.session, resources.clock)
+        self.random = resources.random
+        self.slicer = resources.slicer
+        self.broker_id = -1
+        self.first_zxid = -1
+        self.cluster_id = ""
+        self._resources = resources
+        first = resources.logs.directories()[0]
+        lock = resources.logs.lock_file(first) if resources.logs.is_locked(first) else None
+        self._saved = SavedSession(resources.disk, first, lock)
+        reserved = config.reserved_broker_max_id if config.broker_id_generation_enable else None
+        self.counters = TreeCounters(str(config.coordination), resources.logs, reserved)
+        self._copied_from = 0  # the process whose log directory was copied to this one
+        self._static = config
+        try:
+            self._access = load_access(config.zookeeper_security)
+        except ValueError as error:
+            raise StartError(str(error)) from error
+        self._broker: JoiningBroker | None = None
+        self._controller: ControllerRuntime | None = None
+        self._configs: ConfigFollower | None = None
+        self._opening: SessionOpening | None = None  # until its session can be used
+        self._opened: ZooKeeperSession | None = None  # the last one
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
+        self._served = self._served_coordination()
+        self._membership = Membership(self, self._connect, resources.clock, wait_ms)
+
+    # The start and the stop.
+
+    async def open(self) -> None:
+        """Open the first session, as long as it takes. Raises StartError."""
+        timeout_ms = self._static.zookeeper_connection_timeout_ms
+        servers = self._static.coordination
+        LOGGER.info("connecting to the coordination service at %s", servers)
+        try:
+            if self._served is not None:
+                await self._served.open()
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                earlier = self._saved.load()
+                if earlier.key is not None:
+                    await self._end_earlier_session(earlier.key)
+                self._copied_from = earlier.running
+                outcome = await completed(self._membership.open)
+        except ValueError as error:
+            raise StartError(f"zookeeper.connect: {error}") from error
+        except TimeoutError as error:
+            raise StartError(
+                f"{servers}: no session after {timeout_ms} ms (zookeeper.connection.timeout.ms)"
+            ) from error
+        if outcome.error is not None:
+            raise self.refusal(outcome.error) from outcome.error
+        self.session.session = outcome.value
+        await completed(partial(self.session.exists, "/"))  # its response has the last change of the tree
+        self.first_zxid = outcome.value.last_zxid
+        if self._copied_from:
+            await self._refuse_copy()
+
+    async def _refuse_copy(self) -> None:
+        """Refuse a copy of the log directory of a broker that runs. Raises StartError."""
+        directory, identity = self._resources.logs.directories()[0], self._resources.logs.identity()
+        broker_id = -1 if identity is None else identity.broker_id
+        node = await completed(partial(self.session.get, registration_path(broker_id)))
+        where = address_in(broker_id, b"" if node.error is not None else node.value[0])
+        raise StartError(
+            f"{directory} is a copy of the log directory of broker {broker_id}, which is alive, {where} (process "
+            f"{self._copied_from}): stop that broker before its copy is started"
+        )
+
+    def _served_coordination(self) -> ServedCoordination | None:
+        """The coordination service of this machine, None with ZooKeeper."""
+        directory = self._static.kafkalite_coordination_directory
+        if directory is None:
+            return None
+        resources = self._resources
+        disk, jobs = resources.open_shared_files()
+        return resources.ports.served(directory, disk, self.clock, self.random, jobs, resources.ports.dial)
+
+    async def _end_earlier_session(self, key: SavedKey) -> None:
+        """End the session of an earlier process of this broker, which was killed. Raises StartError."""
+        while True:
+            outcome = await completed(lambda then: self._open(then, ignore, ignore, ignore, key))
+            if isinstance(outcome.error, SessionExpiredError):
+                break
+            if outcome.error is not None:  # the key is kept for the next start
+                raise self.refusal(outcome.error) from outcome.error
+            if (await completed(outcome.value.close)).error is None:  # else the connection broke
+                LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
+                break
+        self._saved.remove()
+
+    def refusal(self, error: BaseException) -> StartError:
+        """Return why this broker cannot start, from an error of the coordination service."""
+        settings = self._access.identity_settings
+        text = explain(error, settings) if isinstance(error, CoordinationError) else str(error)
+        return StartError(f"{self._static.coordination}: {text}")
+
+    def identify(self, identity: Identity) -> None:
+        """Be this broker of this cluster."""
+        self.cluster_id, self.broker_id = identity
+        self.counters.broker_id = identity.broker_id
+
+    def attach(self, broker: JoiningBroker) -> None:
+        """Use this broker."""
+        self._broker = broker
+        self.counters.producer_ids = broker.producer_ids
+
+    async def join(self) -> None:
+        """Register, and wait for it. Raises StartError."""
+        self._membership.start()
+        await self._started
+
+    async def close(self) -> None:
+        """Leave the cluster, and end the session."""
+        self._membership.close()
+        self._leave()
+        if self._opening is not None:
+            self._opening.stop()
+        self._see_last_change()
+        self._resources.tree_zxid = self.counters.last_zxid
+        session = self._membership.session  # None: the key may be that of an earlier process
+        if session is not None:
+            error = (await completed(session.close)).error
+            if error is None and not self._copied_from:
+                self._saved.remove()
+            elif error is not None:
+                LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
+        if self._served is not None:
+            await self._served.close()
+
+    @property
+    def suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+        return self._membership.suspended_ms
+
+    # Of `Membership`.
+
+    def _connect(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> None:
+        def opened(outcome: Outcome) -> None:
+            if outcome.error is None:
+                self._see_last_change()
+                self._opened = outcome.value
+                if not self._copied_from:
+                    self._saved.save(SavedKey(*outcome.value.key))
+            then(outcome)
+
+        self._open(opened, on_lost, on_suspended, on_resumed, None)
+
+    def _open(
+        self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify, key: SavedKey | None
+    ) -> None:
+        served = self._served
+        servers = SERVERS if served is not None else self._static.zookeeper_connect
+        assert servers is not None, "a broker of a cluster has them"
+
+        def opened(outcome: Outcome) -> None:
+            self._opening = None
+            then(outcome)
+
+        self._opening = self._resources.ports.cluster(
+            servers, self._static.zookeeper_session_timeout_ms, opened,
+            dial=self._resources.ports.dial if served is None else served.dial, clock=self.clock, random=self.random,
+            on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed, access=self._access,
+            in_flight_max=self._static.zookeeper_max_in_flight_requests, key=key,
+        )  # fmt: skip
+
+    def _see_last_change(self) -> None:
+        if self._opened is not None:
+            self.counters.seen(self._opened.last_zxid)
+
+    def registration(self) -> BrokerRegistration:
+        """The node of this broker."""
+        return BrokerRegistration(self.broker.listening.registered(), self.clock.wall_ms(), self._static.broker_rack)
+
+    def raise_counters(self, session: Coordination, then: Then) -> None:
+        """Raise the counters of the tree above what this broker knows; `then` is called with the outcome."""
+        zxid = -1 if self._opened is None else self._opened.last_zxid
+        self.counters.raise_in(session, zxid, then)
+
+    def joined(self, session: Coordination, broker_epoch: int) -> None:
+        """Take part in the cluster with a session."""
+        self.session.session = session
+        self.broker.controller_requests.fence.registered(broker_epoch)
+        self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
+        self._configs.start()
+        self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, self.slicer, Controller)
+        self._controller.start()
+        # Suspended, if a session was lost, also during the start; it leads nothing of before.
+        self.broker.controller_requests.when_applied(lambda: self._resume(session))
+        if not self._started.done():
+            self._started.set_result(None)
+
+    def _resume(self, session: Coordination) -> None:
+        is_current = self.session.session is session  # else it is lost again
+        if is_current and self._controller is not None:  # else the broker stops
+            self.broker.listening.resume()
+
+    def left(self) -> None:
+        """The session is lost: close all connections, and lead nothing until the next registration is assigned it."""
+        self._leave()
+        self.session.session = None
+        self.broker.listening.suspend("the session with the coordination service is lost")
+        self.broker.controller_requests.unregistered()
+
+    def refused(self, reason: str) -> None:
+        """Stop: this broker cannot be a member."""
+        if not self._started.done():
+            self._started.set_exception(StartError(reason))
+        else:
+            LOGGER.critical("%s", reason)
+            self._resources.fail(reason)
+
+    def _leave(self) -> None:
+        if self._configs is not None:
+            self._configs.close()
+            self._configs = None
+        if self._controller is not None:
+            self._controller.close()
+            self._controller = None
+
+    # The controller.
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._controller is not None and self._controller.active
+
+    @property
+    def controller(self) -> "ClusterMember":
+        """The controller, if it is on this broker."""
+        return self
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes of the tree that this broker leaves out, see `ControllerRuntime.invalid_nodes`."""
+        return [] if self._controller is None else self._controller.invalid_nodes
+
+    def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
+        """See `ControllerRuntime.submit`."""
+        if self._controller is None:
+            done(KafkaErrorCode.NOT_CONTROLLER)
+        else:
+            self._controller.submit(event, done)
+
+    def controller_settings(self, term: Term) -> ControllerSettings:
+        """The settings of a term."""
+        chroot = (self._static.zookeeper_connect or "").partition("/")
+        return ControllerSettings(
+            self.broker_id,
+            term.epoch,
+            delete_topic_enable=self._static.delete_topic_enable,
+            path_prefix_bytes=len(chroot[1] + chroot[2]) if chroot[2] else 0,
+        )
+
+    def new_topic_id(self) -> bytes:
+        """A random topic id."""
+        return self.random.uuid()
+
+    def peer(self, broker: Broker) -> OwnPeer | Peer:
+        """A connection to a broker; to this one: its handlers."""
+        if broker.broker_id == self.broker_id:
+            return OwnPeer(self.broker.controller_requests)
+        endpoint = self.endpoint_of(broker) or broker.endpoints[0]
+        timeout_s = self._static.controller_socket_timeout_ms / 1000
+        return Peer(endpoint, str(self.broker_id), self._resources.ports.dial, timeout_s)
+
+    def endpoint_of(self, broker: Broker) -> Endpoint | None:
+        """The address of a broker for other brokers."""
+        return self.endpoint_among(broker.endpoints)
+
+    def endpoint_among(self, endpoints: Iterable[Endpoint]) -> Endpoint | None:
+        """The address for other brokers, of all addresses of a broker."""
+        wanted = self._static.inter_broker_listener_name
+        for endpoint in endpoints:
+            if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == PLAINTEXT:
+                return endpoint
+        return None
+
+    # The broker.
+
+    @property
+    def broker(self) -> JoiningBroker:
+        """This broker."""
+        assert self._broker is not None, "the broker is attached before it joins"
+        return self._broker
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configs of this broker."""
+        return self._static if self._broker is None else self._broker.config
+
+    @config.setter
+    def config(self, config: BrokerConfig) -> None:
+        self.broker.config = config
+
+    @property
+    def tables(self) -> ClusterTables:
+        """The image of this broker."""
+        return self.broker.tables

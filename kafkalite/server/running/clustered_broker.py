@@ -1,0 +1,162 @@
+"""Defines `ClusteredBroker`, one of several brokers of a cluster.
+
+Its image comes from UpdateMetadata, its partitions from LeaderAndIsr and StopReplica (`controller_requests`). It
+coordinates the groups of those partitions of `__consumer_offsets` that it leads. Clients get the addresses that brokers
+advertise for the listener of their connection.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite._speedups.net.framing import Connection
+from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+from kafkalite.cluster.controller_fence import ControllerFence
+from kafkalite.cluster.image import ClusterImage, ClusterTables
+from kafkalite.cluster.internal_topics import OFFSETS
+from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata_update import MetadataChange
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.topics import TopicManager
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Node
+from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
+from kafkalite.server.hosting.controller_requests import ControllerRequests, EpochReader, TopicConfigReader
+from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.requests.api import CLUSTER_ROWS
+from kafkalite.server.running.offsets_partitions import OffsetsPartitions, PartitionCounter
+from kafkalite.server.running.running_broker import RunningBroker
+from kafkalite.storage.dirs.log_directory import Identity
+from kafkalite.storage.recovery.load_logs import LoadedDirectory
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.group.coordinator import GroupCoordinator
+
+
+class TopicTreeReader(TopicConfigReader, PartitionCounter, Protocol):
+    """Reads topics from the tree."""
+
+
+class ClusteredBroker(RunningBroker):
+    """A broker of a cluster; `RunningBroker` describes the other arguments.
+
+    Arguments:
+        reader: reads topics from the tree.
+        epochs: reads the controller epoch from the tree.
+
+    Attributes:
+        controller_requests: applies the requests of the controller.
+    """
+
+    rows = (*RunningBroker.rows, *CLUSTER_ROWS)
+    in_cluster = True
+
+    def __init__(
+        self,
+        resources: BrokerResources,
+        identity: Identity,
+        config: BrokerConfig,
+        group_configs: dict[str, dict[str, str]],
+        store: MetadataStore,
+        topics: TopicManager,
+        reader: TopicTreeReader,
+        epochs: EpochReader,
+        loaded: list[LoadedDirectory],
+    ) -> None:
+        tables = ClusterTables(identity.cluster_id)
+        hosting = AssignedPartitions(
+            identity.broker_id,
+            self,
+            config,
+            resources.clock,
+            resources.offload,
+            resources.slicer,
+            resources.replicas,
+            resources.logs,
+        )
+        self.controller_requests = ControllerRequests(
+            ControllerFence(), epochs, tables, hosting, reader, resources.slicer, resources.log
+        )
+        self._offsets_partitions = OffsetsPartitions(reader, self._offsets_counted)
+        self.controller_requests.observers.append(self._metadata_changed)
+        resources.replicas.elsewhere = self._elsewhere
+        super().__init__(resources, identity, config, group_configs, store, topics, tables, hosting, loaded)
+
+    # The cluster.
+
+    def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
+        """Return the brokers with the listener of the client."""
+        return image.brokers.nodes(connection.listener).values()
+
+    def own_node(self, connection: Connection) -> Node:
+        """Return this broker with its address in the image; with that of the connection before it is there."""
+        known = self.image.brokers.nodes(connection.listener).get(self.broker_id)
+        return known or super().own_node(connection)
+
+    @property
+    def coordination_suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+        return -1
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes of the tree that this broker leaves out."""
+        return []
+
+    def offline(self, topic_id: bytes) -> frozenset[int]:
+        """Return nothing: offline replicas are in the image."""
+        return frozenset()
+
+    def _elsewhere(self, name: str, topic_id: bytes, index: int, by_id: bool) -> KafkaErrorCode | None:
+        """The error of a partition that is not hosted here (ReplicaManager.getPartitionOrError)."""
+        topic = self.image.topic(name, topic_id, by_id=by_id)
+        if topic is None:
+            return None
+        if topic.partition(index) is None:
+            return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _metadata_changed(self, change: MetadataChange) -> None:
+        for name in change.removed:
+            self.descriptions.remove(name)
+        if OFFSETS.name in change.changed or OFFSETS.name in change.removed:
+            self._offsets_partitions.image_changed(self.image.topics.get(OFFSETS.name))
+        coordinator = self._group_coordinator
+        if coordinator is None:
+            return
+        for name in change.changed:
+            coordinator.topic_changed(name)
+        for name in change.deleted:
+            coordinator.topic_gone(name)
+
+    # Groups.
+
+    def _offsets_counted(self, count: int) -> None:
+        if self._group_coordinator is not None:
+            self._group_coordinator.partitions_changed(count)
+
+    def _create_coordinator(self) -> "GroupCoordinator":
+        coordinator = super()._create_coordinator()
+        coordinator.partitions_changed(self._offsets_partitions.count)
+        return coordinator
+
+    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
+        """Return a function that finds the leader of a group's partition of `__consumer_offsets` in the image."""
+        topic, groups = self.image.topics.get(OFFSETS.name), self.groups
+        nodes = self.image.brokers.nodes(connection.listener)
+
+        def find(group: str) -> Node | None:
+            state = None if topic is None else topic.partition(groups.shard_for(group))
+            return None if state is None else nodes.get(state.leader)
+
+        return find
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads a partition: it coordinates the groups of that partition of `__consumer_offsets`."""
+        if partition.topic == OFFSETS.name:
+            self.group_coordinator.elected(partition)
+
+    def resigned(self, partition: Partition) -> None:
+        """This broker leads a partition no more."""
+        if partition.topic == OFFSETS.name and self._group_coordinator is not None:
+            self._group_coordinator.resigned(partition.index)

@@ -1,0 +1,136 @@
+"""Defines `MemberBroker`, a broker that has joined its cluster: `ClusteredBroker` with its membership."""
+
+import logging
+import socket
+from collections.abc import Sequence
+from functools import partial
+
+from kafkalite.clock import Outcome, completed
+from kafkalite.cluster.broker_peers import BrokerPeers
+from kafkalite.cluster.config_writes import Texts
+from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+from kafkalite.cluster.controller_epoch import ControllerEpochReader
+from kafkalite.cluster.leader_epoch_raise import LeaderEpochRaise
+from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata_update import MetadataChange
+from kafkalite.cluster.topics_in_cluster import TopicsInCluster
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.model import Endpoint
+from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
+from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.requests.first_image import FirstImage
+from kafkalite.server.running.broker_listener import warn_if_shared
+from kafkalite.server.running.cluster_member import WAIT_FACTOR, ClusterMember
+from kafkalite.server.running.clustered_broker import ClusteredBroker
+from kafkalite.storage.dirs.log_directory import Identity
+from kafkalite.storage.recovery.load_logs import LoadedDirectory
+
+LOGGER = logging.getLogger("kafkalite.server")
+
+
+class MemberBroker(ClusteredBroker):
+    """A broker of a cluster.
+
+    Arguments:
+        resources, identity, config, group_configs, store, loaded: as of `RunningBroker`.
+        member: the part of this broker in its cluster.
+    """
+
+    def __init__(
+        self,
+        resources: BrokerResources,
+        identity: Identity,
+        config: BrokerConfig,
+        group_configs: dict[str, dict[str, str]],
+        store: MetadataStore,
+        member: ClusterMember,
+        loaded: list[LoadedDirectory],
+    ) -> None:
+        topics = TopicsInCluster(member, member.writer)
+        epochs = ControllerEpochReader(member.session, resources.clock)
+        super().__init__(resources, identity, config, group_configs, store, topics, member.topics, epochs, loaded)
+        self.member = member
+        self.configs.reader = member.topics
+        self.config_writer = member.writer.configs
+        member.attach(self)
+        self.controller_requests.raise_epochs = LeaderEpochRaise(member.session, member.counters.epochs_behind)
+        self.peers: BrokerPeers | None = BrokerPeers(
+            self._peer_endpoints,
+            str(self.broker_id),
+            resources.ports.dial,
+            resources.clock,
+            lambda: self.config.kafkalite_group_peer_timeout_ms,
+        )
+
+    async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
+        """Accept connections, join the cluster, and wait until the controller has described it: for at most twice the
+        session timeout, in which a dead controller is replaced. Raises OSError, StartError.
+        """
+        wait_s = WAIT_FACTOR * self.config.zookeeper_session_timeout_ms / 1000
+        self.first_image = first = FirstImage(self.clock)
+        warn_if_shared(self.config)
+        try:
+            await super().open(inherited)
+        except BaseException:
+            await self.member.close()
+            raise
+        try:
+            await self.member.join()
+            first.expect(wait_s)
+            await completed(lambda then: first.wait(partial(then, Outcome())))
+            self.first_image = None
+        except BaseException:
+            await self.stop(0)
+            raise
+        if not self.image.brokers.ids:
+            text = "no controller has described the cluster within %.0f s (twice zookeeper.session.timeout.ms)"
+            LOGGER.warning(text, wait_s)
+
+    def _metadata_changed(self, change: MetadataChange) -> None:
+        super()._metadata_changed(change)
+        if self.first_image is not None:
+            self.first_image.end()
+
+    @property
+    def coordination_suspended_ms(self) -> int:
+        """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
+        return self.member.suspended_ms
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes of the tree that this broker leaves out: as the controller, or because no one can be elected."""
+        return self.member.invalid_nodes
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the elected controller."""
+        return self.member.active
+
+    def _peer_endpoints(self) -> dict[int, Endpoint]:
+        """The address of each other live broker for brokers."""
+        found = ((each.broker_id, self.member.endpoint_among(each.endpoints.values())) for each in self.image.brokers)
+        return {broker_id: endpoint for broker_id, endpoint in found if endpoint is not None}
+
+    def _close_coordinator(self) -> None:
+        super()._close_coordinator()
+        if self.first_image is not None:
+            self.first_image.end()
+        if self.peers is not None:
+            self.peers.close()
+
+    async def _close_session(self) -> None:
+        await self.member.close()
+
+    def broker_configs_changed(self, texts: Texts, *, all_brokers: bool) -> None:
+        """Every broker applies them when it is notified."""
+
+    @property
+    def hosted_topics(self) -> list[str]:
+        """The topics with a partition on this broker, and those that are being hosted."""
+        assert isinstance(self.hosting, AssignedPartitions)
+        return [*(hosted.name for hosted in self.replicas), *self.hosting.initializing]
+
+    def configure_topic(self, name: str, overrides: Texts | None) -> None:
+        """Apply the configs of a topic that were read from the tree."""
+        assert isinstance(self.hosting, AssignedPartitions)
+        self.hosting.configure_topic(name, overrides)

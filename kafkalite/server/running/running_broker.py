@@ -1,0 +1,344 @@
+"""Defines `RunningBroker`: a broker from its recovery to its stop, with all its parts as attributes.
+
+Order of the stop: delayed requests are completed, listeners closed, partitions flushed, the session with the
+coordination service closed, logs closed with a clean-shutdown mark, executors ended, log directories unlocked.
+"""
+
+import logging
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalite._speedups.net.framing import Connection
+from kafkalite._speedups.net.heartbeats import Heartbeats
+from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.config_writes import ConfigChange, Texts, Written, broker_node, group_node
+from kafkalite.cluster.image import ClusterImage, ClusterTables
+from kafkalite.cluster.internal_topics import OFFSETS
+from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.producer_ids import ProducerIds
+from kafkalite.cluster.topics import Refusal, TopicManager, attempt, refusal_of
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.dynamic import not_in_force
+from kafkalite.config.stored import read_broker_config
+from kafkalite.coordination.errors import CoordinationError
+from kafkalite.metrics import Registry
+from kafkalite.model import Endpoint, Node
+from kafkalite.server.configs.config_resources import ConfigResources
+from kafkalite.server.hosting.partition_hosting import PartitionHosting
+from kafkalite.server.process.listeners import Listeners
+from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.requests.api import ROWS, Row
+from kafkalite.server.requests.deferred_free import emptied
+from kafkalite.server.requests.description_cache import DescriptionCache
+from kafkalite.server.requests.dispatch import Dispatcher
+from kafkalite.server.requests.no_transactions import TransactionalClients
+from kafkalite.server.requests.service import BrokerService
+from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.storage.dirs.log_directory import Identity
+from kafkalite.storage.recovery.load_logs import LoadedDirectory
+
+if TYPE_CHECKING:
+    from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.coordination.backend import Coordination
+    from kafkalite.coordinators.group.coordinator import GroupCoordinator
+    from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.server.hosting.replica_moves import ReplicaMoves
+    from kafkalite.server.requests.first_image import FirstImage
+
+LOGGER = logging.getLogger("kafkalite.server")
+SESSION_ID_MAX = 2**31 - 1
+
+
+class RunningBroker(ABC):
+    """The parts of a broker: `AloneBroker` and `ClusteredBroker` have their own views of the cluster.
+
+    Arguments:
+        resources: clock, executors and logs.
+        identity: cluster id and broker id.
+        config: with the dynamic configs of this broker; replaced whole when one of them changes.
+        group_configs: dynamic configs by group.
+        store: the cluster metadata.
+        topics: creates and changes topics.
+        tables: the topics of the cluster.
+        hosting: the partitions of this broker.
+        loaded: what recovery found in each log directory.
+
+    Attributes:
+        closing: what `stop` closes last, whatever is raised before.
+        rows: the served API keys.
+        in_cluster: whether this broker is one of a cluster.
+        peers: the other brokers of the cluster; None: the broker is alone.
+        first_image: for requests that wait for it; None: the broker knows its cluster.
+    """
+
+    rows: tuple[Row, ...] = ROWS
+    in_cluster = False
+    peers: "BrokerPeers | None" = None
+    first_image: "FirstImage | None" = None
+
+    def __init__(
+        self,
+        resources: BrokerResources,
+        identity: Identity,
+        config: BrokerConfig,
+        group_configs: dict[str, dict[str, str]],
+        store: MetadataStore,
+        topics: TopicManager,
+        tables: ClusterTables,
+        hosting: PartitionHosting,
+        loaded: list[LoadedDirectory],
+    ) -> None:
+        self._resources = resources
+        self.cluster_id = identity.cluster_id
+        self.broker_id = identity.broker_id
+        self.config = config
+        self.config_problems = resources.config_problems
+        self.group_configs = group_configs
+        for group, texts in group_configs.items():
+            self.config_problems.report_group(group, texts)
+        self.store = store
+        self.config_writer = store.configs
+        self.tables = tables
+        self.hosting = hosting
+        self.loaded = loaded
+        self.clock: Clock = resources.clock
+        self.random = resources.random
+        self.slicer = resources.slicer
+        self.offload: Offload = resources.offload
+        self.disk = resources.disk
+        self.logs = resources.logs
+        self.replicas = resources.replicas
+        self.read_ahead = resources.read_ahead
+        self.metrics = Registry()
+        self._replica_moves: ReplicaMoves | None = None
+        self.topics = topics
+        self.configs = ConfigResources(self)
+        self.descriptions = DescriptionCache()
+        self.producer_ids = ProducerIds(store.take_producer_ids)
+        self.transactional_clients = TransactionalClients()
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots,
+            config.kafkalite_fetch_session_memory_max_bytes,
+            lambda: 1 + self.random.below(SESSION_ID_MAX),
+            lambda partitions: self.slicer.run(emptied(partitions), Outcome.result),
+        )
+        self.dispatcher = Dispatcher(self, self.rows, resources.log, config.listener_between_brokers)
+        self.heartbeats = Heartbeats()
+        service = BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions)
+        self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
+        self.closing = ExitStack()
+        self._stopping = False
+        self._group_coordinator: GroupCoordinator | None = None
+        self.metrics.gauge(
+            "kafkalite_duplicate_batches",
+            "Repeated batches of idempotent producers that were answered with their first offset.",
+            lambda: self.logs.duplicates,
+        )
+
+    def log_levels_changed(self) -> None:
+        """Apply levels of loggers that a request has changed."""
+        self.dispatcher.forget_loaded()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the first listener."""
+        endpoint = self.addresses[0]
+        return f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
+
+    @property
+    def addresses(self) -> list[Endpoint]:
+        """The address of each listener."""
+        return self.listening.addresses
+
+    @property
+    def partitions_count(self) -> int:
+        """Number of hosted partitions."""
+        return sum(len(topic.partitions) for topic in self.replicas)
+
+    async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
+        """Start the periodic work and accept connections at every address, or at none; raises OSError."""
+        try:
+            self._resources.start_cleaner(self.config)
+            self._resources.start_housekeeping(self.config)
+            if OFFSETS.name in self.tables.topics:
+                self.group_coordinator.topic_changed(OFFSETS.name)
+            self.listening.open(list(inherited))
+            if self.logs.interrupted:
+                self.replica_moves.begin_again()
+        except BaseException:
+            self._close_coordinator()
+            await self.listening.close(0)
+            raise
+        self.store.finish_deletions()
+        self.store.delete_expired()
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Stop cleanly; open responses have `grace_s` seconds to leave. A second call does nothing."""
+        if self._stopping:
+            return
+        with self.closing:
+            self.replicas.complete_delayed_fetches()  # their clients would delay the end of the listeners
+            self._close_coordinator()
+            await self.listening.close(grace_s)
+            self.replicas.write_pending()
+            self.hosting.close()
+            self._resources.finish_flushes()
+            await self._close_session()
+            self._resources.close_logs()
+
+    async def _close_session(self) -> None:
+        service = self._resources.coordination
+        if service is None or service.failure is not None:
+            return
+        try:
+            await self.store.close()
+        except CoordinationError as error:  # a full disk, for example: the logs are closed all the same
+            LOGGER.warning("cannot close the session, the next start closes it: %s", error)
+
+    # The cluster.
+
+    @property
+    def image(self) -> ClusterImage:
+        """The current state of the cluster."""
+        return self.tables.image
+
+    @abstractmethod
+    def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:
+        """Return the brokers of an image with the addresses at which the client of this connection reaches them."""
+
+    def own_node(self, connection: Connection) -> Node:
+        """Return this broker with the address at which the client of this connection reaches it."""
+        return self.listening.own_node(self.broker_id, self.config.broker_rack, connection)
+
+    @abstractmethod
+    def offline(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that this broker, which is alone, cannot serve."""
+
+    @property
+    def metadata(self) -> "Coordination":
+        """The session with the service that stores the cluster metadata."""
+        return self.store.session
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller; a broker that is alone always is."""
+        return True
+
+    @property
+    def replica_moves(self) -> "ReplicaMoves":
+        """The moves between log directories, imported with the first one."""
+        if self._replica_moves is None:
+            from kafkalite.server.hosting.replica_moves import ReplicaMoves
+
+            self._replica_moves = ReplicaMoves(self.replicas, self.logs, self.hosting)
+        return self._replica_moves
+
+    # Groups.
+
+    @abstractmethod
+    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
+        """Return a function that finds the coordinator of a group, with its address for the client of this connection;
+        None = not available.
+        """
+
+    @property
+    def groups(self) -> "GroupService":
+        """The groups that this broker coordinates."""
+        return self.group_coordinator.groups
+
+    @property
+    def group_coordinator(self) -> "GroupCoordinator":
+        """The group coordinator, which is imported and created on first use: many brokers never have a group."""
+        return self._group_coordinator or self._create_coordinator()
+
+    def _create_coordinator(self) -> "GroupCoordinator":
+        from kafkalite.coordinators.group.coordinator import GroupCoordinator
+
+        self._group_coordinator = coordinator = GroupCoordinator(self)
+        speaks_consumer = "consumer" in self.config.group_coordinator_rebalance_protocols
+        consumer = coordinator.groups.fast_consumer_heartbeat if speaks_consumer else None
+        self.heartbeats.register_callbacks(classic=coordinator.groups.fast_heartbeat, consumer=consumer)
+        if self._stopping:
+            coordinator.close()
+        return coordinator
+
+    def _close_coordinator(self) -> None:
+        """Complete all delayed requests of groups, and create no coordinator that serves any more."""
+        self._stopping = True
+        if self._group_coordinator is not None:
+            self._group_coordinator.close()
+
+    # Dynamic configs.
+
+    def change_broker_configs(
+        self, all_brokers: bool, change: ConfigChange, validate_only: bool, then: Callable[[Refusal | None], None]
+    ) -> None:
+        """Change the dynamic configs of this broker or of all brokers, and apply them once they are durable.
+
+        Arguments:
+            all_brokers: they are the defaults of all brokers.
+            change: returns the new texts from the stored ones, or raises ConfigError.
+            validate_only: nothing is changed.
+            then: called with None, or with the reason why they were not stored.
+        """
+
+        def changed(written: Written) -> None:
+            if not written.error and not validate_only:
+                attempt(partial(self.broker_configs_changed, written.texts, all_brokers=all_brokers), then)
+            then(refusal_of(written.error))
+
+        node = broker_node(None if all_brokers else self.broker_id)
+        self.config_writer.change(node, change, changed, validate_only=validate_only)
+
+    def broker_configs_changed(self, texts: Texts, *, all_brokers: bool) -> None:
+        """Apply dynamic configs that this broker has stored."""
+        other = self.config.stored_texts(all_brokers=not all_brokers)
+        self.apply_configs(*((texts, other) if all_brokers else (other, texts)))
+
+    def apply_configs(self, default: Texts | None, own: Texts | None) -> None:
+        """Apply stored dynamic configs: those of all brokers, and those of this one. None: they cannot be read, so
+        those in force stay.
+        """
+        before = self.config
+        stored = read_broker_config(before, default, own)
+        self.config = stored.config
+        self.config_problems.report_broker(stored)
+        after = self.config
+        for line in not_in_force(
+            {**before.dynamic_default, **before.dynamic}, {**after.dynamic_default, **after.dynamic}
+        ):
+            LOGGER.warning("%s", line)
+        self.hosting.configure(self.config)
+        self.listening.configure(self.config)
+        self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
+
+    def change_group_configs(
+        self, group: str, change: ConfigChange, validate_only: bool, then: Callable[[Refusal | None], None]
+    ) -> None:
+        """Change the dynamic configs of a group, and apply them once they are durable.
+
+        Arguments:
+            group: its name.
+            change: returns the new texts from the stored ones, or raises ConfigError.
+            validate_only: nothing is changed.
+            then: called with None, or with the reason why they were not stored.
+        """
+
+        def changed(written: Written) -> None:
+            if not written.error and not validate_only:
+                attempt(partial(self.apply_group_configs, group, written.texts), then)
+            then(refusal_of(written.error))
+
+        self.config_writer.change(group_node(group), change, changed, validate_only=validate_only)
+
+    def apply_group_configs(self, group: str, texts: Texts) -> None:
+        """Apply stored dynamic configs of a group; an empty mapping removes them."""
+        self.config_problems.report_group(group, texts)
+        if texts:
+            self.group_configs[group] = dict(texts)
+        else:
+            self.group_configs.pop(group, None)
