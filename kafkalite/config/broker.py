@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest, refuse_unsafe
 from kafkalite.config.group import check_times
@@ -39,8 +39,36 @@ if TYPE_CHECKING:
 
 ZOOKEEPER = ("zookeeper.", "kafkalite.zookeeper.")
 
+Config = TypeVar("Config")
+FROM_ROW: Any = object()
 
-@dataclass(frozen=True)
+
+def from_row(*, init: Literal[False] = False) -> Any:
+    """Declare an attribute of a `snapshot` that has the value of the row with its name, dots for underscores.
+
+    `init` is for type checkers: the constructor has no such argument.
+    """
+    return FROM_ROW
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, from_row))
+def snapshot(cls: type[Config]) -> type[Config]:
+    """Return the class as a frozen dataclass, with the keys of the attributes declared by `from_row` in `row_names`.
+
+    These attributes are no fields: dozens of fields would make the import of each start slower, and no comparison needs
+    them. Raises TypeError for an attribute without a row.
+    """
+    names = {name: name.replace("_", ".") for name, value in vars(cls).items() if value is FROM_ROW}
+    for name, key in names.items():
+        if key not in BROKER_KEYS:
+            raise TypeError(f"{cls.__name__}.{name}: no table has a row {key}")
+        delattr(cls, name)
+    cls.__annotations__ = {name: each for name, each in cls.__annotations__.items() if name not in names}
+    cls.row_names = names  # type: ignore[attr-defined]
+    return dataclass(frozen=True)(cls)
+
+
+@snapshot
 class BrokerConfig:
     """The configs of a broker.
 
@@ -65,87 +93,89 @@ class BrokerConfig:
     ignored: Mapping[str, str] = field(default_factory=dict, repr=False)
     undefined: frozenset[str] = frozenset()
 
+    row_names: ClassVar[Mapping[str, str]]  # the keys of the attributes that are values of rows
     values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
     synonyms: dict[tuple[str, bool], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # a cache
     topic_defaults: TopicConfig = field(init=False, repr=False, compare=False)
     broker_id: int = field(init=False, repr=False, compare=False)
-    broker_rack: str | None = field(init=False, repr=False, compare=False)
     listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
     advertised_listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
     listener_between_brokers: str = field(init=False, repr=False, compare=False)
     log_dirs: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    broker_id_generation_enable: bool = field(init=False, repr=False, compare=False)
-    reserved_broker_max_id: int = field(init=False, repr=False, compare=False)
-    inter_broker_listener_name: str | None = field(init=False, repr=False, compare=False)
-    controller_socket_timeout_ms: int = field(init=False, repr=False, compare=False)
-    zookeeper_connect: str | None = field(init=False, repr=False, compare=False)
-    kafkalite_coordination_directory: str | None = field(init=False, repr=False, compare=False)
-    zookeeper_session_timeout_ms: int = field(init=False, repr=False, compare=False)
-    zookeeper_connection_timeout_ms: int | None = field(init=False, repr=False, compare=False)
-    zookeeper_max_in_flight_requests: int = field(init=False, repr=False, compare=False)
-    socket_request_max_bytes: int = field(init=False, repr=False, compare=False)
-    socket_send_buffer_bytes: int = field(init=False, repr=False, compare=False)
-    socket_receive_buffer_bytes: int = field(init=False, repr=False, compare=False)
-    socket_listen_backlog_size: int = field(init=False, repr=False, compare=False)
-    max_connections: int = field(init=False, repr=False, compare=False)
-    max_connections_per_ip: int = field(init=False, repr=False, compare=False)
     max_connections_per_ip_overrides: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    queued_max_request_bytes: int = field(init=False, repr=False, compare=False)
-    connections_max_idle_ms: int = field(init=False, repr=False, compare=False)
-    kafkalite_client_timeout_max_ms: int = field(init=False, repr=False, compare=False)
-    num_partitions: int = field(init=False, repr=False, compare=False)
-    default_replication_factor: int = field(init=False, repr=False, compare=False)
-    auto_create_topics_enable: bool = field(init=False, repr=False, compare=False)
-    delete_topic_enable: bool = field(init=False, repr=False, compare=False)
-    log_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
-    num_recovery_threads_per_data_dir: int = field(init=False, repr=False, compare=False)
-    log_flush_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
-    log_flush_start_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
-    log_flush_scheduler_interval_ms: int = field(init=False, repr=False, compare=False)
-    kafkalite_retention_clock_jump_pause_ms: int = field(init=False, repr=False, compare=False)
-    log_initial_task_delay_ms: int = field(init=False, repr=False, compare=False)
-    log_cleaner_enable: bool = field(init=False, repr=False, compare=False)
-    log_cleaner_threads: int = field(init=False, repr=False, compare=False)
-    log_cleaner_dedupe_buffer_size: int = field(init=False, repr=False, compare=False)
-    log_cleaner_io_buffer_size: int = field(init=False, repr=False, compare=False)
-    log_cleaner_io_buffer_load_factor: float = field(init=False, repr=False, compare=False)
-    log_cleaner_backoff_ms: int = field(init=False, repr=False, compare=False)
-    log_cleaner_io_max_bytes_per_second: float = field(init=False, repr=False, compare=False)
-    producer_id_expiration_ms: int = field(init=False, repr=False, compare=False)
-    producer_id_expiration_check_interval_ms: int = field(init=False, repr=False, compare=False)
-    offsets_topic_num_partitions: int = field(init=False, repr=False, compare=False)
-    offsets_topic_replication_factor: int = field(init=False, repr=False, compare=False)
-    offsets_topic_segment_bytes: int = field(init=False, repr=False, compare=False)
-    offsets_topic_compression_codec: int = field(init=False, repr=False, compare=False)
-    offsets_retention_minutes: int = field(init=False, repr=False, compare=False)
-    offsets_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
-    offsets_commit_timeout_ms: int = field(init=False, repr=False, compare=False)
-    offsets_load_buffer_size: int = field(init=False, repr=False, compare=False)
-    fetch_max_bytes: int = field(init=False, repr=False, compare=False)
-    max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
-    kafkalite_fetch_session_memory_max_bytes: int = field(init=False, repr=False, compare=False)
-    max_request_partition_size_limit: int = field(init=False, repr=False, compare=False)
-    group_min_session_timeout_ms: int = field(init=False, repr=False, compare=False)
-    group_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
-    group_initial_rebalance_delay_ms: int = field(init=False, repr=False, compare=False)
-    group_max_size: int = field(init=False, repr=False, compare=False)
-    kafkalite_group_member_memory_max_bytes: int = field(init=False, repr=False, compare=False)
-    kafkalite_group_peer_timeout_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_session_timeout_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_min_session_timeout_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_heartbeat_interval_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_min_heartbeat_interval_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_max_heartbeat_interval_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_max_size: int = field(init=False, repr=False, compare=False)
-    group_consumer_assignment_interval_ms: int = field(init=False, repr=False, compare=False)
-    group_consumer_regex_refresh_interval_ms: int = field(init=False, repr=False, compare=False)
-    offset_metadata_max_bytes: int = field(init=False, repr=False, compare=False)
-    group_coordinator_rebalance_protocols: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    group_consumer_assignors: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    group_consumer_migration_policy: str = field(init=False, repr=False, compare=False)
+
+    broker_rack: str | None = from_row()
+    broker_id_generation_enable: bool = from_row()
+    reserved_broker_max_id: int = from_row()
+    inter_broker_listener_name: str | None = from_row()
+    controller_socket_timeout_ms: int = from_row()
+    zookeeper_connect: str | None = from_row()
+    kafkalite_coordination_directory: str | None = from_row()
+    zookeeper_session_timeout_ms: int = from_row()
+    zookeeper_connection_timeout_ms: int | None = from_row()
+    zookeeper_max_in_flight_requests: int = from_row()
+    socket_request_max_bytes: int = from_row()
+    socket_send_buffer_bytes: int = from_row()
+    socket_receive_buffer_bytes: int = from_row()
+    socket_listen_backlog_size: int = from_row()
+    max_connections: int = from_row()
+    max_connections_per_ip: int = from_row()
+    queued_max_request_bytes: int = from_row()
+    connections_max_idle_ms: int = from_row()
+    kafkalite_client_timeout_max_ms: int = from_row()
+    num_partitions: int = from_row()
+    default_replication_factor: int = from_row()
+    auto_create_topics_enable: bool = from_row()
+    delete_topic_enable: bool = from_row()
+    log_retention_check_interval_ms: int = from_row()
+    num_recovery_threads_per_data_dir: int = from_row()
+    log_flush_offset_checkpoint_interval_ms: int = from_row()
+    log_flush_start_offset_checkpoint_interval_ms: int = from_row()
+    log_flush_scheduler_interval_ms: int = from_row()
+    kafkalite_retention_clock_jump_pause_ms: int = from_row()
+    log_initial_task_delay_ms: int = from_row()
+    log_cleaner_enable: bool = from_row()
+    log_cleaner_threads: int = from_row()
+    log_cleaner_dedupe_buffer_size: int = from_row()
+    log_cleaner_io_buffer_size: int = from_row()
+    log_cleaner_io_buffer_load_factor: float = from_row()
+    log_cleaner_backoff_ms: int = from_row()
+    log_cleaner_io_max_bytes_per_second: float = from_row()
+    producer_id_expiration_ms: int = from_row()
+    producer_id_expiration_check_interval_ms: int = from_row()
+    offsets_topic_num_partitions: int = from_row()
+    offsets_topic_replication_factor: int = from_row()
+    offsets_topic_segment_bytes: int = from_row()
+    offsets_topic_compression_codec: int = from_row()
+    offsets_retention_minutes: int = from_row()
+    offsets_retention_check_interval_ms: int = from_row()
+    offsets_commit_timeout_ms: int = from_row()
+    offsets_load_buffer_size: int = from_row()
+    fetch_max_bytes: int = from_row()
+    max_incremental_fetch_session_cache_slots: int = from_row()
+    kafkalite_fetch_session_memory_max_bytes: int = from_row()
+    max_request_partition_size_limit: int = from_row()
+    group_min_session_timeout_ms: int = from_row()
+    group_max_session_timeout_ms: int = from_row()
+    group_initial_rebalance_delay_ms: int = from_row()
+    group_max_size: int = from_row()
+    kafkalite_group_member_memory_max_bytes: int = from_row()
+    kafkalite_group_peer_timeout_ms: int = from_row()
+    group_consumer_session_timeout_ms: int = from_row()
+    group_consumer_min_session_timeout_ms: int = from_row()
+    group_consumer_max_session_timeout_ms: int = from_row()
+    group_consumer_heartbeat_interval_ms: int = from_row()
+    group_consumer_min_heartbeat_interval_ms: int = from_row()
+    group_consumer_max_heartbeat_interval_ms: int = from_row()
+    group_consumer_max_size: int = from_row()
+    group_consumer_assignment_interval_ms: int = from_row()
+    group_consumer_regex_refresh_interval_ms: int = from_row()
+    offset_metadata_max_bytes: int = from_row()
+    group_coordinator_rebalance_protocols: tuple[str, ...] = from_row()
+    group_consumer_assignors: tuple[str, ...] = from_row()
+    group_consumer_migration_policy: str = from_row()
 
     def __post_init__(self) -> None:
         values = {name: key.default for name, key in BROKER_KEYS.items()}
@@ -154,8 +184,7 @@ class BrokerConfig:
             values.update(parse_dynamic_values(texts))
         put = object.__setattr__
         put(self, "values", MappingProxyType(values))
-        for name in PLAIN:
-            put(self, name.replace(".", "_"), values[name])
+        vars(self).update({name: values[key] for name, key in self.row_names.items()})
         put(self, "broker_id", self._read_broker_id())
         put(self, "log_dirs", self._read_log_dirs())
         check_quorum(self.static, self.values)
@@ -278,81 +307,6 @@ class BrokerConfig:
         wanted = self.values["inter.broker.listener.name"]
         assert wanted is None or isinstance(wanted, str)
         object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners))
-
-
-# Honoured keys that become attributes as they are.
-PLAIN = (
-    "broker.rack",
-    "broker.id.generation.enable",
-    "reserved.broker.max.id",
-    "inter.broker.listener.name",
-    "controller.socket.timeout.ms",
-    "zookeeper.connect",
-    "kafkalite.coordination.directory",
-    "zookeeper.session.timeout.ms",
-    "zookeeper.connection.timeout.ms",
-    "zookeeper.max.in.flight.requests",
-    "socket.request.max.bytes",
-    "socket.send.buffer.bytes",
-    "socket.receive.buffer.bytes",
-    "socket.listen.backlog.size",
-    "max.connections",
-    "max.connections.per.ip",
-    "queued.max.request.bytes",
-    "connections.max.idle.ms",
-    "kafkalite.client.timeout.max.ms",
-    "num.partitions",
-    "default.replication.factor",
-    "auto.create.topics.enable",
-    "delete.topic.enable",
-    "log.retention.check.interval.ms",
-    "num.recovery.threads.per.data.dir",
-    "log.flush.offset.checkpoint.interval.ms",
-    "log.flush.start.offset.checkpoint.interval.ms",
-    "log.flush.scheduler.interval.ms",
-    "kafkalite.retention.clock.jump.pause.ms",
-    "log.initial.task.delay.ms",
-    "log.cleaner.enable",
-    "log.cleaner.threads",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.io.max.bytes.per.second",
-    "offsets.topic.num.partitions",
-    "offsets.topic.replication.factor",
-    "offsets.topic.segment.bytes",
-    "offsets.topic.compression.codec",
-    "offsets.retention.minutes",
-    "offsets.retention.check.interval.ms",
-    "offsets.commit.timeout.ms",
-    "offsets.load.buffer.size",
-    "producer.id.expiration.ms",
-    "producer.id.expiration.check.interval.ms",
-    "fetch.max.bytes",
-    "max.incremental.fetch.session.cache.slots",
-    "kafkalite.fetch.session.memory.max.bytes",
-    "max.request.partition.size.limit",
-    "group.min.session.timeout.ms",
-    "group.max.session.timeout.ms",
-    "group.initial.rebalance.delay.ms",
-    "group.max.size",
-    "kafkalite.group.member.memory.max.bytes",
-    "kafkalite.group.peer.timeout.ms",
-    "group.consumer.session.timeout.ms",
-    "group.consumer.min.session.timeout.ms",
-    "group.consumer.max.session.timeout.ms",
-    "group.consumer.heartbeat.interval.ms",
-    "group.consumer.min.heartbeat.interval.ms",
-    "group.consumer.max.heartbeat.interval.ms",
-    "group.consumer.max.size",
-    "group.consumer.assignment.interval.ms",
-    "group.consumer.regex.refresh.interval.ms",
-    "offset.metadata.max.bytes",
-    "group.coordinator.rebalance.protocols",
-    "group.consumer.assignors",
-    "group.consumer.migration.policy",
-)
 
 
 def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:

@@ -176,7 +176,7 @@ def describe_group(
     config: BrokerConfig, overrides: Mapping[str, str], names: Iterable[str] | None = None
 ) -> list[Setting]:
     """Return the configs of a group, or those of `names` that exist, by name."""
-    values = group_values(config, overrides)
+    values = group_values(config.values, overrides)
     found = [
         synonymous_setting(config, key, key.text(values[key.name]), overrides, Source.GROUP)
         for key in chosen(GROUP_CONFIG_KEYS, names)
@@ -274,9 +274,9 @@ def alter_topic(config: BrokerConfig, current: Mapping[str, str], alterations: S
 
 def alter_group(config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
     """Return the texts of a group after these operations on the stored ones, as `alter_topic`; raises ConfigError."""
-    values = group_values(config, current)
+    values = group_values(config.values, current)
     changed = apply_alterations(GROUP_CONFIG_KEYS, current, alterations, lambda key: values[key.name], "group")
-    return check_group_configs(config, changed, {each.name for each in alterations})
+    return check_group_configs(config.values, changed, {each.name for each in alterations})
 
 
 # Changing a broker.

@@ -5,13 +5,9 @@ GroupConfigManager.java.
 """
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from kafkalite.config.definitions import did_you_mean
 from kafkalite.config.keys import ConfigError, Key, Synonym, Type, Value
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker import BrokerConfig
 
 KEYS = (
     Key("consumer.assignment.interval.ms", Type.INT, 1000,
@@ -40,19 +36,23 @@ LIMITS = {
 }  # fmt: skip
 
 
-def group_values(config: "BrokerConfig", texts: Mapping[str, str]) -> dict[str, int]:
+def group_values(broker_values: Mapping[str, Value], texts: Mapping[str, str]) -> dict[str, int]:
     """Return the value of every group config for a group with these stored texts. It raises nothing.
+
+    Arguments:
+        broker_values: value of every key of the broker.
+        texts: set on the group.
 
     An invalid text does not count. A value outside the broker's current limits is moved to the nearest limit.
     """
     valid, _problems = valid_texts(texts)
     found: dict[str, int] = {}
     for name, key in GROUP_CONFIG_KEYS.items():
-        value = key.parse(valid[name]) if name in valid else config.values[key.synonyms[0].name]
+        value = key.parse(valid[name]) if name in valid else broker_values[key.synonyms[0].name]
         assert isinstance(value, int)
         found[name] = value
         if name in valid and name in LIMITS:
-            low, high = limits(config, name)
+            low, high = limits(broker_values, name)
             found[name] = min(max(value, low), high)
     return found
 
@@ -81,12 +81,12 @@ def parse_group_value(name: str, text: str | None) -> int | None:
 
 
 def check_group_configs(
-    config: "BrokerConfig", texts: Mapping[str, str | None], changed: Collection[str] | None = None
+    broker_values: Mapping[str, Value], texts: Mapping[str, str | None], changed: Collection[str] | None = None
 ) -> dict[str, str]:
     """Return the texts to store for a group with exactly these configs.
 
     Arguments:
-        config: of the broker.
+        broker_values: value of every key of the broker.
         texts: by key.
         changed: the keys that are checked; None = all.
     Raises ConfigError for an invalid one.
@@ -94,12 +94,12 @@ def check_group_configs(
     for name in texts if changed is None else texts.keys() & changed:
         value = parse_group_value(name, texts[name])
         if name in LIMITS and value is not None:
-            low, high = limits(config, name)
+            low, high = limits(broker_values, name)
             if not low <= value <= high:
                 raise ConfigError(name, f"{name} is {value}, the broker allows {low} to {high}")
     left = {name: text for name, text in texts.items() if text is not None}
     if changed is None or not TIMES.isdisjoint(changed):
-        check_times(group_values(config, left), "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+        check_times(group_values(broker_values, left), "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
     return left
 
 
@@ -111,8 +111,8 @@ def check_times(values: Mapping[str, Value], session: str, heartbeat: str) -> No
         raise ConfigError(heartbeat, f"{heartbeat} ({shorter}) must be below {session} ({longer})")
 
 
-def limits(config: "BrokerConfig", name: str) -> tuple[int, int]:
+def limits(broker_values: Mapping[str, Value], name: str) -> tuple[int, int]:
     """Return the minimum and maximum that the broker allows."""
-    low, high = (config.values[each] for each in LIMITS[name])
+    low, high = (broker_values[each] for each in LIMITS[name])
     assert isinstance(low, int) and isinstance(high, int)
     return low, high

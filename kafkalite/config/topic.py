@@ -5,7 +5,7 @@ A log holds its snapshot and gets a new one on change. Attributes have the names
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafkalite.config.definitions import ACCEPTED_TOPIC_KEYS, TOPIC_KEYS, did_you_mean, nearest, refuse_unsafe
 from kafkalite.config.keys import ConfigError, Key, Value
@@ -38,9 +38,32 @@ DELETION_PREFIXES = (
 LAGS = frozenset(("min.compaction.lag.ms", "max.compaction.lag.ms"))
 
 
+Config = TypeVar("Config")
+OF_ROW: Any = object()  # the default of an attribute is that of its row
+
+
+def with_defaults_of_rows(cls: type[Config]) -> type[Config]:
+    """Return the class with the defaults of the rows as its own; raises TypeError for an attribute or a row without its
+    counterpart.
+    """
+    rows = {attribute(name): key.default for name, key in TOPIC_KEYS.items()}
+    names = {name for name, value in vars(cls).items() if value is OF_ROW}
+    if unpaired := names ^ rows.keys():
+        raise TypeError(f"{cls.__name__} and the rows of topic keys differ in {', '.join(sorted(unpaired))}")
+    for name, default in rows.items():
+        setattr(cls, name, default)
+    return cls
+
+
+def attribute(name: str) -> str:
+    """Return the attribute of a key."""
+    return name.replace(".", "_")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_defaults_of_rows
 class TopicConfig:
-    """The configs of a topic; the defaults here are Kafka's. Times are milliseconds, sizes bytes, -1 is no limit in
+    """The configs of a topic; the defaults are those of the rows. Times are in ms, sizes in bytes, -1 is no limit in
     most keys.
 
     `unreadable` has the keys that decide about deletion and cannot be read: while there are any, nothing of the topic
@@ -49,43 +72,43 @@ class TopicConfig:
 
     unreadable: tuple[str, ...] = ()
 
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_type: str = "producer"
-    compression_zstd_level: int = 3
-    delete_retention_ms: int = 86_400_000
-    errors_deadletterqueue_group_enable: bool = False
-    file_delete_delay_ms: int = 60_000
-    flush_messages: int = 2**63 - 1
-    flush_ms: int = 2**63 - 1
-    follower_replication_throttled_replicas: tuple[str, ...] = ()
-    index_interval_bytes: int = 4096
-    leader_replication_throttled_replicas: tuple[str, ...] = ()
-    local_retention_bytes: int = -2
-    local_retention_ms: int = -2
-    max_compaction_lag_ms: int = 2**63 - 1
-    max_decompressed_message_bytes: int = 2**31 - 9
-    max_message_bytes: int = 1_048_588
-    message_timestamp_after_max_ms: int = 3_600_000
-    message_timestamp_before_max_ms: int = 2**63 - 1
-    message_timestamp_type: str = "CreateTime"
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    min_insync_replicas: int = 1
-    preallocate: bool = False
-    remote_log_copy_disable: bool = False
-    remote_copy_lag_bytes: int = -1
-    remote_copy_lag_ms: int = 0
-    remote_log_delete_on_disable: bool = False
-    remote_storage_enable: bool = False
-    retention_bytes: int = -1
-    retention_ms: int = 604_800_000
-    segment_bytes: int = 1_073_741_824
-    segment_index_bytes: int = 10_485_760
-    segment_jitter_ms: int = 0
-    segment_ms: int = 604_800_000
-    unclean_leader_election_enable: bool = False
+    cleanup_policy: tuple[str, ...] = OF_ROW
+    compression_gzip_level: int = OF_ROW
+    compression_lz4_level: int = OF_ROW
+    compression_type: str = OF_ROW
+    compression_zstd_level: int = OF_ROW
+    delete_retention_ms: int = OF_ROW
+    errors_deadletterqueue_group_enable: bool = OF_ROW
+    file_delete_delay_ms: int = OF_ROW
+    flush_messages: int = OF_ROW
+    flush_ms: int = OF_ROW
+    follower_replication_throttled_replicas: tuple[str, ...] = OF_ROW
+    index_interval_bytes: int = OF_ROW
+    leader_replication_throttled_replicas: tuple[str, ...] = OF_ROW
+    local_retention_bytes: int = OF_ROW
+    local_retention_ms: int = OF_ROW
+    max_compaction_lag_ms: int = OF_ROW
+    max_decompressed_message_bytes: int = OF_ROW
+    max_message_bytes: int = OF_ROW
+    message_timestamp_after_max_ms: int = OF_ROW
+    message_timestamp_before_max_ms: int = OF_ROW
+    message_timestamp_type: str = OF_ROW
+    min_cleanable_dirty_ratio: float = OF_ROW
+    min_compaction_lag_ms: int = OF_ROW
+    min_insync_replicas: int = OF_ROW
+    preallocate: bool = OF_ROW
+    remote_log_copy_disable: bool = OF_ROW
+    remote_copy_lag_bytes: int = OF_ROW
+    remote_copy_lag_ms: int = OF_ROW
+    remote_log_delete_on_disable: bool = OF_ROW
+    remote_storage_enable: bool = OF_ROW
+    retention_bytes: int = OF_ROW
+    retention_ms: int = OF_ROW
+    segment_bytes: int = OF_ROW
+    segment_index_bytes: int = OF_ROW
+    segment_jitter_ms: int = OF_ROW
+    segment_ms: int = OF_ROW
+    unclean_leader_election_enable: bool = OF_ROW
 
     @property
     def compacted(self) -> bool:
@@ -96,11 +119,6 @@ class TopicConfig:
     def may_be_compacted(self) -> bool:
         """Whether the log is compacted, or may have been: its cleanup.policy cannot be read."""
         return self.compacted or any(name.startswith("cleanup.") for name in self.unreadable)
-
-
-def attribute(name: str) -> str:
-    """Return the attribute of a key."""
-    return name.replace(".", "_")
 
 
 def parse_topic_value(name: str, text: str | None) -> Value:

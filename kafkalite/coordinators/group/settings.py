@@ -85,7 +85,7 @@ class GroupSettings:
 
 def settings_of(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerGroupSettings:
     """The settings of a group that has these values of its own."""
-    values = group_values(config, texts)
+    values = group_values(config.values, texts)
     return ConsumerGroupSettings(
         session_timeout_ms=values["consumer.session.timeout.ms"],
         heartbeat_interval_ms=values["consumer.heartbeat.interval.ms"],

@@ -153,7 +153,7 @@ class ConfigResources:
             name,
             lambda current: check_topic_configs(self._broker.config, configs, current or {}),
             lambda current: check_broker_configs(self._broker.config, configs, current or {}, all_brokers=all_brokers),
-            lambda _current: check_group_configs(self._broker.config, configs),
+            lambda _current: check_group_configs(self._broker.config.values, configs),
             validate_only,
             then,
         )

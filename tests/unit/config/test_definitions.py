@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import kafkalite
-from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.broker import BrokerConfig, from_row, snapshot
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, nearest
 from kafkalite.config.dynamic import AT_START
 from kafkalite.config.group import GROUP_CONFIG_KEYS
 from kafkalite.config.group import LIMITS as GROUP_LIMITS
 from kafkalite.config.keys import ConfigError, Key, Support, Type, Update
-from kafkalite.config.topic import TopicConfig
+from kafkalite.config.topic import OF_ROW, TopicConfig, with_defaults_of_rows
 
 EVERY = [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]
 ATTRIBUTES = {field.name for field in fields(TopicConfig)}
@@ -76,6 +76,35 @@ def test_broker_defaults_are_kafkas() -> None:
         "log.cleaner.min.cleanable.ratio": "0.5", "max.incremental.fetch.session.cache.slots": "1000",
     }  # fmt: skip
     assert {name: BROKER_KEYS[name].text(BROKER_KEYS[name].default) for name in defaults} == defaults
+
+
+def test_attribute_without_a_row_is_found() -> None:
+    class Misspelt:
+        num_partitons: int = from_row()
+
+    with pytest.raises(TypeError, match=r"Misspelt\.num_partitons: no table has a row num\.partitons"):
+        snapshot(Misspelt)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("retention_ms", id="row without an attribute"),
+        pytest.param("retention_hours", id="attribute without a row"),
+    ],
+)
+def test_row_of_a_topic_key_and_its_attribute_are_found_if_one_is_missing(name: str) -> None:
+    attributes = dict.fromkeys((ATTRIBUTES - {"unreadable"}) ^ {name}, OF_ROW)
+    with pytest.raises(TypeError, match=f"Incomplete and the rows of topic keys differ in {name}$"):
+        with_defaults_of_rows(type("Incomplete", (), attributes))
+
+
+def test_every_attribute_has_the_value_of_its_row() -> None:
+    config = BrokerConfig({"num.partitions": "7", "group.consumer.assignors": "range"})
+    assert {name: getattr(config, name) for name in config.row_names} == {
+        name: config.values[name.replace("_", ".")] for name in config.row_names
+    }
+    assert (config.num_partitions, config.group_consumer_assignors) == (7, ("range",))
 
 
 def attributes_read() -> set[str]:

@@ -87,6 +87,8 @@ class TestBroker:
         assert dataclasses.replace(config, dynamic={}).topic_defaults.max_message_bytes == 2
         with pytest.raises(dataclasses.FrozenInstanceError):
             config.broker_id = 5  # type: ignore[misc]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config.num_partitions = 5  # type: ignore[misc]
 
     def test_broker_id_configs(self) -> None:
         assert BrokerConfig().broker_id == -1

@@ -69,7 +69,7 @@ def test_random_texts_raise_nothing() -> None:
         stored = read_broker_config(CONFIG, texts, {random.choice(names): random.choice(values)})
         assert stored.config.stored_texts(all_brokers=True) == texts, "nothing is lost"
         stored.config.stored_topic_config(texts)
-        group_values(stored.config, texts)
+        group_values(stored.config.values, texts)
 
 
 def test_a_default_that_cannot_be_read_counts_for_topics_without_their_own() -> None:
