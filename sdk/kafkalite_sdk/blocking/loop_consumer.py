@@ -110,9 +110,9 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
             self.give_back(each)
 
     async def columns(self, poll: Callable[[], Awaitable[ColumnBatch]]) -> tuple[ColumnBatch, Consumed]:
-        """Return what `poll` returns, and what the application had received before."""
-        before = self._driver.consumed()
-        return await poll(), before
+        """Return what `poll` returns, and where it begins, by partition."""
+        batch = await poll()
+        return batch, self._driver.columns_start
 
     def give_back_columns(self, polled: tuple[ColumnBatch, Consumed]) -> None:
         """The application has not received a batch: continue where it begins."""

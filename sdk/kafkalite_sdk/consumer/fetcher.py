@@ -33,6 +33,7 @@ from kafkalite_sdk.consumer.fetch_errors import FetchErrors
 from kafkalite_sdk.consumer.fetch_node import FetchCall, FetchNode
 from kafkalite_sdk.consumer.fetch_plan import FetchPlan, leader_epoch
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
+from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer, Target
 from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions, changed_states
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
@@ -394,6 +395,13 @@ class Fetcher(Generic[K, V]):
             self._open_bytes += buffer.count_open()
             self._plan.change((buffer,))
             self._enqueue(buffer)
+
+    def taken_from(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return where the last `take` has begun, of the partitions that it has read."""
+        return {
+            buffer.state.topic_partition: OffsetAndMetadata(position, "", epoch)
+            for buffer, position, epoch in self._read_from
+        }
 
     def give_back(self) -> None:
         """The application does not receive what the last `take` has read: it is fetched again."""

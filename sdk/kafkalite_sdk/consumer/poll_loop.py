@@ -22,6 +22,7 @@ from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.consumer.arguments import check_count
 from kafkalite_sdk.consumer.driver import Driver, K, V
+from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.partition_buffer import Target
 
 if TYPE_CHECKING:
@@ -116,10 +117,9 @@ class PollLoop(Generic[K, V]):
         check_seconds("timeout", timeout_s)
         if self._check is not None and self._check.intercepts:
             raise ClientUseError("poll_columns calls no interceptors of records; use poll, or another Consumer")
-        driver = self._driver
-        start = driver.consumed() if self._auto_commit is not None else {}
-        await self._alone(timeout_s, partial(self._take_columns, columns), columns)
-        driver.columns_start = start
+        start: dict[TopicPartition, OffsetAndMetadata] = {}
+        await self._alone(timeout_s, partial(self._take_columns, columns, start), columns)
+        self._driver.columns_start = start
 
     def _check_not_streamed(self) -> None:
         if self.streamed:
@@ -268,16 +268,21 @@ class PollLoop(Generic[K, V]):
             self._raise_lookup_error(only)
         return records
 
-    def _take_columns(self, columns: ColumnBuilder) -> ColumnBuilder:
+    def _take_columns(self, columns: ColumnBuilder, start: dict[TopicPartition, OffsetAndMetadata]) -> ColumnBuilder:
+        """Append records to columns, and the offset of the first one of each partition to `start`."""
         self._raise_group_error()
+        start.clear()
         left = self._driver.iteration.records
         count = 0
         while count < len(left) and not columns.full and columns.add(left[-1 - count]):
             count += 1
         self._moved = left[len(left) - count :]
         del left[len(left) - count :]
+        for each in self._moved:  # the first one is the last
+            start[TopicPartition(each.topic, each.partition)] = OffsetAndMetadata(each.offset, "", each.leader_epoch)
         if not columns:
             self._driver.fetcher.take_columns(columns)
+            start |= self._driver.fetcher.taken_from()
         if not columns:
             self._raise_lookup_error(())
         return columns

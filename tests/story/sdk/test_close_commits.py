@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from kafkalite_sdk.consumer.listeners import RebalanceListener
 
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.arrow_reader import read_rows
@@ -61,6 +62,8 @@ def run_until(world: Story, use: Any, cancelled_at: int | None, error: type[Exce
         (by_iteration, 6, 6),
         (by_poll, 6, 4),
         (by_columns, 6, 4),
+        (by_poll, 2, 0),
+        (by_columns, 2, 0),
     ],
 )
 def test_a_cancelled_task_commits_what_it_has_handled(use: Any, at: int | None, expected: int) -> None:
@@ -105,3 +108,30 @@ async def test_a_cancelled_task_that_has_sought_back_commits_its_position(world:
     task.cancel()
     await asyncio.wait([task])
     assert committed(world)[-1] == {("orders", 0): 2}
+
+
+@story()
+async def test_a_cancelled_task_commits_from_the_position_that_a_rebalance_of_its_poll_has_set(world: Story) -> None:
+    """As when partitions are revoked and return within a poll, at what another member has committed meanwhile."""
+    world.broker.cluster.create_topic("orders")
+    world.broker.cluster.create_topic("added")
+    append(world, A, *(b"%d" % number for number in range(RECORDS)))
+
+    class Seek(RebalanceListener):
+        def __init__(self, consumer: Any) -> None:
+            self._consumer = consumer
+
+        async def on_partitions_assigned(self, partitions: Any) -> None:
+            self._consumer.seek(A, 6)
+
+    async def use(consumer: Any, handle: Handler) -> None:
+        assert len(await consumer.poll_columns(60.0, 2, columns=["offset"])) == 2
+        consumer.subscribe(["orders", "added"], listener=Seek(consumer))  # a rebalance
+        assert read_rows(await consumer.poll_columns(60.0, 2, columns=["offset"])) == [(6,), (7,)]
+        await handle(6)
+
+    task = run_until(world, use, 6)
+    await pass_time(30.0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled() and committed(world)[-1]["orders", 0] == 6
