@@ -30,6 +30,9 @@ class Subscriptions:
         polls: of the consumer.
         changes: of the assignment, None = the consumer has no group.
         auto_commit: None = the application commits.
+
+    Attributes:
+        started: what was called before the start has been done.
     """
 
     def __init__(
@@ -43,12 +46,13 @@ class Subscriptions:
         self._polls = polls
         self._changes = changes
         self._auto_commit = auto_commit
+        self.started = False
         self._assigned = False
         self._before_start: list[Callable[[], None]] = []
 
     def _do(self, action: Callable[[], None]) -> None:
         """Do it now, or when the consumer starts."""
-        if self._driver.started:
+        if self.started:
             self._driver.client.check_owner()
             action()
         else:
@@ -57,6 +61,7 @@ class Subscriptions:
 
     def start(self) -> None:
         """The consumer has started."""
+        self.started = True
         actions, self._before_start = self._before_start, []
         for action in actions:
             action()

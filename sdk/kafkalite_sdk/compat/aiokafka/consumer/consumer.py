@@ -147,10 +147,11 @@ class AIOKafkaConsumer(Lookups):
         Raises: KafkaConnectionError, UnknownTopicOrPartitionError, and what the group fails with.
         """
         self._open()
-        await self._consumer.start()
+        await self._driver.start(None)
         try:
             for topic in sorted(self._wanted):
                 await wait_for_topic(self._driver.client, topic, self._request_timeout_s)
+            self._consumer._subscriptions.start()  # a member that joins before its topics exist joins twice
             if self._groupless is not None:
                 self._groupless.follow()
             elif self._rebalances is not None and self._driver.group is not None and self._driver.group.subscribed:
@@ -252,7 +253,7 @@ class AIOKafkaConsumer(Lookups):
         self._listener.enabled = False
         if self._groupless is not None:
             self._groupless.unsubscribe()
-        if not self._driver.started:
+        if not self._consumer._subscriptions.started:
             self._consumer._subscriptions.forget()
         elif self._groupless is None:
             self._group_leave.begin()
