@@ -88,7 +88,10 @@ def unknown(name: str) -> Topic:
 def describe(
     call: ClusterCall, image: ClusterImage, topic: TopicImage, first: int, limit: int
 ) -> Generator[None, None, Topic]:
-    reachable, offline = image.brokers.reachable(call.connection.listener), call.context.offline(topic.topic_id)
+    reachable, offline = (
+        image.brokers.reachable(call.connection.listener),
+        call.context.offline_partitions(topic.topic_id),
+    )
     describer = PartitionDescriber(Partition, call.version, image.brokers, reachable, offline)
     partitions = []
     for partition in islice(describer.describe(topic, range(first, len(topic.partitions))), limit):

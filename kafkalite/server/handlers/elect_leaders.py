@@ -74,6 +74,6 @@ def outcome(call: AdminCall, topic: TopicImage | None, index: int, election_type
         return UNKNOWN
     partition = topic.partition(index)
     offline = () if partition is None else partition.offline_replicas
-    if index in call.context.offline(topic.topic_id):  # of a broker that is alone
+    if index in call.context.offline_partitions(topic.topic_id):  # of a broker that is alone
         offline = (*offline, call.context.broker_id)
     return election_refusal(partition, offline, ElectionType(election_type))

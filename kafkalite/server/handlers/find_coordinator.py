@@ -58,23 +58,23 @@ def answer(call: CoordinatorCall, request: FindCoordinatorRequest, error: int, r
     """Send the coordinator of every key, or the same error for every key, in slices if there are many."""
     find = None if error else call.context.coordinators(call.connection)
     if call.version < SEVERAL_KEYS_SINCE:
-        call.answer(FindCoordinatorResponse(**located(request.key, find, error, reason)))
+        call.answer(FindCoordinatorResponse(**coordinator_fields(request.key, find, error, reason)))
     else:
-        call.answer_from(described(call, request, find, error, reason), len(request.coordinator_keys))
+        call.answer_from(describe_coordinators(call, request, find, error, reason), len(request.coordinator_keys))
 
 
-def described(
+def describe_coordinators(
     call: CoordinatorCall, request: FindCoordinatorRequest, find: Find | None, error: int, reason: str | None
 ) -> Generator[None, None, FindCoordinatorResponse]:
-    """Build the response for several keys; the arguments are those of `located`."""
+    """Build the response for several keys; the arguments are those of `coordinator_fields`."""
     coordinators = call.elements()
     for key in request.coordinator_keys:
-        coordinators.add(Coordinator(key=key, **located(key, find, error, reason)))
+        coordinators.add(Coordinator(key=key, **coordinator_fields(key, find, error, reason)))
         yield
     return FindCoordinatorResponse(coordinators=coordinators.finish())
 
 
-def located(key: str, find: Find | None, error: int, reason: str | None) -> dict[str, Any]:
+def coordinator_fields(key: str, find: Find | None, error: int, reason: str | None) -> dict[str, Any]:
     """Return the fields of the response for one key.
 
     Arguments:

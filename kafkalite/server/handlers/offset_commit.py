@@ -66,15 +66,15 @@ def offset_commit(call: GroupCall, request: OffsetCommitRequest | PackedCommit) 
     """Commit the existing partitions; the response has every partition of the request in its order."""
     if not isinstance(request, PackedCommit):
         commit_each(call, request)
-    elif not located(call, request):  # the frame is there until the iteration ends
+    elif not locate_partitions(call, request):  # the frame is there until the iteration ends
         commit_each(call, decode(OffsetCommitRequest, call.version, call.header.body, exact=False))
     else:
         whole = PendingCommit(call, request)
         call.context.groups.submit(request.group_id, whole.command, whole)
 
 
-def located(call: GroupCall, request: PackedCommit) -> bool:
-    """Whether all partitions of the request exist; it then knows of which topics they are."""
+def locate_partitions(call: GroupCall, request: PackedCommit) -> bool:
+    """Give the request the topics of its partitions. Returns whether all of them exist."""
     image = call.context.image
     topics: Mapping[Any, TopicImage] = image.topics_by_id if call.version >= TOPIC_ID_SINCE else image.topics
     for at, named in enumerate(request.topics):

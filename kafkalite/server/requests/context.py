@@ -86,9 +86,9 @@ class ClusterContext(LeaderContext, Protocol):
     first_image: "FirstImage | None"  # None: the image is known
     tables: ClusterTables
 
-    def offline(self, topic_id: bytes) -> frozenset[int]:
-        """Return the partitions of a topic that this broker, which is alone, cannot serve. In a cluster, the image has
-        the offline replicas.
+    def offline_partitions(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that cannot be served, as far as the image does not show it: none in a
+        cluster, whose image has the offline replicas.
         """
 
 
@@ -153,7 +153,7 @@ class GroupPartitionContext(GroupContext, PartitionContext, Protocol):
     """Consumer groups together with the logs that they read."""
 
 
-class CoordinatorContext(GroupContext, ProducerContext, Protocol):
+class CoordinatorCallContext(GroupContext, ProducerContext, Protocol):
     """Groups and transactional producers, which have coordinators."""
 
 
@@ -163,7 +163,7 @@ class ConfigContext(CallContext, Protocol):
     configs: ConfigResources
 
 
-class ControllerContext(CallContext, Protocol):
+class ControllerCallContext(CallContext, Protocol):
     """The requests of the controller, which a broker in a cluster serves, and its session."""
 
     @property
@@ -178,9 +178,11 @@ class ControllerContext(CallContext, Protocol):
         """The nodes of the tree that this broker leaves out."""
 
 
-class HandlerContext(TopicContext, AdminContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):
+class HandlerContext(
+    TopicContext, AdminContext, GroupPartitionContext, CoordinatorCallContext, ConfigContext, Protocol
+):
     """The contexts of all handlers of `api.ROWS`."""
 
 
-class ClusterHandlerContext(HandlerContext, ControllerContext, Protocol):
+class ClusterHandlerContext(HandlerContext, ControllerCallContext, Protocol):
     """The contexts of all handlers, `api.CLUSTER_ROWS` included."""

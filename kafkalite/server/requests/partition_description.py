@@ -26,7 +26,7 @@ def describe_all(
 ) -> Generator[None, None, list[Any]]:
     """Return one `message` for each partition of a topic of the image, as an array of the response."""
     context, version = call.context, call.version
-    offline = context.offline(topic.topic_id)
+    offline = context.offline_partitions(topic.topic_id)
     reachable = image.brokers.reachable(call.connection.listener)
     kept = None if offline else context.descriptions.get(topic, reachable, message, version)
     if kept is not None:

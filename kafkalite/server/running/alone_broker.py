@@ -41,7 +41,7 @@ class AloneBroker(RunningBroker):
         """Return this broker."""
         return (self.listening.own_node(self.broker_id, self.config.broker_rack, connection),)
 
-    def offline(self, topic_id: bytes) -> frozenset[int]:
+    def offline_partitions(self, topic_id: bytes) -> frozenset[int]:
         """Return the partitions of a topic that cannot be served."""
         return self.replicas.offline(topic_id)
 

@@ -380,11 +380,11 @@ class ClusterMember:
         return Peer(endpoint, str(self.broker_id), self._resources.ports.dial, timeout_s)
 
     def endpoint_of(self, broker: Broker) -> Endpoint | None:
-        """The address of a broker for other brokers."""
+        """The address at which brokers reach a broker, None if it has none."""
         return self.endpoint_among(broker.endpoints)
 
     def endpoint_among(self, endpoints: Iterable[Endpoint]) -> Endpoint | None:
-        """The address for other brokers, of all addresses of a broker."""
+        """The endpoint of a broker at which other brokers reach it: that of the listener between brokers."""
         wanted = self._static.inter_broker_listener_name
         for endpoint in endpoints:
             if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == PLAINTEXT:

@@ -103,7 +103,7 @@ class ClusteredBroker(RunningBroker):
         """The nodes of the tree that this broker leaves out."""
         return []
 
-    def offline(self, topic_id: bytes) -> frozenset[int]:
+    def offline_partitions(self, topic_id: bytes) -> frozenset[int]:
         """Return nothing: offline replicas are in the image."""
         return frozenset()
 

@@ -107,7 +107,7 @@ class MemberBroker(ClusteredBroker):
         return self.member.active
 
     def _peer_endpoints(self) -> dict[int, Endpoint]:
-        """The address of each other live broker for brokers."""
+        """The address at which brokers reach each live broker."""
         found = ((each.broker_id, self.member.endpoint_among(each.endpoints.values())) for each in self.image.brokers)
         return {broker_id: endpoint for broker_id, endpoint in found if endpoint is not None}
 

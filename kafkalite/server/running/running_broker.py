@@ -215,8 +215,8 @@ class RunningBroker(ABC):
         return self.listening.own_node(self.broker_id, self.config.broker_rack, connection)
 
     @abstractmethod
-    def offline(self, topic_id: bytes) -> frozenset[int]:
-        """Return the partitions of a topic that this broker, which is alone, cannot serve."""
+    def offline_partitions(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that cannot be served, as far as the image does not show it."""
 
     @property
     def metadata(self) -> "Coordination":

@@ -376,14 +376,14 @@ def leave_out(message: Any, version: int) -> None:
 
 def short_ways(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     """Count the commits that stay packed."""
-    located = offset_commit.located
+    locate = offset_commit.locate_partitions
 
     def counted(*asked: Any) -> bool:
-        found = located(*asked)
+        found = locate(*asked)
         seen["in one piece" if found else "taken apart"] += 1
         return found
 
-    monkeypatch.setattr(offset_commit, "located", counted)
+    monkeypatch.setattr(offset_commit, "locate_partitions", counted)
 
 
 async def live(both: Both, dice: random.Random, random_member: RandomMember) -> None:

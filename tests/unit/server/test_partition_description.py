@@ -25,7 +25,9 @@ TOPIC = TopicImage("t", bytes(15) + b"\x01", (PartitionImage((1,), (1,), 1, 0),)
 
 def call(*offline: int) -> Any:
     image = SimpleNamespace(topics={"t": TOPIC}, brokers=BROKERS)
-    context = SimpleNamespace(offline=lambda topic_id: frozenset(offline), descriptions=DescriptionCache(), image=image)
+    context = SimpleNamespace(
+        offline_partitions=lambda topic_id: frozenset(offline), descriptions=DescriptionCache(), image=image
+    )
     connection = SimpleNamespace(listener="PLAINTEXT")
     return SimpleNamespace(
         context=context, connection=connection, version=9, elements=lambda: ResponseArray(MetadataResponse, 9)
@@ -59,7 +61,7 @@ def test_changed_topic_is_not_described_from_cache() -> None:
 def test_offline_partitions_are_described_and_not_cached() -> None:
     asked = call(1)
     assert [p.leader_id for p in decoded(description(asked))] == [1, -1, 1]
-    asked.context.offline = lambda topic_id: frozenset()
+    asked.context.offline_partitions = lambda topic_id: frozenset()
     assert [p.leader_id for p in decoded(description(asked))] == [1, 1, 1]
 
 
