@@ -17,6 +17,8 @@ import pyarrow
 import pyarrow.compute
 from pyarrow import json as arrow_json
 
+from pyspark_kafkalite.decoding.json_names import names_max
+
 BEFORE, AFTER = '{"k":[[[', "]]]}\n"
 ESCAPE = r"\]\s*\]\s*\]"
 ROW = re.compile(r" in row (\d+)$")
@@ -112,9 +114,9 @@ def inferable(lines: pyarrow.StringArray) -> Iterator[tuple[int, pyarrow.StringA
 
 
 def _cells(lines: pyarrow.StringArray) -> int:
-    """An upper bound of objects times names: brackets and colons within text count, too."""
+    """An upper bound of objects times names: brackets within text count, too."""
     content, _ = _content(lines)
-    return int(numpy.count_nonzero(content == ord("{"))) * int(numpy.count_nonzero(content == ord(":")))
+    return int(numpy.count_nonzero(content == ord("{"))) * names_max(content)
 
 
 def suspicious(texts: pyarrow.StringArray) -> list[int]:
@@ -150,7 +152,7 @@ def read_objects(lines: pyarrow.StringArray, data_type: pyarrow.StructType, beyo
     Arguments:
         lines: values of JSON.
         data_type: of the structs.
-        beyond: "infer" or "ignore": what is done with fields beyond it.
+        beyond: "infer", "ignore" or "error": what is done with fields beyond it.
 
     Raises:
         ArrowInvalid: a line is not exactly one value of this type.

@@ -67,12 +67,20 @@ class JsonDecoder:
     def _parts(self, lines: pyarrow.StringArray) -> Iterator[Part]:
         """Yield the decoded lines in order, each part with its first row, and the errors of bad lines."""
         for start, block in blocks(lines):
-            for first, part, bounded in inferable(block):
-                found = self._read_with_drift(part) if bounded else None
-                if found is not None:
-                    yield start + first, found
-                else:
-                    yield from self._read_without_drift(part, start + first)
+            found = self._read_whole(block, "error")
+            if found is not None:
+                yield start, found
+            else:
+                yield from self._parts_with_drift(block, start)
+
+    def _parts_with_drift(self, lines: pyarrow.StringArray, start: int) -> Iterator[Part]:
+        """As `_parts`, where a line has a field beyond the schema, or a bad value."""
+        for first, part, bounded in inferable(lines):
+            found = self._read_whole(part, "infer") if bounded else None
+            if found is not None:
+                yield start + first, found
+            else:
+                yield from self._read_without_drift(part, start + first)
 
     def _read_without_drift(self, lines: pyarrow.StringArray, start: int) -> Iterator[Part]:
         count_fields(lines.slice(0, SAMPLE), self.type, self._drift)
@@ -82,12 +90,17 @@ class JsonDecoder:
     def _read(self, lines: pyarrow.StringArray) -> pyarrow.Array:
         return read_objects(lines, self._read_type, "ignore").cast(self.type)
 
-    def _read_with_drift(self, lines: pyarrow.StringArray) -> pyarrow.Array | None:
-        """Read lines with all of their fields; None = they cannot be read so."""
+    def _read_whole(self, lines: pyarrow.StringArray, beyond: str) -> pyarrow.Array | None:
+        """Read lines with all of their fields; None = they cannot be read so.
+
+        Arguments:
+            lines: values of JSON.
+            beyond: "error" or "infer": what is done with fields beyond the schema.
+        """
         if openers(lines, OPENERS_MAX) > OPENERS_MAX:
             return None
         try:
-            found = read_objects(lines, self._read_type, "infer")
+            found = read_objects(lines, self._read_type, beyond)
             decoded = found.cast(self.type)
         except pyarrow.ArrowInvalid:
             return None
