@@ -1,6 +1,7 @@
 """Repairs the table of a job `lake` that has lost files: their records are read from the topic again. No JVM."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite.model import TopicPartition
@@ -12,13 +13,16 @@ from pyspark_kafkalite.ingest.outcome import known_schema
 from pyspark_kafkalite.ingest.worker import Job, Written, write_split
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import DELTA, LAKE
+from pyspark_kafkalite.jobs.settings import DELTA, LAKE, LATEST, WINDOW
 from pyspark_kafkalite.losses import recreated
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import OffsetRange
+from pyspark_kafkalite.tables.locations import exists, find
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import DataFile, Span
+from pyspark_kafkalite.tables.reading import spans_in
 from pyspark_kafkalite.tables.repair import refill_of, replacement_of
+from pyspark_kafkalite.tables.state import TableState
 from pyspark_kafkalite.task import Task
 
 NAME = "repaired"
@@ -53,12 +57,7 @@ def repair_job(job: JobFile) -> Repair:
             The table is unchanged then.
     """
     settings = job.required_table
-    if job.type != LAKE:
-        raise JobError(
-            f"{job.path}: repair is for {LAKE}: the files of a job of type {job.type} are not records of a topic"
-        )
-    if settings.format == DELTA:
-        raise JobError(f"{job.path}: repair is for plain Parquet; restore Delta's files from a copy")
+    _check_kind(job, settings.format)
     table = ManifestTable(settings.path, create=False)
     try:
         with table.repairing():
@@ -67,10 +66,29 @@ def repair_job(job: JobFile) -> Repair:
         close_clients()
 
 
+def _check_kind(job: JobFile, table_format: str) -> None:
+    """Raise JobError, with what to do instead, unless the files of the table are records that Parquet files have."""
+    if job.type in (LATEST, WINDOW):
+        raise JobError(
+            f"{job.path}: repair is for {LAKE}: the files of a job of type {job.type} are results, not records of a "
+            "topic; delete the table and the checkpoint, and run the job again"
+        )
+    if job.type != LAKE:
+        raise JobError(
+            f"{job.path}: repair is for {LAKE}: a job of type {job.type} writes no table; use the file of "
+            "the job that does"
+        )
+    if table_format == DELTA:
+        raise JobError(
+            f"{job.path}: repair is for {LAKE} of plain Parquet: the log of {DELTA} does not have the offsets of a "
+            "file; restore the files from a copy, or delete the table and the checkpoint, and run the job again"
+        )
+
+
 def _repaired(job: JobFile, table: ManifestTable, lost: Sequence[DataFile]) -> Repair:
     if not lost:
         return Repair(())
-    state, options = table.state(), job.source_options()
+    state, options = _with_offsets_of_dead_letters(table.state(), table.location), job.source_options()
     refill = refill_of(state, lost, table.location)
     topics = {each.topic for each in refill.spans}
     topic_ids = {topic: found for topic, found in state.topic_ids.items() if topic in topics}
@@ -83,6 +101,16 @@ def _repaired(job: JobFile, table: ManifestTable, lost: Sequence[DataFile]) -> R
     files = [each for one in written for each in one.files]
     table.replace(replacement_of(refill, files, letters, table.location))
     return Repair(tuple(each.name for each in lost), refill.spans, sum(each.rows for each in (*files, *letters)))
+
+
+def _with_offsets_of_dead_letters(state: TableState, location: str) -> TableState:
+    """Return the state with the offsets of dead letters whose commit, of an earlier version, does not have them."""
+    unknown = {
+        name: file._replace(spans=spans_in(find(Path(location), name)))
+        for name, file in state.dead_letters.items()
+        if not file.spans and name not in state.former and exists(Path(location), name)
+    }
+    return state._replace(dead_letters={**state.dead_letters, **unknown})
 
 
 def _task(options: SourceOptions, span: Span, topic_ids: dict[str, str]) -> Task:

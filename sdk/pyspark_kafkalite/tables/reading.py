@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_kafkalite.tables.locations import using
 from pyspark_kafkalite.tables.manifest import ManifestTable
-from pyspark_kafkalite.tables.model import Table, is_hidden
+from pyspark_kafkalite.tables.model import Span, Table, is_hidden
 
 if TYPE_CHECKING:
     import pyarrow.dataset
@@ -49,6 +49,18 @@ def read_dead_letters(table: Table | str | os.PathLike[str]) -> "pyarrow.dataset
     source = ManifestTable(table, create=False) if isinstance(table, str | os.PathLike) else table
     names = source.state().dead_letters if isinstance(source, ManifestTable) else source.dead_letter_files()
     return _dataset(source, list(names), DEAD_LETTER_SCHEMA)
+
+
+def spans_in(path: Path) -> tuple[Span, ...]:
+    """Return the offsets between which the rows of a file are, of each partition. Raises OSError, ArrowInvalid."""
+    from pyarrow import parquet
+
+    name, offset = ["_topic", "_partition"], "_offset"
+    rows = parquet.read_table(path, columns=[*name, offset], partitioning=None).group_by(name)
+    found = rows.aggregate([(offset, "min"), (offset, "max")]).to_pylist()
+    return tuple(
+        sorted(Span(each["_topic"], each["_partition"], each["_offset_min"], each["_offset_max"] + 1) for each in found)
+    )
 
 
 def _names(source: Table) -> Iterable[str]:

@@ -1,5 +1,6 @@
 """A table that has lost files is filled again from its topic: each offset is there once, or nothing is changed."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +156,31 @@ def test_topic_that_was_created_again_does_not_have_the_records(lake: Lake) -> N
         repair_job(lake.job)
 
 
+def test_dead_letters_without_offsets_in_their_commit_are_read(lake: Lake) -> None:
+    """Commits of an earlier version have the offsets of the other files only."""
+    lake.lose("part-*")
+    forget_offsets(lake, "dead_letters")
+    assert repair_job(lake.job).rows == 40
+    lake.verify()
+
+
+@pytest.mark.parametrize("kind", ["files", "dead_letters"])
+def test_lost_files_without_offsets_in_their_commit_are_named(lake: Lake, kind: str) -> None:
+    lake.lose("_dead_letters/*" if kind == "dead_letters" else "*part-*")
+    forget_offsets(lake, kind)
+    with pytest.raises(TableError, match=r"file .* is lost, and its commit does not have the offsets of its rows"):
+        repair_job(lake.job)
+
+
+def forget_offsets(lake: Lake, kind: str) -> None:
+    """Write the commits as an earlier version has written them."""
+    for path in (lake.root / "_commits").glob("*.json"):
+        commit = json.loads(path.read_text())
+        for each in commit[kind]:
+            del each["spans"]
+        path.write_text(json.dumps(commit))
+
+
 def test_other_records_than_the_lost_ones_are_rejected(lake: Lake) -> None:
     """With this decoding, bad records are in a topic and not in the table."""
     lake.lose("part-*")
@@ -166,10 +192,18 @@ def test_other_records_than_the_lost_ones_are_rejected(lake: Lake) -> None:
         repair_job(read_job(str(path)))
 
 
-def test_only_tables_of_records_are_repaired(lake: Lake) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "error"),
+    [
+        ('"lake"', '"latest"', "repair is for lake: the files of a job of type latest .* delete the table"),
+        ('"lake"', '"audit"', "a job of type audit writes no table; use the file of the job that does"),
+        ('path = "orders"', 'path = "orders"\nformat = "delta"', "repair is for lake of plain Parquet: .* from a copy"),
+    ],
+)
+def test_only_tables_of_records_are_repaired(lake: Lake, before: str, after: str, error: str) -> None:
     path = Path(lake.job.path)
-    path.write_text(path.read_text().split("[decoding]")[0].replace('"lake"', '"latest"'))
-    with pytest.raises(JobError, match="repair is for lake"):
+    path.write_text(path.read_text().split("[decoding]")[0].replace(before, after))
+    with pytest.raises(JobError, match=error):
         repair_job(read_job(str(path)))
 
 
