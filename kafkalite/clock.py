@@ -101,7 +101,10 @@ class Outcome:
         return self.value
 
 
-async def completed(call: Callable[[Callable[[Outcome], object]], object]) -> Outcome:
+Then = Callable[[Outcome], object]  # what an operation calls once, when it has ended, now or later
+
+
+async def completed(call: Callable[[Then], object]) -> Outcome:
     """Make a call that takes a callback, and wait for its outcome. The call may end after the wait was cancelled."""
     from asyncio import get_running_loop  # commands without an event loop import this module, too
 
@@ -113,7 +116,7 @@ async def completed(call: Callable[[Callable[[Outcome], object]], object]) -> Ou
 class Offload(Protocol):
     """Runs jobs that may block or take longer than a millisecond."""
 
-    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+    def run(self, job: Callable[..., Any], *args: Any, done: Then) -> None:
         """Call `job(*args)` outside the loop, then `done(outcome)` on the loop, never before `run` has returned."""
 
 
@@ -385,12 +388,12 @@ class ThreadOffload:
         self._prepare = prepare
         self._threads: list[Thread] = []
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # a pool of futures takes some 40 us more per job
-        self._ended: SimpleQueue[tuple[Callable[[Outcome], object], Outcome]] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[Then, Outcome]] = SimpleQueue()
         self._open = 0  # jobs whose outcome was not applied yet
         self._closed = False
         self._awake = False  # a drain is on its way; a lost race costs one empty drain, never an outcome
 
-    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+    def run(self, job: Callable[..., Any], *args: Any, done: Then) -> None:
         """Call `job(*args)` in a thread, then `done(outcome)` on the loop. Raises RuntimeError after `close`."""
         if self._closed:
             raise RuntimeError("the executor is closed")
@@ -432,6 +435,6 @@ class ThreadOffload:
                 self._loop.call_soon(self._drain)
                 return
 
-    def _apply(self, done: Callable[[Outcome], object], outcome: Outcome) -> None:
+    def _apply(self, done: Then, outcome: Outcome) -> None:
         self._open -= 1
         call_guarded(self._raised, done, (outcome,))

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from kafkalite.clock import Clock, Outcome, Raised, call_guarded
+from kafkalite.clock import Clock, Outcome, Raised, Then, call_guarded
 
 BUDGET_S = 0.004
 STEPS_PER_SLICE = 16  # of `grouped`: of some 10 us each
@@ -51,7 +51,7 @@ class Slice:
 
     __slots__ = ("cancelled", "done", "ended", "steps")
 
-    def __init__(self, steps: Steps, done: Callable[[Outcome], object]) -> None:
+    def __init__(self, steps: Steps, done: Then) -> None:
         self.steps = steps
         self.done = done
         self.cancelled = False
@@ -80,7 +80,7 @@ class Slicer:
         self._armed = False
         self._running = False
 
-    def run(self, steps: Steps, done: Callable[[Outcome], object]) -> Slice:
+    def run(self, steps: Steps, done: Then) -> Slice:
         """Run `steps`, now as far as the budget allows and then in later loop iterations.
 
         Arguments:

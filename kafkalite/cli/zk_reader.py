@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafkalite.cli.failure import fail
-from kafkalite.clock import LoopClock, Outcome, SystemRandom, completed
+from kafkalite.clock import LoopClock, Outcome, SystemRandom, Then, completed
 from kafkalite.config.files import load
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Stat
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access

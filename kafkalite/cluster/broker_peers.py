@@ -37,7 +37,7 @@ class CallResult(NamedTuple):
     error: int = 0
 
 
-Then = Callable[[CallResult], object]
+CallDone = Callable[[CallResult], object]
 
 
 class Route(NamedTuple):
@@ -77,7 +77,7 @@ class BrokerPeers:
         self._open: dict[int, dict[OpenCall, None]] = {}  # by broker
         self._closed = False
 
-    def call(self, broker_id: int, request: Request, then: Then, *, is_list: bool = False) -> None:
+    def call(self, broker_id: int, request: Request, then: CallDone, *, is_list: bool = False) -> None:
         """Send a request to a broker; `then` is called once with its result.
 
         Arguments:
@@ -166,7 +166,7 @@ class OpenCall:
         sent: where it was sent; None: it waits.
     """
 
-    def __init__(self, then: Then, opened: dict["OpenCall", None]) -> None:
+    def __init__(self, then: CallDone, opened: dict["OpenCall", None]) -> None:
         self.timer: Timer | None = None
         self.sent: tuple[Route, Peer] | None = None
         self._free: End | None = None

@@ -5,10 +5,10 @@ depends on it then keeps records.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from kafkalite.clock import Outcome, completed
+from kafkalite.clock import Outcome, Then, completed
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
@@ -18,7 +18,7 @@ LOGGER = logging.getLogger("kafkalite.cluster")
 Texts = Mapping[str, str]
 
 
-def read_configs(session: Coordination, path: str, then: Callable[[Outcome], object]) -> None:
+def read_configs(session: Coordination, path: str, then: Then) -> None:
     """Read a config node; `then` is called with the texts by key, none without a node, or with an error, ZnodeError
     included.
     """

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from kafkalite.callbacks import fail_on_exception, once
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.config.keys import ConfigError
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 from kafkalite.coordination.tree import Check, Create, Delete, Operation, Set
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode

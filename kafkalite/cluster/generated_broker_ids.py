@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Outcome, completed
+from kafkalite.clock import Outcome, Then, completed
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.tree import Set, Stat
 from kafkalite.coordination.znodes.brokers import generated_broker_id

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.model import TopicPartition
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kafkalite.callbacks import fail_on_exception
-from kafkalite.clock import Clock, Outcome, completed
+from kafkalite.clock import Clock, Outcome, Then, completed
 from kafkalite.cluster.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
 from kafkalite.cluster.config_reads import Texts, stored_configs, stored_group_configs
 from kafkalite.cluster.config_writes import ConfigChange, ConfigNode, ConfigWriter, Written, topic_node
@@ -21,7 +21,7 @@ from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.producer_id_blocks import RaisedIds, raise_above, raise_operation, raised_ids, take_block
 from kafkalite.cluster.topic_node_removal import DeletedTopicNodes, TopicNodeRemover
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.bulk_reads import TopicRecord, ensure_nodes, read_topics
 from kafkalite.coordination.errors import (
     ConnectionLossError,

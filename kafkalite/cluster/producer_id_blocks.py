@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.callbacks import fail_on_exception
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import BadVersionError
 from kafkalite.coordination.tree import Set
 

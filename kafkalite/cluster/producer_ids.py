@@ -11,7 +11,7 @@ from kafkalite.errors import KafkaErrorCode
 
 NO_ID = -1
 
-Then = Callable[[int, int], None]
+DrawDone = Callable[[int, int], None]
 TakeBlock = Callable[[Callable[[range | None], None]], None]
 
 
@@ -30,10 +30,10 @@ class ProducerIds:
         self.last = NO_ID
         self._take_block = take_block
         self._block = iter(range(0))
-        self._waiting: deque[Then] = deque()
+        self._waiting: deque[DrawDone] = deque()
         self._requested = False
 
-    def draw(self, then: Then) -> None:
+    def draw(self, then: DrawDone) -> None:
         """Call `then(producer_id, 0)`, or `then(-1, error code)` if there is no further block."""
         self._waiting.append(then)
         self._serve()

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from kafkalite.callbacks import FanIn, gather
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.quota_entities import CLIENT_ID, IP, USER, QuotaEntity, QuotaFilter, values_of
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.znodes import quotas
 from kafkalite.slicing import Slicer

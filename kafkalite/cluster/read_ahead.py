@@ -14,12 +14,12 @@ from functools import partial
 
 from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.callbacks import call_each
-from kafkalite.clock import Offload, Outcome
+from kafkalite.clock import Offload, Outcome, Then
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
 from kafkalite.storage.log.segment import Segment
 
 JOBS_MAX = 2
-Done = Callable[[Outcome], object]
+Done = Then
 
 
 class ReadAheadJob:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from itertools import islice
 
-from kafkalite.clock import Clock, Outcome
+from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.tree import Operation
@@ -21,7 +21,7 @@ from kafkalite.coordination.tree import Operation
 LOGGER = logging.getLogger("kafkalite.cluster")
 PARTITIONS_AT_ONCE = 200  # of one transaction: some 3 ms on the loop
 
-Ended = Callable[[Outcome], object]
+Ended = Then
 
 
 class DeletedTopicNodes:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.callbacks import FanIn, SerialExecutor, once
-from kafkalite.clock import Outcome, Random
+from kafkalite.clock import Outcome, Random, Then
 from kafkalite.cluster.config_writes import ConfigChange, Texts, Written
 from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
@@ -107,8 +107,8 @@ class TopicHost(Protocol):
     @property
     def tables(self) -> ClusterTables: ...
 
-    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object]) -> None: ...
-    def topic_gone(self, name: str, done: Callable[[Outcome], object]) -> None: ...
+    def topic_changed(self, topic: TopicImage, done: Then) -> None: ...
+    def topic_gone(self, name: str, done: Then) -> None: ...
 
 
 class TopicManager:
@@ -431,9 +431,7 @@ def refusal_of(error: int) -> Refusal | None:
     return Refusal(error, reason_of(error)) if error else None
 
 
-def applying_later(
-    apply: Callable[[Callable[[Outcome], object]], None], complete: ChangeCompletion
-) -> Callable[[int], None]:
+def applying_later(apply: Callable[[Then], None], complete: ChangeCompletion) -> Callable[[int], None]:
     """As `applying`; `apply` may take several loop iterations, and calls its argument with its outcome."""
 
     def applied(outcome: Outcome) -> None:

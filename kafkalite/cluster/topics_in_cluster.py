@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-from kafkalite.clock import Clock, Outcome, Random
+from kafkalite.clock import Clock, Outcome, Random, Then
 from kafkalite.cluster.config_writes import ConfigChange, Texts, Written, topic_node
 from kafkalite.cluster.image import ClusterTables, TopicImage
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
@@ -95,16 +95,16 @@ class ControlledTopics:
         """The image."""
         return self._broker.tables
 
-    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object]) -> None:
+    def topic_changed(self, topic: TopicImage, done: Then) -> None:
         """Wait until every partition has a leader, on the controller; elsewhere complete at once."""
         count = len(topic.partitions)
         self._wait(AwaitTopic(None, topic.name, topic.topic_id, count, self._deadline_ms), done)
 
-    def topic_gone(self, name: str, done: Callable[[Outcome], object]) -> None:
+    def topic_gone(self, name: str, done: Then) -> None:
         """Wait until a topic is deleted."""
         self._wait(AwaitDeletion(None, name, self._deadline_ms), done)
 
-    def _wait(self, event: AwaitTopic | AwaitDeletion, done: Callable[[Outcome], object]) -> None:
+    def _wait(self, event: AwaitTopic | AwaitDeletion, done: Then) -> None:
         controller = self._broker.controller
 
         def completed(error: int) -> None:

@@ -25,13 +25,11 @@ Not part of the contract: access control, the order between sessions (a read may
 except after rule 5), response times, and whether a node without data has null or empty data: both are b"".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from kafkalite.clock import Outcome
+from kafkalite.clock import Then
 from kafkalite.coordination.tree import ANY_VERSION, Operation, Watcher
-
-Then = Callable[[Outcome], object]
 
 
 class Coordination(Protocol):

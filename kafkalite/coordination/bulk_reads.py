@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import NodeExistsError, NoNodeError
 from kafkalite.coordination.tree import Stat, Watcher
 

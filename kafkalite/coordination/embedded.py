@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.callbacks import call_each
-from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.clock import Clock, Offload, Outcome, Then
 from kafkalite.coordination import journal
-from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, SessionExpiredError
 from kafkalite.coordination.journal_file import JournalFile, open_journal
 from kafkalite.coordination.transactions import Entry, JournaledTree, Pick

@@ -17,9 +17,8 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite.callbacks import once
-from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.clock import Clock, Offload, Outcome, Then
 from kafkalite.coordination import journal
-from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
 from kafkalite.coordination.journal_file import JournalFile, outcome_of_write
 from kafkalite.coordination.tree import Operation, SessionRecord, Tree, TreeChange, Watcher, WatchEvent
@@ -45,7 +44,7 @@ class WaitingCall(NamedTuple):
     """
 
     zxid: int
-    then: Callable[[Outcome], object]
+    then: Then
     outcome: Outcome
     read: Callable[[], object] | None = None
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Offload, Outcome
+from kafkalite.clock import Offload, Outcome, Then
 from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints
 from kafkalite.storage.log.log import Log
@@ -23,7 +23,6 @@ from kafkalite.storage.log.log import Log
 RECOVERY, START = 0, 1
 WHICH = {checkpoints.RECOVERY_POINTS: RECOVERY, checkpoints.LOG_STARTS: START}
 Make = Callable[[], list[str]]
-Then = Callable[[Outcome], object]
 
 
 class CheckpointWriter:

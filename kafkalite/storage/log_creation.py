@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Offload, Outcome
+from kafkalite.clock import Offload, Outcome, Then
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, file_operations, names, retention
@@ -82,7 +82,7 @@ class LogCreator:
         self,
         path: str,
         wanted: Sequence[NewPartition],
-        done: Callable[[Outcome], object],
+        done: Then,
         many_files: int = MANY_FILES,
         *,
         recorded: bool = False,
@@ -122,9 +122,7 @@ class LogCreator:
                 return
         then()
 
-    def _forget(
-        self, path: str, keys: Iterable[TopicPartition], then: Callable[[], object], failed: Callable[[Outcome], object]
-    ) -> None:
+    def _forget(self, path: str, keys: Iterable[TopicPartition], then: Callable[[], object], failed: Then) -> None:
         """Remove these partitions from the checkpoints of a log directory."""
         named = False
         for key in keys:

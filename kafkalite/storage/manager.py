@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite._speedups.storage.file import Disk, File
-from kafkalite.clock import Clock, Offload, Outcome, Random
+from kafkalite.clock import Clock, Offload, Outcome, Random, Then
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import TopicPartition, uuid_text
 from kafkalite.storage import checkpoints, names
@@ -130,9 +130,7 @@ class LogManager(DirectorySet):
         """
         return self.add_loaded(load_directories(self.disk, self.online(), config_of, threads))
 
-    def load_in_job(
-        self, offload: Offload, config_of: Callable[[str], TopicConfig], threads: int, done: Callable[[Outcome], object]
-    ) -> None:
+    def load_in_job(self, offload: Offload, config_of: Callable[[str], TopicConfig], threads: int, done: Then) -> None:
         """`load` in a job, while the loop serves others; `done` receives what `add_loaded` then adds."""
         offload.run(load_directories, self.disk, self.online(), config_of, threads, done=done)
 
@@ -218,7 +216,7 @@ class LogManager(DirectorySet):
         self,
         path: str,
         wanted: Sequence[NewPartition],
-        done: Callable[[Outcome], object],
+        done: Then,
         *,
         recorded: bool = False,
     ) -> None:
@@ -425,7 +423,7 @@ class LogManager(DirectorySet):
 
     # Truncation.
 
-    def truncate(self, end_offsets: Mapping[Log, int], done: Callable[[Outcome], object]) -> None:
+    def truncate(self, end_offsets: Mapping[Log, int], done: Then) -> None:
         """Truncate logs to new log end offsets, after their checkpoints are lowered.
 
         `done` receives the first OSError, if any. After an error some logs may be unchanged.

@@ -9,11 +9,11 @@ after the truncation, or would reject them as damaged. So the steps are:
 Source: LogManager.truncateTo, which writes the checkpoints after the truncation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.storage.checkpoint_writer import CheckpointWriter
 from kafkalite.storage.log.log import Log
 
@@ -39,7 +39,7 @@ class Truncation:
         end_offsets: Mapping[Log, int],
         files: CheckpointWriter,
         logs: TruncatedLogs,
-        done: Callable[[Outcome], object],
+        done: Then,
     ) -> None:
         self._end_offsets = {log: offset for log, offset in end_offsets.items() if offset < log.log_end_offset}
         self._files = files

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
-from kafkalite.clock import LoopClock, Outcome, Raised, ThreadOffload
+from kafkalite.clock import LoopClock, Outcome, Raised, Then, ThreadOffload
 from kafkalite.net.listener import Listener, SocketOptions
 from kafkalite.server.process.ports import Ports
 from kafkalite.storage.dirs.temporary import TemporaryDisk
@@ -56,7 +56,7 @@ class ProcessOffload(ThreadOffload):
                 self._open -= 1
         self.close()
 
-    def _apply(self, done: Callable[[Outcome], object], outcome: Outcome) -> None:
+    def _apply(self, done: Then, outcome: Outcome) -> None:
         if self._killed:
             self._open -= 1
         else:

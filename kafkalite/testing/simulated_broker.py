@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
-from kafkalite.clock import Outcome, Raised
+from kafkalite.clock import Raised, Then
 from kafkalite.config.keys import SettingValue
 from kafkalite.net.listener import SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
@@ -103,7 +103,7 @@ class LoopOffload(InlineOffload):
         else:
             self._loop.call_soon(apply)
 
-    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+    def run(self, job: Callable[..., Any], *args: Any, done: Then) -> None:
         """Run a job now, unless the process has ended."""
         if not self._killed:
             super().run(job, *args, done=done)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.clock import Outcome, Timer, TimerHeap, outcome_of, uuid_from
+from kafkalite.clock import Outcome, Then, Timer, TimerHeap, outcome_of, uuid_from
 
 START_WALL_MS = 1_700_000_000_000
 
@@ -108,10 +108,10 @@ class InlineOffload:
     def __init__(self, soon: Callable[[Callable[[], object]], object] | None = None) -> None:
         self.held = False
         self._soon = soon
-        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...], Callable[[Outcome], object]]] = deque()
-        self._ended: deque[tuple[Callable[[Outcome], object], Outcome]] = deque()
+        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...], Then]] = deque()
+        self._ended: deque[tuple[Then, Outcome]] = deque()
 
-    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+    def run(self, job: Callable[..., Any], *args: Any, done: Then) -> None:
         """Call `job(*args)`, unless held; `done(outcome)` follows with the next drain."""
         self._waiting.append((job, args, done))
         if not self.held:

@@ -6,8 +6,8 @@ come at any time; they use this object. Without a session they fail with Session
 
 from collections.abc import Sequence
 
-from kafkalite.clock import Outcome
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.clock import Outcome, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import SessionExpiredError
 from kafkalite.coordination.tree import ANY_VERSION, NO_SESSION, Operation, Watcher
 

@@ -16,9 +16,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from kafkalite.clock import Clock, Outcome, Timer
+from kafkalite.clock import Clock, Outcome, Then, Timer
 from kafkalite.cluster.membership.registration import RETRY_S, Registration
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import (
     AuthenticationError,
     CoordinationError,

@@ -16,11 +16,9 @@
 import hmac
 import logging
 import sys
-from collections.abc import Callable
 
 from kafkalite.callbacks import call_each
-from kafkalite.clock import Clock, Outcome, Random, Timer
-from kafkalite.coordination.backend import Then
+from kafkalite.clock import Clock, Outcome, Random, Then, Timer
 from kafkalite.coordination.served.connection import ServerConnection
 from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.tree import SessionRecord
@@ -258,7 +256,7 @@ class TreeServer:
         finally:
             self._arm()
 
-    def expire(self, session: ServedSession, then: Callable[[Outcome], object] | None = None) -> None:
+    def expire(self, session: ServedSession, then: Then | None = None) -> None:
         """End a session whose client has sent nothing for its timeout, and its connection."""
         connection = session.connection
         self.end(session, then or ignore)

@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kafkalite.callbacks import call_each
-from kafkalite.clock import Outcome
-from kafkalite.coordination.backend import Then
+from kafkalite.clock import Outcome, Then
 from kafkalite.coordination.errors import (
     AuthenticationError,
     BadArgumentsError,

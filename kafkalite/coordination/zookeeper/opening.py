@@ -8,8 +8,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.clock import Outcome
-from kafkalite.coordination.backend import Then
+from kafkalite.clock import Outcome, Then
 from kafkalite.coordination.errors import ConnectionLossError, SessionExpiredError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Clock, Outcome, Random
-from kafkalite.coordination.backend import Then
+from kafkalite.clock import Clock, Outcome, Random, Then
 from kafkalite.coordination.errors import (
     BadArgumentsError,
     CoordinationError,

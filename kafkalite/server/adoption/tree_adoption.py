@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.callbacks import gather
-from kafkalite.clock import Clock, Outcome, completed
+from kafkalite.clock import Clock, Outcome, Then, completed
 from kafkalite.cluster.image import new_partition
 from kafkalite.cluster.metadata_store import state_of
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.tree import Create, Tree

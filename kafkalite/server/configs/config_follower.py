@@ -11,12 +11,12 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Clock, Outcome
+from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.config_reads import Texts, read_configs, readable
 from kafkalite.cluster.config_watcher import ConfigWatcher
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
 from kafkalite.server.configs.topic_reader import TopicReader
 

@@ -33,7 +33,7 @@ TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 ALL_BROKERS = ""
 UNREADABLE = "in the coordination service cannot be read; the log of the broker has the reason"
 
-Then = Callable[[Refusal | None], None]
+ChangeDone = Callable[[Refusal | None], None]
 TopicOverrides = Mapping[str, Texts | None]  # None: the configs of the topic cannot be read
 
 
@@ -49,10 +49,10 @@ class ConfiguredBroker(Protocol):
     def image(self) -> ClusterImage: ...
 
     def change_broker_configs(
-        self, all_brokers: bool, change: ConfigChange, validate_only: bool, then: Then
+        self, all_brokers: bool, change: ConfigChange, validate_only: bool, then: ChangeDone
     ) -> None: ...
     def log_levels_changed(self) -> None: ...
-    def change_group_configs(self, group: str, change: ConfigChange, validate_only: bool, then: Then) -> None: ...
+    def change_group_configs(self, group: str, change: ConfigChange, validate_only: bool, then: ChangeDone) -> None: ...
 
 
 class TopicConfigReader(Protocol):
@@ -110,7 +110,9 @@ class ConfigResources:
             return [setting for setting in settings if setting.name in stored]
         return settings
 
-    def alter(self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, then: Then) -> None:
+    def alter(
+        self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, then: ChangeDone
+    ) -> None:
         """Apply operations to single configs (KIP-339).
 
         Arguments:
@@ -134,7 +136,9 @@ class ConfigResources:
             then,
         )
 
-    def _alter_loggers(self, name: str, alterations: Sequence[Alteration], validate_only: bool, then: Then) -> None:
+    def _alter_loggers(
+        self, name: str, alterations: Sequence[Alteration], validate_only: bool, then: ChangeDone
+    ) -> None:
         from kafkalite.server.configs.broker_loggers import alter_loggers
 
         try:
@@ -145,7 +149,9 @@ class ConfigResources:
         self._broker.log_levels_changed()
         then(None)
 
-    def replace(self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: Then) -> None:
+    def replace(
+        self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: ChangeDone
+    ) -> None:
         """Set a resource to exactly these configs (the older AlterConfigs); the arguments are those of `alter`."""
         all_brokers = name == ALL_BROKERS
         self._change(
@@ -166,7 +172,7 @@ class ConfigResources:
         of_broker: ConfigChange,
         of_group: ConfigChange,
         validate_only: bool,
-        then: Then,
+        then: ChangeDone,
     ) -> None:
         if kind == TOPIC:
             self._broker.topics.configure(name, of_topic, validate_only=validate_only, then=then)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from kafkalite.callbacks import SerialExecutor, call_each
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.config_reads import Texts
 from kafkalite.cluster.controller_fence import ControllerFence, ControllerRequest
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterTables
@@ -43,7 +43,6 @@ ANNOUNCED_MAX = 10_000  # topics in deletion that are remembered
 ALL = "all requests"  # the key of their serial execution
 WAITING_MAX = 4  # requests that wait for earlier ones, while those wait for the coordination service
 
-Then = Callable[[Outcome], object]
 RaiseEpochs = Callable[[Mapping[TopicPartition, int], Callable[[], object]], object]
 LeaderAndIsrTopicError = LeaderAndIsrResponse.LeaderAndIsrTopicError
 StoppedError = StopReplicaResponse.StopReplicaPartitionError

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Set
 
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic
@@ -96,7 +96,7 @@ class HostedPartitions(PartitionHosting):
             name, name, self._logs.describe_directory(directory),
         )  # fmt: skip
 
-    def apply(self, topic: TopicImage, done: Callable[[Outcome], object] = Outcome.result) -> None:
+    def apply(self, topic: TopicImage, done: Then = Outcome.result) -> None:
         """Host a new topic, or apply the changes of a hosted one: configs, more partitions.
 
         Thousands of partitions are changed in slices; no client sees new partitions before all of them are hosted.
@@ -134,7 +134,7 @@ class HostedPartitions(PartitionHosting):
         known.partitions.update(added)
         self._create_each(added.values())
 
-    def drop(self, name: str, done: Callable[[Outcome], object] = Outcome.result) -> None:
+    def drop(self, name: str, done: Then = Outcome.result) -> None:
         """Stop hosting a topic at once, and delete its files in the background.
 
         Arguments:

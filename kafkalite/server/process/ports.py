@@ -24,9 +24,9 @@ from kafkalite.clock import (
     Raised,
     Random,
     SystemRandom,
+    Then,
     ThreadOffload,
 )
-from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions

@@ -5,7 +5,7 @@ coordinates every group. Clients reach it at the address of their connection, un
 from collections.abc import Callable, Iterable
 
 from kafkalite._speedups.net.framing import Connection
-from kafkalite.clock import Outcome, outcome_of
+from kafkalite.clock import Outcome, Then, outcome_of
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore
@@ -50,7 +50,7 @@ class AloneBroker(RunningBroker):
         node = self.own_node(connection)
         return lambda _group: node
 
-    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object] = Outcome.result) -> None:
+    def topic_changed(self, topic: TopicImage, done: Then = Outcome.result) -> None:
         """Host a topic that was durably created or changed; `done` is called with the outcome."""
 
         def hosted(outcome: Outcome) -> None:
@@ -62,7 +62,7 @@ class AloneBroker(RunningBroker):
         self.tables.put(topic)
         self._coordinate(topic.name)
 
-    def topic_gone(self, name: str, done: Callable[[Outcome], object] = Outcome.result) -> None:
+    def topic_gone(self, name: str, done: Then = Outcome.result) -> None:
         """Drop a topic that was durably deleted; `done` is called when its directories are renamed for deletion."""
         self.tables.remove(name)
         self.descriptions.remove(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkalite.clock import Clock, Outcome, completed
+from kafkalite.clock import Clock, Outcome, Then, completed
 from kafkalite.cluster.controller.election import Term
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller.runtime import ControllerRuntime
@@ -21,7 +21,7 @@ from kafkalite.cluster.membership.registration import address_in
 from kafkalite.cluster.peer import Answer, Fail, Peer
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path

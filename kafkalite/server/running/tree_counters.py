@@ -9,11 +9,11 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.generated_broker_ids import raise_sequence
 from kafkalite.cluster.producer_id_blocks import NO_ID, raise_above
 from kafkalite.cluster.producer_ids import ProducerIds
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.model import TopicPartition
 from kafkalite.server.running.older_tree import OlderTree, largest_id, older_change

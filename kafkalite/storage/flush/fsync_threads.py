@@ -14,9 +14,9 @@ from typing import Protocol
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite._speedups.storage.sync_threads import SyncThreads
-from kafkalite.clock import Executor, Outcome, Raised, call_guarded
+from kafkalite.clock import Executor, Outcome, Raised, Then, call_guarded
 from kafkalite.storage.dirs.temporary import TemporaryDisk
-from kafkalite.storage.log.flush_job import Done, FlushPlan, JobSyncer, sync_path
+from kafkalite.storage.log.flush_job import FlushPlan, JobSyncer, sync_path
 
 THREADS = 6  # ten busy files on ext4 get a fifth more syncs than with four; more gain nothing
 CONCURRENT_MIN = 8  # fewer files are synced without threads: starting them would take longer
@@ -60,7 +60,7 @@ class ThreadSyncer:
         self._jobs = jobs
         self._raised = raised
         self.batches_max = batches
-        self._in_progress: dict[SyncThreads, tuple[str, Done]] = {}
+        self._in_progress: dict[SyncThreads, tuple[str, Then]] = {}
         self._idle: dict[str, list[SyncThreads]] = {}
         self._wake: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
@@ -71,7 +71,7 @@ class ThreadSyncer:
             raise
         loop.add_reader(self._wake, partial(self._ended, self._wake))
 
-    def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
+    def run(self, root: str, plans: Sequence[FlushPlan], done: Then) -> None:
         """Sync all files of the plans, then call `done(outcome)` on the loop, never before `run` has returned.
 
         At most `batches_max` batches per log directory may run at a time. Raises RuntimeError after `close`.

@@ -9,14 +9,13 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from kafkalite._speedups.storage.file import Disk, File
-from kafkalite.clock import Offload, Outcome, outcome_of
+from kafkalite.clock import Offload, Then, outcome_of
 from kafkalite.storage.log import producer_state_loader
 from kafkalite.storage.transient_errors import is_transient
 
-Done: TypeAlias = Callable[[Outcome], object]
 logger = logging.getLogger(__name__)
 
 
@@ -50,7 +49,7 @@ class Syncer(Protocol):
 
     batches_max: int
 
-    def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
+    def run(self, root: str, plans: Sequence[FlushPlan], done: Then) -> None:
         """Sync the files in the plans of a log directory, then call `done(outcome)`."""
 
 
@@ -77,7 +76,7 @@ class JobSyncer:
         self._offload = offload
         self._end = end
 
-    def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
+    def run(self, root: str, plans: Sequence[FlushPlan], done: Then) -> None:
         """As `Syncer.run`; `root` is not used."""
         self._offload.run(sync, self._disk, plans, done=done)
 
@@ -95,7 +94,7 @@ class SyncAtOnce:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
+    def run(self, root: str, plans: Sequence[FlushPlan], done: Then) -> None:
         """See `Syncer`."""
         done(outcome_of(sync, (self._disk, plans)))
 

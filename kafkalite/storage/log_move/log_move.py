@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.model import TopicPartition
 from kafkalite.storage import names
 from kafkalite.storage.log.log import Log
@@ -176,7 +176,7 @@ class LogMove:
             self._ports.deletions.directories(self._discarded)
             self._discarded = []
 
-    def _run(self, job: Callable[..., object], *args: object, then: Callable[[Outcome], object]) -> None:
+    def _run(self, job: Callable[..., object], *args: object, then: Then) -> None:
         self._in_job = True
 
         def done(outcome: Outcome) -> None:

@@ -23,7 +23,7 @@ from functools import partial
 
 from kafkalite._speedups.storage.file import File
 from kafkalite.callbacks import call_all
-from kafkalite.clock import Outcome, outcome_of
+from kafkalite.clock import Outcome, Then, outcome_of
 from kafkalite.model import TopicPartition
 from kafkalite.storage import names
 from kafkalite.storage.log.transaction_index import BadTransactionIndex
@@ -52,7 +52,7 @@ class LogSwap:
         committed: from step 3 on: it cannot be stopped.
     """
 
-    def __init__(self, copy: LogCopy, target: str, ports: MovePorts, ended: Callable[[Outcome], object]) -> None:
+    def __init__(self, copy: LogCopy, target: str, ports: MovePorts, ended: Then) -> None:
         self.committed = False
         self._copy = copy
         self._log = copy.log
@@ -254,14 +254,14 @@ class LogSwap:
 
     # Jobs.
 
-    def _run(self, job: Callable[..., object], *args: object, then: Callable[[Outcome], object]) -> None:
+    def _run(self, job: Callable[..., object], *args: object, then: Then) -> None:
         """Run a job; on this thread when the broker stops."""
         if self._ports.closed:
             then(outcome_of(job, args))
         else:
             self._ports.offload.run(job, *args, done=then)
 
-    def _unless_stopped(self, then: Callable[[Outcome], object]) -> Callable[[Outcome], object]:
+    def _unless_stopped(self, then: Then) -> Then:
         """The outcome of a job of step 1 or 2 gives the swap up where it was stopped meanwhile."""
 
         def done(outcome: Outcome) -> None:

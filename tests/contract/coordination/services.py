@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Clock, LoopClock, Offload, Outcome, Random, SystemRandom, ThreadOffload
+from kafkalite.clock import Clock, LoopClock, Offload, Outcome, Random, SystemRandom, Then, ThreadOffload
 from kafkalite.coordination import journal
-from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.journal_file import open_journal
 from kafkalite.coordination.served.server import TreeServer

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.controller import runtime, transactions
 from kafkalite.cluster.controller_fence import ControllerFence
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.metadata_update import LEADER_DURING_DELETE, MetadataUpdate
-from kafkalite.coordination.backend import Then
 from kafkalite.coordination.tree import Check
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaError

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoAuthError, NoNodeError
 from kafkalite.coordination.tree import Watcher
 from kafkalite.server.configs import topic_reader

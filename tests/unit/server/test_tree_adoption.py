@@ -10,10 +10,9 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.producer_state import Producer, ProducerState
-from kafkalite.clock import completed
+from kafkalite.clock import Then, completed
 from kafkalite.cluster.producer_id_blocks import RAISED_BY
 from kafkalite.coordination import znodes
-from kafkalite.coordination.backend import Then
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.tree import Create, Operation, Set

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import LoopClock, Outcome, SystemRandom, ThreadOffload
+from kafkalite.clock import LoopClock, Outcome, SystemRandom, Then, ThreadOffload
 from kafkalite.coordination import journal
-from kafkalite.coordination.backend import Then
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.served import coordination, directory
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
