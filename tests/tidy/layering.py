@@ -14,6 +14,7 @@ OPEN = (
     "_version",
     "errors",
     "model",
+    "backoff",
     "metrics",
     "callbacks",
     "clock",
@@ -22,7 +23,7 @@ OPEN = (
     "rate_limited_log",
     "config",
 )
-CLOSED = {"state": ("errors", "model"), "_speedups": ("errors",)}
+CLOSED = {"state": ("errors", "model", "backoff"), "_speedups": ("errors",)}
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "_speedups": (),
@@ -102,7 +103,7 @@ SDK_LIBRARIES = {
 # In `client`, these are pure, too.
 SDK_PURE = tuple(
     f"kafkalite_sdk.client.{module}"
-    for module in ("backoff", "cluster_view", "metadata_schedule", "options", "routes", "settings")
+    for module in ("cluster_view", "metadata_schedule", "options", "routes", "settings")
 )
 # The package itself names the broker for `kafkalite.Broker`; `python -m kafkalite` is the command.
 ROOT_MODULES = {"kafkalite": ("_version", "server"), "kafkalite.__main__": ("cli",)}

@@ -22,6 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from kafkalite.backoff import doubled
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.errors import KafkaErrorCode
@@ -32,7 +33,7 @@ LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
 RETRY_MS = 1_000
-DOUBLINGS_MAX = 6
+RETRY_MAX_MS = 64_000
 LOG_MS = 60_000  # between lines about the same error
 TIMERS_AT_ONCE = 100
 STEPS_AT_ONCE = 4  # of a start, outside the slicer: up to as many hundred sessions
@@ -368,7 +369,7 @@ class CoordinatorContext(Generic[M]):
             self.load()
         else:
             self._error = NOT_HERE
-            wait_ms = RETRY_MS << min(max(0, self._failed_loads - 1), DOUBLINGS_MAX)
+            wait_ms = doubled(RETRY_MS, self._failed_loads, RETRY_MAX_MS)
             self._retry = self._clock.call_at(self._clock.monotonic() + wait_ms / 1000, self.load)
 
     def _begin_replay(self) -> None:

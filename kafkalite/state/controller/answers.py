@@ -10,6 +10,7 @@ log has this one or a later one, for example because an older tree was restored.
 
 from collections.abc import Mapping, Sized
 
+from kafkalite.backoff import doubled
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.brokers import replicas_offline, replicas_online
@@ -178,8 +179,8 @@ def _back_off(context: ControllerContext, channel: Channel) -> None:
     """Set the timer of a channel. Consecutive failures, or refusals, double the time."""
     settings = context.settings
     count = max(channel.failures, *channel.refusals.values())
-    doubled = settings.retry_backoff_ms << min(count - 1, 10)
-    context.set_timer((RETRY, channel.broker.broker_id), min(doubled, settings.retry_backoff_max_ms))
+    pause_ms = doubled(settings.retry_backoff_ms, count, settings.retry_backoff_max_ms)
+    context.set_timer((RETRY, channel.broker.broker_id), pause_ms)
 
 
 def _current(context: ControllerContext, request: InFlight, keys: list[TopicPartition]) -> list[Partition]:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
+from kafkalite.backoff import Backoff
 from kafkalite.errors import (
     BrokerResponseError,
     KafkaConnectionError,
@@ -29,7 +30,6 @@ from kafkalite.protocol.schema import Request
 from kafkalite_sdk.admin.addresses import ANY_NODE, coordinators, describe, leaders
 from kafkalite_sdk.admin.operation import Address, Operation
 from kafkalite_sdk.admin.outcomes import Outcomes
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.routes import Route
 

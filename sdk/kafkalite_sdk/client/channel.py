@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 
+from kafkalite.backoff import Backoff
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from kafkalite.net.client.connection import ClientConnection
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.schema import Request
 from kafkalite_sdk.client.alarm import Alarm
-from kafkalite_sdk.client.backoff import Backoff
 
 
 class Submission:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import inf
 
+from kafkalite.backoff import Backoff
 from kafkalite.callbacks import call_each
 from kafkalite.errors import KafkaConnectionError, KafkaError
 from kafkalite.model import Node
 from kafkalite.net.client.connection import ClientConnection
 from kafkalite_sdk.client.alarm import Alarm
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.channel import Channel
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import ClientSettings

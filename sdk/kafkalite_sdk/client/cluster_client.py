@@ -14,6 +14,7 @@ from itertools import count
 from math import inf
 from typing import Any, NamedTuple
 
+from kafkalite.backoff import Backoff
 from kafkalite.callbacks import call_all
 from kafkalite.errors import (
     AuthenticationError,
@@ -31,7 +32,6 @@ from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.schema import Request
 from kafkalite_sdk.client.alarm import Alarm
 from kafkalite_sdk.client.any_broker import AnyBroker, AnyCall
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.channel import Channel, Submission
 from kafkalite_sdk.client.channels import DATA, Channels
 from kafkalite_sdk.client.cluster_view import ClusterView, MetadataChanges

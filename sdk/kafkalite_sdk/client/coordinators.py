@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkalite.backoff import Backoff
 from kafkalite.callbacks import call_each
 from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.model import Node
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.schema import Request
 from kafkalite_sdk.client.alarm import Alarm
-from kafkalite_sdk.client.backoff import Backoff
 
 if TYPE_CHECKING:
     from kafkalite.protocol.messages.find_coordinator import FindCoordinatorResponse

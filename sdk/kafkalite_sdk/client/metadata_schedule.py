@@ -14,9 +14,9 @@ Source: Metadata.java of Apache Kafka 4.3.
 from collections.abc import Iterable
 from math import inf
 
+from kafkalite.backoff import Backoff
 from kafkalite.errors import error_class
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView, MetadataChanges
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
+from kafkalite.backoff import Backoff
 from kafkalite.errors import (
     AuthenticationError,
     CorruptRecordError,
@@ -30,7 +31,6 @@ from kafkalite_sdk._speedups.column_batch import ColumnBatch
 from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import NO_LEADER, MetadataChanges
 from kafkalite_sdk.columns.range_plan import Part, RangePlan

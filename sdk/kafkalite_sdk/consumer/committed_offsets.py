@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
+from kafkalite.backoff import doubled
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -166,9 +167,9 @@ class CommittedOffsets:
                 question.done(error)
 
     def _pause(self, topic: str, now: float) -> None:
-        failures = self._pauses[topic].failures if topic in self._pauses else 0
-        pause_s = min(self._retry_backoff_s * 2 ** min(failures, 30), self._retry_backoff_max_s)
-        self._pauses[topic] = Pause(failures + 1, now + pause_s)
+        failures = 1 + (self._pauses[topic].failures if topic in self._pauses else 0)
+        pause_s = doubled(self._retry_backoff_s, failures, self._retry_backoff_max_s)
+        self._pauses[topic] = Pause(failures, now + pause_s)
 
     def _paused_until(self, question: Question) -> float:
         pauses = (self._pauses[topic].until for topic in (ALL, *question.topics) if topic in self._pauses)

@@ -5,6 +5,7 @@ Pure: no I/O, no clock. Sources: FetchCollector.handleInitializeErrors of Apache
 
 from typing import Any
 
+from kafkalite.backoff import doubled
 from kafkalite.errors import CorruptRecordError, InvalidMetadataError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import Node
 from kafkalite.protocol.messages.fetch import FetchResponse
@@ -90,10 +91,9 @@ class FetchErrors:
 
     def _pause(self, buffer: PartitionBuffer[Any, Any], call: FetchCall, now: float) -> None:
         settings = self._settings
-        pause = min(settings.retry_backoff_s * 2**buffer.failures, settings.retry_backoff_max_s)
         buffer.failures += 1
         buffer.failed_node = call.node
-        buffer.state.retry_at = now + pause
+        buffer.state.retry_at = now + doubled(settings.retry_backoff_s, buffer.failures, settings.retry_backoff_max_s)
 
     def _out_of_range(self, buffer: PartitionBuffer[Any, Any], error: KafkaError) -> bool:
         state = buffer.state

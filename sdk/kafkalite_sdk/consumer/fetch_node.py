@@ -10,6 +10,7 @@ Pure: no I/O, no clock. Invariants:
 from collections.abc import Mapping
 from typing import Any
 
+from kafkalite.backoff import doubled
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite_sdk.consumer.fetch_session import FetchSession, WantedPartition
@@ -140,5 +141,5 @@ class FetchNode:
         """The request as a whole has failed: wait before the next one; `now` in seconds of the loop's clock."""
         self.session.lost()
         settings = self._settings
-        self.retry_at = now + min(settings.retry_backoff_s * 2**self.failures, settings.retry_backoff_max_s)
         self.failures += 1
+        self.retry_at = now + doubled(settings.retry_backoff_s, self.failures, settings.retry_backoff_max_s)

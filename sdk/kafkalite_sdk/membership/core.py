@@ -10,6 +10,7 @@ Pure: no I/O, no clock; randomness is a parameter. Invariants:
 from collections.abc import Callable
 from typing import TypeVar
 
+from kafkalite.backoff import Backoff
 from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, RetriableError, error_for
 from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk.client.cluster_view import ClusterView
@@ -115,7 +116,7 @@ class MemberCore:
 
     def retries(self) -> Retries:
         """The retries of a request, with the backoff of the settings."""
-        return Retries(self.settings.retry_backoff_s, self.settings.retry_backoff_max_s, self.random)
+        return Retries(Backoff(self.settings.retry_backoff_s, self.settings.retry_backoff_max_s, self.random.random))
 
     def coordinator_lost(self) -> None:
         """The coordinator must be found again before the next request to it."""

@@ -1,4 +1,4 @@
-"""The pause before a failed request is repeated: it doubles with each failure, with jitter.
+"""Counts the failures of a request in a row, and calculates when it may be repeated.
 
 Pure; randomness is a parameter.
 """
@@ -6,7 +6,7 @@ Pure; randomness is a parameter.
 from math import inf
 from typing import Protocol
 
-JITTER = 0.2
+from kafkalite.backoff import Backoff
 
 
 class RandomNumbers(Protocol):
@@ -21,28 +21,25 @@ class Retries:
     """The retries of one request.
 
     Arguments:
-        backoff_s, backoff_max_s: the first and the longest pause.
-        random: for the jitter.
+        backoff: pause before the request is repeated.
 
     Attributes:
         at: when the request may be sent again, -inf = at once.
         since: of the first of the failures without a success in between, None = none.
     """
 
-    __slots__ = ("_backoff_max_s", "_backoff_s", "_failures", "_random", "at", "since")
+    __slots__ = ("_backoff", "_failures", "at", "since")
 
-    def __init__(self, backoff_s: float, backoff_max_s: float, random: RandomNumbers) -> None:
-        self._backoff_s, self._backoff_max_s = backoff_s, backoff_max_s
-        self._random = random
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
         self._failures = 0
         self.at = -inf
         self.since: float | None = None
 
     def failed(self, now: float) -> None:
         """The request has failed."""
-        pause_s = min(self._backoff_s * 2**self._failures, self._backoff_max_s)
-        self._failures = min(self._failures + 1, 32)
-        self.at = now + pause_s * (1 - JITTER + 2 * JITTER * self._random.random())
+        self._failures += 1
+        self.at = now + self._backoff.delay_s(self._failures)
         if self.since is None:
             self.since = now
 

@@ -15,6 +15,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from kafkalite.backoff import Backoff
 from kafkalite.callbacks import call_all
 from kafkalite.errors import (
     AuthenticationError,
@@ -32,7 +33,6 @@ from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk._speedups.sending import ProduceCall
 from kafkalite_sdk.client.alarm import Alarm
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.channel import Channel
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import NO_LEADER, MetadataChanges, PartitionView

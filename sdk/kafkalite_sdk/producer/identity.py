@@ -6,9 +6,9 @@ Pure: no I/O, no clock. A newer epoch of an id needs no request: the producer in
 
 from math import inf
 
+from kafkalite.backoff import Backoff
 from kafkalite.errors import DecodeError, KafkaError, error_for
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, ProducerId
 
 EPOCH_MAX = 0x7FFF

@@ -17,6 +17,7 @@ from itertools import chain
 from math import inf
 from typing import Protocol
 
+from kafkalite.backoff import Backoff
 from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.protocol.messages.produce import ProduceResponse
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
@@ -92,7 +93,7 @@ class Sender(SenderBase):
         self.retried = 0
         self.divided = 0
         self._leader_of = leader_of
-        self._random = random
+        self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
         self._failed = failed
         self._unreachable = unreachable
         self._forgotten_in = NO_PRODUCER_ID  # the identity whose sequences of some partitions are forgotten
@@ -282,10 +283,8 @@ class Sender(SenderBase):
             return
         self.retried += 1
         log.debug("%s", error)
-        settings = self.settings
-        pause = min(settings.retry_backoff_s * 2 ** min(partition.failures, 30), settings.retry_backoff_max_s)
         partition.failures += 1
-        retry_at = now if at_once else now + pause * (0.8 + 0.4 * self._random())
+        retry_at = now if at_once else now + self._backoff.delay_s(partition.failures)
         partition.returned(batch, instead_of=batch, retry_at=retry_at)
         self.next_wake = min(self.next_wake, retry_at)
 

@@ -4,9 +4,9 @@ import asyncio
 import random
 from typing import Any
 
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.channel import Channel, Submission
 
+from kafkalite.backoff import Backoff
 from kafkalite.errors import KafkaConnectionError, KafkaError
 from kafkalite.protocol.messages.metadata import MetadataRequest
 

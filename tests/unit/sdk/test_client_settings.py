@@ -1,8 +1,9 @@
 """Bootstrap addresses and the back-off of a client."""
 
 import pytest
-from kafkalite_sdk.client.backoff import Backoff
 from kafkalite_sdk.client.settings import parse_bootstrap
+
+from kafkalite.backoff import Backoff
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,18 @@ def test_buffered_records_come_before_an_offset_out_of_range():
     assert rig.state().reset is EARLIEST
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["requests", "a partition"])
+def test_thousands_of_failures_in_a_row_keep_the_longest_pause(whole):
+    rig = Rig(1)
+    for _ in range(1100):
+        if whole:
+            rig.fetcher.lost(rig.request(), KafkaConnectionError("refused"), rig.now)
+        else:
+            rig.answer(rig.request(), failed(Code.NOT_LEADER_OR_FOLLOWER))
+        rig.now += 1.0
+    assert offset(rig.request()) == 0
+
+
 def test_a_log_that_the_broker_cannot_read_is_raised_and_tried_again():
     rig = Rig(1)
     rig.answer(rig.request(), failed(Code.CORRUPT_MESSAGE))
