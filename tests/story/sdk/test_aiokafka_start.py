@@ -54,6 +54,14 @@ async def test_a_member_joins_once_when_its_new_topic_exists(world: Story) -> No
 
 
 @story()
+async def test_a_member_waits_for_responses_only(world: Story) -> None:
+    world.broker.cluster.create_topic("orders", 2)
+    began = world.now
+    async with new_consumer(world, "orders", group_id="g"):
+        assert world.now - began < 0.1
+
+
+@story()
 async def test_a_subscription_during_the_start_replaces_the_one_before(world: Story) -> None:
     unknown = creates_slowly(world)
     world.broker.cluster.create_topic("payments", 2)

@@ -106,10 +106,10 @@ class Rebalances:
             if driver.on_attention is None:
                 raise ClientUseError("the consumer is stopped")
             group.membership.poll(driver.now())
+            driver.work()
             if self._changes.pending:
                 await self._changes.carry_out()
-            driver.work()
-            if group.membership.state != "stable":
+            elif group.membership.state != "stable":
                 await driver.wait(driver.now() + 1)
 
     async def ended(self) -> None:
