@@ -1,6 +1,6 @@
 """Runs the tests of another project on a broker of its own.
 
-    python -m tests.suites aiokafka|faststream|taskiq|arroyo CHECKOUT [ARGUMENTS OF PYTEST ...]
+    python -m tests.suites aiokafka|faststream|concurrent|amgi|taskiq|arroyo CHECKOUT [ARGUMENTS OF PYTEST ...]
 
 CHECKOUT: a clone of the project, as its source distribution has no tests. Projects on aiokafka get
 `kafkalite_sdk.compat.aiokafka` in its place; CLIENT=aiokafka runs frameworks with aiokafka itself. AGAINST chooses the
@@ -53,6 +53,7 @@ def main(suite: str, checkout: str, *arguments: str) -> int:
             "KAFKALITE_SUITE_ADDRESS": broker.address,
             "DEFAULT_BROKERS": broker.address,
             "TEST_KAFKA_URL": broker.address,
+            "KAFKA_BOOTSTRAP_SERVERS": broker.address,
         }
         return subprocess.run(line, cwd=directory, env=environment, check=False).returncode
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+AUTO = ["-o", "asyncio_mode=auto"]
 LOCAL_ADDRESSES = ("localhost:9092", "127.0.0.1:9092")
 
 
@@ -35,12 +36,30 @@ def taskiq(checkout: Path, directory: Path, address: str) -> list[str]:
     return ["tests"]
 
 
+def concurrent(checkout: Path, directory: Path, address: str) -> list[str]:
+    """The tests of faststream-concurrent-aiokafka with a broker; they read the address from KAFKA_BOOTSTRAP_SERVERS."""
+    copy(checkout, directory, "tests")
+    return [*AUTO, "tests/test_integration.py"]
+
+
+def amgi(checkout: Path, directory: Path, address: str) -> list[str]:
+    """All tests of amgi-aiokafka, the Kafka server of AsyncFast; the broker takes the place of their container."""
+    package = Path("packages", "amgi-aiokafka", "tests_amgi_aiokafka")
+    copy(checkout / package.parent, directory, package.name)
+    copy(checkout / "packages" / "test-utils" / "src", directory, "test_utils")
+    (directory / "testcontainers").mkdir()
+    shutil.copy(HERE / "amgi_container.py", directory / "testcontainers" / "kafka.py")
+    return [*AUTO, "-o", "markers=integration: needs a broker", package.name]
+
+
 FRAMEWORKS: dict[str, Callable[[Path, Path, str], list[str]]] = {
     "faststream": faststream,
     "arroyo": arroyo,
     "taskiq": taskiq,
+    "concurrent": concurrent,
+    "amgi": amgi,
 }
-ON_AIOKAFKA = ("faststream",)
+ON_AIOKAFKA = ("faststream", "concurrent", "amgi")
 """taskiq-aio-kafka is on aiokafka 0.10; it passes an argument that aiokafka 0.14 has no longer, nor our module."""
 
 
