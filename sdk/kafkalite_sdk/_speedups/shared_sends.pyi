@@ -33,6 +33,9 @@ class LoopLock:
     def outside(self, function: Callable[..., _T], *args: object) -> _T:
         """Call a function of the application without the lock, as the only call of a callback of the loop."""
 
+    def interrupted(self) -> bool:
+        """Whether a signal handler has ended a wait for the lock by an exception, since the last call of this."""
+
     def end(self) -> None:
         """The client is closed: `pop` returns None from now on."""
 

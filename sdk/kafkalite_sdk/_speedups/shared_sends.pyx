@@ -46,6 +46,7 @@ cdef class LoopLock:
     cdef unsigned long owner
     cdef long forks
     cdef bint ended
+    cdef bint signalled  # the signal handler that `enter` calls has raised
 
     def __cinit__(self):
         self.forks = forks
@@ -73,7 +74,9 @@ cdef class LoopLock:
                     status = PyThread_acquire_lock_timed(self.lock, SIGNAL_CHECK_US, 1)
                 if status == PY_LOCK_ACQUIRED:
                     break
+                self.signalled = True
                 PyErr_CheckSignals()
+                self.signalled = False
         self.owner = PyThread_get_thread_ident()
         return True
 
@@ -107,6 +110,11 @@ cdef class LoopLock:
             return function(*args)
         finally:
             self.enter()
+
+    def interrupted(self):
+        """Whether a signal handler has raised while a call waited; see shared_sends.pyi."""
+        interrupted, self.signalled = self.signalled, False
+        return interrupted
 
     def end(self):
         """Have `pop` return nothing; see shared_sends.pyi."""

@@ -8,6 +8,7 @@ from typing import Generic, ParamSpec, Self, TypeVar
 from kafkalite.errors import ClientUseError
 from kafkalite_sdk.blocking.closing import closed, forgotten, opened
 from kafkalite_sdk.blocking.loop_thread import LoopThread
+from kafkalite_sdk.blocking.operation import Operation
 from kafkalite_sdk.client.cluster_client import ClusterClient
 
 C = TypeVar("C")
@@ -86,7 +87,7 @@ class BlockingClient(Generic[C]):
         if self._loop_thread is not None or self._closed:
             state = "was closed" if self._closed else "is started"
             raise ClientUseError(f"this {type(self).__name__} {state}; create another one")
-        thread = self._starting = LoopThread(type(self).__name__)
+        thread = LoopThread(type(self).__name__)
 
         async def begin() -> None:
             await start(thread)
@@ -96,34 +97,68 @@ class BlockingClient(Generic[C]):
                 ready()
 
         try:
+            thread.start()
+            self._starting = thread
             thread.run(begin)
         finally:
             self._starting = None
             if self._loop_thread is None:
-                thread.end()
+                if not thread.ended:
+                    thread.end()
             else:
                 self._finalizer = weakref.finalize(self, forgotten, thread, type(self).__name__)
                 self._finalizer.atexit = False
 
     def _close(self, close: Callable[P, Awaitable[object]], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Close the client with a coroutine function, and end the thread. A call during another one waits for it."""
+        """Close the client with a coroutine function, and end the thread. A call during another one waits for it.
+
+        The loop ends its thread itself, so Ctrl-C leaves none behind. If it is raised before the close has begun, the
+        loop closes the client without the application.
+        """
         thread = self._loop_thread or self._starting
         if thread is None or thread.ended:
             self._closed = True
             return
-        thread.check_not_waiting()
+
+        async def close_and_end() -> None:
+            try:
+                await close(*args, **kwargs)
+            finally:
+                if self._cluster.owner.ended:  # else an argument is not valid, or another call of close still waits
+                    self._end(thread)
+
         try:
-            thread.run(close, *args, **kwargs)
+            thread.check_not_waiting()
+            thread.run(close_and_end)
         except ClientUseError:
             if not thread.ended:  # else another close has ended the thread meanwhile
                 raise
+        except Exception:
+            raise
+        except BaseException:
+            try:
+                self._close_alone(thread, close_and_end)
+            except BaseException:  # a second Ctrl-C
+                self._close_alone(thread, close_and_end)
+                raise
+            raise
         finally:
-            if self._cluster.owner.ended:  # else an argument is not valid, or another call of close still waits
-                self._end(thread)
+            if self._closed:
+                thread.end()
+
+    @staticmethod
+    def _close_alone(thread: LoopThread, close_and_end: Callable[[], Awaitable[None]]) -> None:
+        """Have the loop close the client; nothing waits for it."""
+        if not thread.ended:
+            try:
+                thread.begin(Operation(close_and_end))
+            except ClientUseError:  # it has ended meanwhile
+                return
 
     def _end(self, thread: LoopThread) -> None:
+        """The client is closed; in the loop."""
         self._closed = True
         closed(thread)
         if self._finalizer is not None:
             self._finalizer.detach()
-        thread.end()
+        thread.loop.call_soon(thread.stop)  # other calls of close end before

@@ -63,7 +63,7 @@ def _close_all() -> None:
     for thread, operation in closing:
         operation.wait()
         try:
-            operation.outcome()
+            operation.raise_error()
         except Exception as error:
             log.error("a client that was not closed has ended with an error: %s", error)
         thread.end()

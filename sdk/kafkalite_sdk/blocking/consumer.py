@@ -161,13 +161,26 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         thread.check()
         if records_max is not None and records_max < 1:
             return []  # `fill` rejects it
-        return thread.lock.inside(self._client.ready, records_max)
+        return self._received(self._client.ready, records_max)
 
     def _filled(self, timeout: float, records_max: int | None) -> list[Record[K, V]]:
         """Have the thread of the client poll, and take the records."""
         thread = self._thread()
         thread.run(self._client.fill, timeout, records_max)
-        return thread.lock.inside(self._client.taken, records_max)
+        return self._received(self._client.taken, records_max)
+
+    def _received(
+        self, take: Callable[[int | None], list[Record[K, V]]], records_max: int | None
+    ) -> list[Record[K, V]]:
+        """Take records; those that Ctrl-C keeps from the application are returned by the next poll."""
+        lock = self._thread().lock
+        try:
+            records = lock.inside(take, records_max)
+        except BaseException:
+            lock.inside(self._client.undo_taken)
+            raise
+        self._client.handed = None  # Python runs no signal handler from here to the caller of `poll`
+        return records
 
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None

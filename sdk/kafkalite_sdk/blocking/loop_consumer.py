@@ -1,7 +1,8 @@
 """The consumer of the SDK in the thread of a blocking consumer, and what other threads read of it.
 
 Records change threads in lists. The loop puts the records of a poll into the list from which `async for` takes them, so
-commits, positions and rebalances treat those that the application has not received as such.
+commits, positions and rebalances treat those that the application has not received as such. Records that were taken and
+that Ctrl-C keeps from the application return to that list.
 """
 
 import inspect
@@ -27,7 +28,11 @@ Consumed = dict[TopicPartition, OffsetAndMetadata]
 
 
 class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
-    """A consumer of the SDK whose records other threads take."""
+    """A consumer of the SDK whose records other threads take.
+
+    Attributes:
+        handed: what `taken` has returned, until the application receives it.
+    """
 
     @property
     def cluster(self) -> ClusterClient:
@@ -40,6 +45,8 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
     @property
     def _commits(self) -> bool:
         return self._driver.settings.auto_commit_interval_s is not None
+
+    handed: list[Record[K, V]] | None = None
 
     # in another thread, with the lock of the client
 
@@ -55,6 +62,12 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         driver.iterated = []  # a poll, and no record of the iteration
         return self.taken(records_max)
 
+    def undo_taken(self) -> None:
+        """The application has not received what `taken` has returned, if it has: the next poll returns it."""
+        if self.handed is not None:
+            self.give_back(self.handed)
+            self.handed, self._driver.unhandled = None, ()
+
     def iterator(self, lock: LoopLock) -> Callable[[], Record[K, V] | None]:
         """Return a function that returns one record as `ready`, without the lock; None = no record is ready.
 
@@ -66,7 +79,17 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         def next_ready() -> Record[K, V] | None:
             if driver.attention:
                 return None
-            return pop(records, driver)
+            try:
+                return pop(records, driver)
+            except BaseException:
+                if not lock.interrupted():  # else `pop` has not removed a record
+                    lock.inside(undo)
+                raise
+
+        def undo() -> None:
+            if isinstance(record := driver.iterated, Record):
+                records.append(record)
+                driver.iterated = []
 
         return next_ready
 
@@ -76,7 +99,8 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         count = driver.settings.records_max if records_max is None else records_max
         if self._commits:  # before they are taken: a signal between the two commits none of them
             driver.unhandled = tuple(driver.iteration.records[: -count - 1 : -1])
-        return driver.iteration.take(count)
+        self.handed = records = driver.iteration.take(count)
+        return records
 
     def withhold(self) -> None:
         """See `Driver.withhold`."""

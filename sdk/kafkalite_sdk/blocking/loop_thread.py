@@ -66,9 +66,13 @@ class LoopThread:
         self._operations: set[Operation[Any]] = set()
         self._waiting: dict[int, list[Operation[Any]]] = {}  # the calls that each thread, by its ident, waits for
         self._thread = threading.Thread(target=self._main, name=f"kafkalite-{name.lower()}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Raises RuntimeError: no thread can be started."""
         try:
             self._thread.start()
-        except BaseException:  # "can't start new thread"
+        except Exception:  # "can't start new thread"
+            self.ended = True
             self.loop.close()
             raise
 
@@ -140,13 +144,13 @@ class LoopThread:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """As `run`; the loop calls `undo` with a result that the application does not receive, because of Ctrl-C."""
+        """As `run`; a result that the application does not receive, because of Ctrl-C, is passed to `undo`."""
         self.check()
         operation = Operation(lambda: function(*args, **kwargs))
         ident = threading.get_ident()
         outer = self._waiting.get(ident, [])
-        self._waiting[ident] = [*outer, operation]
         try:
+            self._waiting[ident] = [*outer, operation]
             self.begin(operation)
             operation.wait()
         except BaseException:
@@ -157,11 +161,16 @@ class LoopThread:
                 self._waiting[ident] = outer
             else:
                 del self._waiting[ident]
+        if operation.error is None:
+            result = operation.result
+            del operation.result  # contexts of what the call has started may keep the operation for long
+            return result
         try:
-            return operation.outcome()
+            operation.raise_error()
         except asyncio.CancelledError:
             self.check()  # the client was closed meanwhile
             raise
+        raise AssertionError("unreachable: the operation has an error")
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plain function in the loop, and return its result. Raises: as `run`."""
@@ -220,21 +229,31 @@ class LoopThread:
         """The application does not wait any more: cancel a call, and wait until it has ended."""
         if self.forked:
             return
-        operation.awaited = False
-        if self._post(operation.cancel) or operation in self._operations:
+        try:
+            cancelled = self.lock.inside(self._cancel, operation, undo)
+        except BaseException:  # a second Ctrl-C: the call must end, and its result must be undone, all the same
+            self.lock.inside(self._cancel, operation, undo)
+            raise
+        if cancelled or operation in self._operations:
             operation.wait()
-        if undo is not None and operation.succeeded:
-            self._post(undo, operation.result)
+
+    def _cancel(self, operation: Operation[T], undo: Callable[[T], object] | None) -> bool:
+        if operation.awaited:
+            operation.abandon(undo)
+        return self._post_inside(operation.cancel, ())
 
     # end
 
     def stop(self) -> None:
-        """End the loop; in the loop. Calls that have not ended fail with ClientUseError."""
+        """End the loop; in the loop. Calls that have not ended fail with ClientUseError. A second call does nothing."""
+        if self.ended:
+            return  # it would also end the loop that waits for the cancelled tasks
         self.ended = True
         self.lock.end()
         self.loop.stop()
 
     def end(self) -> None:
-        """End the loop, and wait for the thread. A second call does nothing."""
-        if self._post(self.stop):
+        """End the loop, and wait for the thread. A second call only waits."""
+        self._post(self.stop)
+        if not self.forked and not self.inside and self._thread.is_alive():
             self._thread.join()

@@ -3,6 +3,8 @@
 Invariants:
 1. A call ends exactly once: with its result, with its error, or with the end of the loop.
 2. While a thread waits for a call, functions of the application that the call needs run in that thread.
+3. A result is received by the application, or undone: nothing between the end of the wait and the `return` of
+   `LoopThread.run_or_undo` calls a function, and Python runs signal handlers only at calls and at loops.
 """
 
 import asyncio
@@ -31,9 +33,10 @@ class Operation(Generic[T]):
         awaited: a thread waits for it, or will.
         calls: the thread that waits runs a function of the application.
         result: what it returned; not set before, and after an error.
+        error: what it raised, None = nothing.
     """
 
-    __slots__ = ("_error", "_mailbox", "_on_end", "_task", "_work", "awaited", "calls", "ended", "result")
+    __slots__ = ("_mailbox", "_on_end", "_task", "_undo", "_work", "awaited", "calls", "ended", "error", "result")
 
     def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
         self.ended = False
@@ -42,7 +45,8 @@ class Operation(Generic[T]):
         self.result: T
         self._work: Callable[[], Awaitable[T]] | None = work
         self._mailbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._error: BaseException | None = None
+        self._undo: Callable[[T], object] | None = None
+        self.error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._on_end: Callable[[Operation[T]], object] | None = None
 
@@ -71,12 +75,24 @@ class Operation(Generic[T]):
             self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
-        self._error = error
+        self.error = error
         self.ended = True
         self._task = self._work = None
-        if self._on_end is not None:
-            self._on_end(self)
-        self._mailbox.put(None)
+        try:
+            if self._on_end is not None:
+                self._on_end(self)
+            if self._undo is not None and error is None:
+                self._undo(self.result)
+        finally:
+            self._mailbox.put(None)
+
+    def abandon(self, undo: Callable[[T], object] | None) -> None:
+        """The application does not receive the result: undo it, now or when the call has returned."""
+        self.awaited = False
+        if not self.ended:
+            self._undo = undo
+        elif undo is not None and self.error is None:
+            undo(self.result)
 
     def cancel(self) -> None:
         """Cancel the call. One that has not begun ends here."""
@@ -107,22 +123,14 @@ class Operation(Generic[T]):
                 finally:
                     self.calls = False
 
-    @property
-    def succeeded(self) -> bool:
-        """Whether the call has returned."""
-        return self.ended and self._error is None
-
-    def outcome(self) -> T:
-        """Return what the call returned, or raise what it raised."""
-        if self._error is None:
-            result = self.result
-            del self.result
-            return result
-        error, self._error = self._error, None
-        try:
-            raise error
-        finally:
-            del error  # its traceback refers to this frame
+    def raise_error(self) -> None:
+        """Raise what the call raised, if anything."""
+        if self.error is not None:
+            error, self.error = self.error, None
+            try:
+                raise error
+            finally:
+                del error  # its traceback refers to this frame
 
 
 async def in_application(function: Callable[..., T], *args: object) -> T:

@@ -155,6 +155,7 @@ def test_ctrl_c_ends_each_wait_and_the_client_remains_usable(kafkalite_broker: B
 def test_ctrl_c_leaves_the_lock_of_a_client_free() -> None:
     """It arrives before each instruction of a call to the loop: the loop continues."""
     thread, instructions = LoopThread("Client"), 0
+    thread.start()
 
     def trace(frame: FrameType, event: str, _: object) -> object:
         nonlocal instructions
