@@ -10,8 +10,8 @@ Source: KafkaController.processReplicaLeaderElection of Apache Kafka 3.9.
 import enum
 from collections.abc import Container
 
+from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.image import PartitionImage
-from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 
 

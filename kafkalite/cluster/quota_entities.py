@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
-from kafkalite.cluster.topics import RefusedError
+from kafkalite.cluster.changes import RefusedError
 from kafkalite.coordination.znodes import quotas
 from kafkalite.errors import KafkaErrorCode
 

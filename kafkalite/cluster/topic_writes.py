@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.config_writes import NODE_BYTES_MAX, ConfigWriter
+from kafkalite.cluster.config_writes import NODE_BYTES_MAX, ConfigChange, ConfigWriter, Written, topic_node
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.metadata_store import answered
@@ -80,7 +80,7 @@ class TopicWriter:
 
         self._session.multi((Create(path, configs), node), made)
 
-    def add_partitions(self, topic: TopicImage, then: Done) -> None:
+    def update_topic(self, topic: TopicImage, then: Done) -> None:
         """Write a topic with more partitions than its node has. INVALID_PARTITIONS if it has them already.
 
         Arguments:
@@ -116,7 +116,7 @@ class TopicWriter:
 
     def _added(self, topic: TopicImage, count: int, then: Done, outcome: Outcome) -> None:
         if isinstance(outcome.error, BadVersionError):
-            self.add_partitions(topic, then)
+            self.update_topic(topic, then)
             return
         if not isinstance(outcome.error, ConnectionLossError):
             answered(then)(outcome)
@@ -135,9 +135,9 @@ class TopicWriter:
 
         self._session.get(znodes.topic_path(topic.name), read_back)
 
-    def request_deletion(self, name: str, then: Done) -> None:
+    def delete_topic(self, topic: TopicImage, then: Done) -> None:
         """Ask the controller to delete a topic; also if that was asked before."""
-        path = delete_topic_path(name)
+        path = delete_topic_path(topic.name)
 
         def made(outcome: Outcome) -> None:
             if isinstance(outcome.error, NodeExistsError):
@@ -154,6 +154,12 @@ class TopicWriter:
                 then(unknown_result() if outcome.value is None else 0)
 
         self._session.create(path, b"", made)
+
+    def change_topic_configs(
+        self, name: str, change: ConfigChange, then: Callable[[Written], object], *, validate_only: bool
+    ) -> None:
+        """Change the configs of a topic; see `ConfigWriter.change`."""
+        self.configs.change(topic_node(name), change, then, validate_only=validate_only)
 
 
 def replicas_of(topic: TopicImage) -> dict[int, tuple[int, ...]]:

@@ -2,53 +2,42 @@
 
 Each topic of a request is independent: one may be rejected while the others are created. A change is applied to the
 image and to the hosted partitions only after it is durable, so that an acknowledged change survives a crash.
+
+`TopicManager` is the same for every broker. Its authority says who may change topics, and applies the changes: the
+broker itself (`OwnTopics`), or the controller of its cluster (`controlled_topics`).
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from kafkalite.callbacks import FanIn, SerialExecutor, once
-from kafkalite.clock import Outcome, Random, Then
-from kafkalite.cluster.config_writes import ConfigChange, Texts, Written
-from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
+from kafkalite.callbacks import FanIn, SerialExecutor
+from kafkalite.clock import Outcome
+from kafkalite.cluster.changes import (
+    Change,
+    ChangeCompletion,
+    Refusal,
+    RefusedError,
+    applying_later,
+    refusal_of,
+    run_change,
+)
+from kafkalite.cluster.config_writes import ConfigChange, Written
+from kafkalite.cluster.image import TopicImage, new_partition
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
-from kafkalite.config.broker import BrokerConfig
+from kafkalite.cluster.topic_authority import ONE_REPLICA, REQUEST_MS, Authority, ChangeRequest, TopicHost
 from kafkalite.config.dynamic import check_topic_configs
 from kafkalite.config.keys import ConfigError
-from kafkalite.errors import KafkaErrorCode, reason_of, shortened
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import PARTITIONS_MAX
-from kafkalite.slicing import Slicer, Steps, finish
+from kafkalite.slicing import Steps, finish
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each needs memory, znodes and time of the loop
-REQUEST_MS = 30_000  # timeout of a request that has none
-
-
-class _Refusal(NamedTuple):
-    error: int
-    message: str | None = None
-
-
-class Refusal(_Refusal):
-    """Why a change was rejected: a Kafka error code and a message for the user, short enough for a response."""
-
-    __slots__ = ()
-
-    def __new__(cls, error: int, message: str | None = None) -> "Refusal":
-        return super().__new__(cls, error, None if message is None else shortened(message))
-
-
-class RefusedError(Exception):
-    """Raised with the `Refusal` of a change."""
-
-    def __init__(self, error: int, message: str) -> None:
-        super().__init__(message)
-        self.refusal = Refusal(error, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +70,6 @@ class NewPartitions:
 
 
 Outcomes = Callable[[list[Refusal | None]], None]
-ChangeCompletion = Callable[[Refusal | None], None]
-Change = Callable[[ChangeCompletion], None]
 
 
 class Store(Protocol):
@@ -97,56 +84,58 @@ class Store(Protocol):
     ) -> None: ...
 
 
-class TopicHost(Protocol):
-    """The part of the broker that topics use; it applies their changes."""
-
-    config: BrokerConfig
-    random: Random
-    slicer: Slicer
-
-    @property
-    def tables(self) -> ClusterTables: ...
-
-    def topic_changed(self, topic: TopicImage, done: Then) -> None: ...
-    def topic_gone(self, name: str, done: Then) -> None: ...
+RequestedChange = Callable[[ChangeRequest, ChangeCompletion], None]
 
 
 class TopicManager:
-    """Changes the topics of a cluster whose controller is this broker; changes of one topic run one after another."""
+    """Changes topics; changes of one topic run one after another.
 
-    def __init__(self, host: TopicHost, store: Store) -> None:
+    Arguments:
+        host: this broker.
+        store: makes changes durable.
+        authority: says who may change topics, and applies durable changes.
+    """
+
+    def __init__(self, host: TopicHost, store: Store, authority: Authority) -> None:
         self._host = host
         self._store = store
+        self._authority = authority
         self._serial = SerialExecutor()
 
     def create(
         self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes, timeout_ms: int = REQUEST_MS
     ) -> None:
-        """Create topics; `then` receives one result for each, None if it was created.
+        """Create topics.
 
-        Here and below, `timeout_ms` counts in a cluster only: a broker that is alone waits for nothing but its disk.
+        Arguments:
+            asked: the new topics.
+            validate_only: whether they are only validated.
+            then: receives one result for each, None if it was created.
+            timeout_ms: of the request; it counts in a cluster only.
         """
-        refusal = excess(map(self._wanted, asked))
-        if refusal is not None:
-            then([refusal] * len(asked))
-            return
-        self._begin([new.name for new in asked], [partial(self._create, new, validate_only) for new in asked], then)
+        self._create_all(self._authority.admit(timeout_ms), asked, validate_only, then)
 
     def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
-        """Create topics of a Metadata request, if the broker allows it; `then` receives the error codes by topic."""
+        """Create topics of a Metadata request, if the broker allows it; `then` receives the error codes by topic:
+        LEADER_NOT_AVAILABLE for a new topic whose leader is elected later.
+        """
         if not self._host.config.auto_create_topics_enable:
             then({})
             return
         asked = [self._on_demand(name) for name in dict.fromkeys(names)]
 
         def created(outcomes: list[Refusal | None]) -> None:
-            for new, refusal in zip(asked, outcomes, strict=True):
+            errors: dict[str, int] = {}
+            for new, refusal in zip(asked, map(self._unless_shared, outcomes), strict=True):
                 if refusal is None and new.name in INTERNAL_TOPICS:
-                    brokers = len(self._host.tables.brokers)
-                    INTERNAL_TOPICS[new.name].warn_of_one_replica(self._host.config, brokers)
-            then({new.name: refusal.error for new, refusal in zip(asked, outcomes, strict=True) if refusal is not None})
+                    self._authority.internal_created(INTERNAL_TOPICS[new.name])
+                if refusal is not None:
+                    errors[new.name] = refusal.error
+                elif self._authority.shared:
+                    errors[new.name] = KafkaErrorCode.LEADER_NOT_AVAILABLE
+            then(errors)
 
-        self.create(asked, validate_only=False, then=created)
+        self._create_all(self._authority.own_request(), asked, False, created)
 
     def create_internal(self, topic: InternalTopic, then: ChangeCompletion) -> None:
         """Create an internal topic with the settings of its coordinator; `then` receives None or the refusal."""
@@ -154,24 +143,21 @@ class TopicManager:
         def created(outcomes: list[Refusal | None]) -> None:
             if outcomes[0] is None:
                 LOGGER.info("created internal topic %s", topic.name)
-                topic.warn_of_one_replica(self._host.config, len(self._host.tables.brokers))
-            then(outcomes[0])
+                self._authority.internal_created(topic)
+            then(self._unless_shared(outcomes[0]))
 
-        self.create([self._internal(topic)], validate_only=False, then=created)
+        self._create_all(self._authority.own_request(), [self._internal(topic)], False, created)
 
     def delete(self, names: list[str], then: Outcomes, timeout_ms: int = REQUEST_MS) -> None:
-        """Delete topics; `then` receives one result for each, None if it was deleted."""
-        self._begin(names, [partial(self._delete, name) for name in names], then)
+        """Delete topics; `then` receives one result for each, None if it was deleted. For `timeout_ms` see `create`."""
+        self._begin(self._authority.admit(timeout_ms), names, [partial(self._delete, name) for name in names], then)
 
     def grow(
         self, asked: list[NewPartitions], *, validate_only: bool, then: Outcomes, timeout_ms: int = REQUEST_MS
     ) -> None:
-        """Add partitions; `then` receives one result for each topic, None if they were added."""
-        refusal = excess(map(self._added, asked))
-        if refusal is not None:
-            then([refusal] * len(asked))
-            return
-        self._begin([more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked], then)
+        """Add partitions; the arguments are those of `create`."""
+        names, changes = [more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked]
+        self._begin(self._authority.admit(timeout_ms), names, changes, then, map(self._added, asked))
 
     def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: ChangeCompletion) -> None:
         """Change the configs of a topic; they apply once they are durable.
@@ -184,14 +170,25 @@ class TopicManager:
         """
         self._run_serially(name, then, partial(self._configure, name, change, validate_only))
 
+    def _create_all(
+        self, request: ChangeRequest | Refusal, asked: list[NewTopic], validate_only: bool, then: Outcomes
+    ) -> None:
+        names, changes = [new.name for new in asked], [partial(self._create, new, validate_only) for new in asked]
+        self._begin(request, names, changes, then, map(self._wanted, asked))
+
+    def _unless_shared(self, refusal: Refusal | None) -> Refusal | None:
+        """The refusal of a topic that this broker needs: none, if another broker has created it."""
+        exists = refusal is not None and refusal.error == KafkaErrorCode.TOPIC_ALREADY_EXISTS
+        return None if exists and self._authority.shared else refusal
+
     def _on_demand(self, name: str) -> NewTopic:
         internal = INTERNAL_TOPICS.get(name)
         return NewTopic(name) if internal is None else self._internal(internal)
 
     def _internal(self, topic: InternalTopic) -> NewTopic:
         config = self._host.config
-        replicas = topic.replication_factor(config, len(self._host.tables.brokers))
-        return NewTopic(topic.name, topic.partitions(config), replicas, configs=topic.configs(config))
+        factor = self._authority.internal_factor(topic)
+        return NewTopic(topic.name, topic.partitions(config), factor, configs=topic.configs(config))
 
     def _wanted(self, new: NewTopic) -> int:
         default = self._host.config.num_partitions if new.partitions is None else new.partitions
@@ -203,9 +200,31 @@ class TopicManager:
 
     # One change after another.
 
-    def _begin(self, names: list[str], changes: list[Change], then: Outcomes) -> None:
-        """Start a change of each topic, in several loop iterations if there are many."""
-        steps = self._beginnings(names, changes, FanIn(len(names), then))
+    def _begin(
+        self,
+        request: ChangeRequest | Refusal,
+        names: list[str],
+        changes: Sequence[RequestedChange],
+        then: Outcomes,
+        added: Iterable[int] = (),
+    ) -> None:
+        """Start a change of each topic, in several loop iterations if there are many.
+
+        Arguments:
+            request: that they belong to, or why it is refused.
+            names, changes: of the topics.
+            then: receives one result for each.
+            added: the number of new partitions of each topic.
+        """
+        if not isinstance(request, Refusal):
+            request = excess(added) or request
+        if isinstance(request, Refusal):
+            then([request] * len(names))
+            return
+        run = partial(self._authority.run, request)
+        steps = self._beginnings(
+            names, [partial(run, partial(change, request)) for change in changes], FanIn(len(names), then)
+        )
         if len(names) <= CHANGES_AT_ONCE:
             finish(steps)
         else:
@@ -226,19 +245,21 @@ class TopicManager:
         """Run `change` when no other change of this topic runs."""
         run_change(self._serial, folded(name), change, then)  # names that collide are one key
 
-    def _create(self, new: NewTopic, validate_only: bool, complete: ChangeCompletion) -> None:
+    def _create(self, new: NewTopic, validate_only: bool, request: ChangeRequest, complete: ChangeCompletion) -> None:
         topic = self.validated(new)
         if validate_only:
             complete(None)
         else:
-            self._store.create_topic(topic, self._configured(topic, complete))
+            self._store.create_topic(topic, self._changed(request, topic, complete))
 
-    def _grow(self, more: NewPartitions, validate_only: bool, complete: ChangeCompletion) -> None:
+    def _grow(
+        self, more: NewPartitions, validate_only: bool, request: ChangeRequest, complete: ChangeCompletion
+    ) -> None:
         topic = self._grown(more)
         if validate_only:
             complete(None)
         else:
-            self._store.update_topic(topic, self._configured(topic, complete))
+            self._store.update_topic(topic, self._changed(request, topic, complete))
 
     def _configure(self, name: str, change: ConfigChange, validate_only: bool, complete: ChangeCompletion) -> None:
         topic = self._existing(name)
@@ -247,26 +268,21 @@ class TopicManager:
             if written.error or validate_only:
                 complete(refusal_of(written.error))
             else:
-                self._apply_configs(topic, written.texts, complete)
+                image = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(written.texts))
+                applying_later(partial(self._authority.configs_changed, image), complete)(0)
 
         self._store.change_topic_configs(name, change, changed, validate_only=validate_only)
 
-    def _apply_configs(self, topic: TopicImage, texts: Texts, complete: ChangeCompletion) -> None:
-        """Apply stored configs of a topic."""
-        image = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(texts))
-        self._configured(image, complete)(0)
-
-    def _delete(self, name: str, complete: ChangeCompletion) -> None:
+    def _delete(self, name: str, request: ChangeRequest, complete: ChangeCompletion) -> None:
         if not self._host.config.delete_topic_enable:
             raise RefusedError(KafkaErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         if is_internal(name):
             raise RefusedError(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
         topic = self._existing(name)
+        self._store.delete_topic(topic, applying_later(partial(self._authority.topic_gone, request, name), complete))
 
-        self._store.delete_topic(topic, applying_later(partial(self._host.topic_gone, name), complete))
-
-    def _configured(self, topic: TopicImage, complete: ChangeCompletion) -> Callable[[int], None]:
-        return applying_later(partial(self._host.topic_changed, topic), complete)
+    def _changed(self, request: ChangeRequest, topic: TopicImage, complete: ChangeCompletion) -> Callable[[int], None]:
+        return applying_later(partial(self._authority.topic_changed, request, topic), complete)
 
     # Validation.
 
@@ -310,7 +326,12 @@ class TopicManager:
     def _assign_replicas(self, count: int, factor: int, first_partition: int) -> list[tuple[int, ...]]:
         from kafkalite.state.placement import PlacementError, assign_replicas  # a start does not need it
 
+        if factor > self._authority.replicas_max:
+            text = f"The replication factor is {factor}, expected {self._authority.replicas_max}: {ONE_REPLICA}."
+            raise RefusedError(KafkaErrorCode.INVALID_REPLICATION_FACTOR, text)
         racks = {broker.broker_id: broker.rack for broker in self._host.tables.brokers}
+        if not racks:
+            raise RefusedError(KafkaErrorCode.INVALID_REPLICATION_FACTOR, "This broker does not know the others yet.")
         first_index, shift = self._host.random.below(len(racks)), self._host.random.below(len(racks))
         try:
             return assign_replicas(
@@ -336,7 +357,10 @@ class TopicManager:
         return replicas
 
     def _check_assignment(self, assignment: Iterable[tuple[int, ...]], factor: int) -> None:
-        live = set(self._live())
+        if factor > self._authority.replicas_max:
+            text = f"The assignment has {factor} replicas of a partition, expected 1: {ONE_REPLICA}."
+            raise RefusedError(KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        live = {broker.broker_id for broker in self._host.tables.brokers}
         for replicas in assignment:
             if not replicas or len(set(replicas)) != len(replicas):
                 wrong = f"a partition's replicas {list(replicas)} are empty or name a broker twice"
@@ -376,75 +400,6 @@ class TopicManager:
         if topic is None:
             raise RefusedError(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
         return topic
-
-    def _live(self) -> list[int]:
-        return [broker.broker_id for broker in self._host.tables.brokers]
-
-
-def run_change(serial: SerialExecutor, key: Hashable, change: Change, then: ChangeCompletion) -> None:
-    """Run a change after all earlier ones of its key.
-
-    Arguments:
-        serial: of the objects that are changed.
-        key: of the object.
-        change: calls its argument with its outcome, or raises RefusedError.
-        then: called once: with None, or with the reason of the refusal.
-    """
-
-    def step(end: Callable[[], None]) -> None:
-        def end_change(refusal: Refusal | None) -> None:
-            try:
-                then(refusal)
-            finally:
-                end()
-
-        complete = once(end_change)  # an exception of the next change, which `end` runs, propagates through this one
-        attempt(partial(change, complete), complete)
-
-    serial.run(key, step)
-
-
-def attempt(change: Callable[[], object], complete: ChangeCompletion) -> None:
-    """Start or continue a change. A RefusedError completes it; any other exception completes it and is raised."""
-    try:
-        change()
-    except RefusedError as error:
-        complete(error.refusal)
-    except Exception:
-        complete(Refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
-        raise
-
-
-def applying(apply: Callable[[], None], complete: ChangeCompletion) -> Callable[[int], None]:
-    """A callback for the error code of the store: applies the change if it is 0, and completes it."""
-
-    def kept(error: int) -> None:
-        if not error:
-            attempt(apply, complete)
-        complete(refusal_of(error))
-
-    return kept
-
-
-def refusal_of(error: int) -> Refusal | None:
-    """The refusal of a change with this error code, None for 0."""
-    return Refusal(error, reason_of(error)) if error else None
-
-
-def applying_later(apply: Callable[[Then], None], complete: ChangeCompletion) -> Callable[[int], None]:
-    """As `applying`; `apply` may take several loop iterations, and calls its argument with its outcome."""
-
-    def applied(outcome: Outcome) -> None:
-        attempt(outcome.result, complete)
-        complete(None)
-
-    def kept(error: int) -> None:
-        if error:
-            complete(Refusal(error, reason_of(error)))
-        else:
-            attempt(partial(apply, applied), complete)
-
-    return kept
 
 
 def excess(partitions: Iterable[int]) -> Refusal | None:

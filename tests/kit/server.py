@@ -24,7 +24,7 @@ from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite.protocol.schema import Request, response_class
 from kafkalite.records import Builder, batches
 from kafkalite.server.broker import Broker
-from kafkalite.server.requests.service import BrokerService
+from kafkalite.server.requests.dispatch import BrokerService
 from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.testing.virtual_clock import VirtualClock
 

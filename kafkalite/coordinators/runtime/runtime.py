@@ -23,9 +23,10 @@ from typing import Generic, Protocol, TypeVar
 from kafkalite._speedups.groups.offset_commit_record import java_hash
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Outcome
+from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.topics import Refusal, TopicManager
+from kafkalite.cluster.topics import TopicManager
 from kafkalite.coordinators.runtime.context import Command, CommandCompletion, CoordinatorContext, Machine
 from kafkalite.coordinators.runtime.loader import LoadQueue
 from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, RecordSerde, WriterHost

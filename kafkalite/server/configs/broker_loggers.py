@@ -11,7 +11,7 @@ Deviation: Kafka creates no logger for a package.
 import logging
 from collections.abc import Iterable, Sequence
 
-from kafkalite.cluster.topics import RefusedError
+from kafkalite.cluster.changes import RefusedError
 from kafkalite.config.dynamic import Alteration, Operation, Setting, Source
 from kafkalite.config.keys import Type
 from kafkalite.errors import KafkaErrorCode

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.callbacks import SerialExecutor
+from kafkalite.cluster.changes import Change, Refusal, RefusedError, run_change
 from kafkalite.cluster.config_writes import ConfigChange, Texts
 from kafkalite.cluster.image import ClusterImage
-from kafkalite.cluster.topics import Change, Refusal, RefusedError, TopicManager, run_change
+from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import (
     Alteration,

@@ -6,7 +6,7 @@ Older clients use it; IncrementalAlterConfigs supersedes it (KIP-339).
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.cluster.topics import Refusal
+from kafkalite.cluster.changes import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kafkalite.server.requests.call import ConfigCall

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterator
 from functools import partial
 
-from kafkalite.cluster.topics import Refusal
+from kafkalite.cluster.changes import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkalite.server.requests.call import TopicCall

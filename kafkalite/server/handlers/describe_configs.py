@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from functools import partial
 
-from kafkalite.cluster.topics import RefusedError
+from kafkalite.cluster.changes import RefusedError
 from kafkalite.config.dynamic import Setting
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kafkalite.server.configs.config_resources import TOPIC, TopicOverrides

@@ -5,7 +5,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.cluster.topics import Refusal
+from kafkalite.cluster.changes import Refusal
 from kafkalite.config.dynamic import Alteration
 from kafkalite.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,

@@ -10,7 +10,7 @@ KafkaController.processFeatureUpdates of 3.9.
 
 import enum
 
-from kafkalite.cluster.topics import Refusal
+from kafkalite.cluster.changes import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafkalite.server.requests.call import AdminCall

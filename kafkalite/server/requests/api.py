@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import Any, Self
 
 from kafkalite._speedups.codec.codec import decode
-from kafkalite.server.requests.preload import import_group_coordinator
 
 Decode = Callable[[type[Any], int, memoryview, bool, int], Any]
 Handler = Callable[[Any, Any], Any]
@@ -89,6 +88,8 @@ class Row:
     def load_in_steps(self) -> Generator[None, None, None]:
         """As `load`, for `Slicer.run`: a handler of groups needs some 80 modules."""
         if self.of_groups:
+            from kafkalite.server.requests.preload import import_group_coordinator  # a start does not need it
+
             yield from import_group_coordinator()
         self.load()
 

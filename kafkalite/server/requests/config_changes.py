@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from kafkalite.callbacks import FanIn
-from kafkalite.cluster.topics import Refusal
+from kafkalite.cluster.changes import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsResponse
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse

@@ -16,8 +16,10 @@ from typing import Any
 
 from kafkalite._speedups.codec.codec import RequestHeader, read_request_header
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
-from kafkalite._speedups.net.framing import Reply
+from kafkalite._speedups.net.framing import Connection, Reply
+from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Outcome, outcome_of
+from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.schema import Response
@@ -25,9 +27,11 @@ from kafkalite.rate_limited_log import RateLimitedLog, site_of
 from kafkalite.server.requests.api import Row
 from kafkalite.server.requests.call import Call
 from kafkalite.server.requests.context import HandlerContext
+from kafkalite.state.fetch_sessions import FetchSessions
 
 LOGGER = logging.getLogger("kafkalite.server")
 REQUESTS = logging.getLogger("kafkalite.requests")
+CONNECTIONS = logging.getLogger("kafkalite.connections")
 PRODUCE = 0
 API_VERSIONS = 18
 INIT_PRODUCER_ID = 22
@@ -226,6 +230,33 @@ class Dispatcher:
         else:
             call.close("internal error")
         call.failed = True
+
+
+class BrokerService:
+    """The broker as the connection layer sees it: connections open and close, frames are served, an iteration ends."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, replicas: Replicas, heartbeats: Heartbeats, fetch_sessions: FetchSessions
+    ) -> None:
+        # Bound methods are handed through as they are: this is called for every request.
+        self.request = dispatcher.request
+        self.write_pending = replicas.write_pending
+        self.quick = heartbeats
+        self.pinning = frozenset({PRODUCE})  # its records are views of the frame
+        self.connections = 0
+        self._fetch_sessions = fetch_sessions
+
+    def connected(self, connection: Connection) -> bool:
+        self.connections += 1
+        host, port = connection.peer_host, connection.peer_port
+        CONNECTIONS.debug("%s:%d connected to %s; %d connections", host, port, connection.listener, self.connections)
+        return True
+
+    def disconnected(self, connection: Connection) -> None:
+        self.connections -= 1
+        host, port = connection.peer_host, connection.peer_port
+        CONNECTIONS.debug("%s:%d disconnected: %s; %d connections", host, port, connection.reason, self.connections)
+        self._fetch_sessions.disconnected(connection)
 
 
 def log_request(reply: Reply, row: Row, header: RequestHeader, size: int) -> None:

@@ -9,6 +9,7 @@ from kafkalite.clock import Outcome, Then, outcome_of
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.topic_authority import OwnTopics
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Node
@@ -34,7 +35,7 @@ class AloneBroker(RunningBroker):
         loaded: list[LoadedDirectory],
     ) -> None:
         self._hosted = hosting
-        topics = TopicManager(self, store)
+        topics = TopicManager(self, store, OwnTopics(self))
         super().__init__(resources, identity, config, group_configs, store, topics, tables, hosting, loaded)
 
     def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:

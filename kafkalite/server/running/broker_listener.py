@@ -1,12 +1,15 @@
-"""Warns where clients can send what only brokers may send: the listener between brokers is the only one."""
+"""The listener between brokers: its address, and a warning where clients can send what only brokers may send."""
 
 import ipaddress
 import logging
+from collections.abc import Iterable
 
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.model import Endpoint
 
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_NAME = "localhost"
+PLAINTEXT = "PLAINTEXT"
 
 
 def warn_if_shared(config: BrokerConfig) -> None:
@@ -29,3 +32,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == LOCAL_NAME
+
+
+def endpoint_for_brokers(endpoints: Iterable[Endpoint], config: BrokerConfig) -> Endpoint | None:
+    """Return the endpoint of a broker at which other brokers reach it, None if it has none.
+
+    Arguments:
+        endpoints: all addresses of that broker.
+        config: of this broker: inter.broker.listener.name, without it the first listener without TLS.
+    """
+    wanted = config.inter_broker_listener_name
+    for endpoint in endpoints:
+        if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == PLAINTEXT:
+            return endpoint
+    return None

@@ -6,39 +6,26 @@ While there is no session, the broker has no connections: its clients find the o
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.clock import Clock, Outcome, Then, completed
-from kafkalite.cluster.controller.election import Term
-from kafkalite.cluster.controller.invalid_nodes import InvalidPath
-from kafkalite.cluster.controller.runtime import ControllerRuntime
-from kafkalite.cluster.image import ClusterTables
 from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.cluster.membership.membership import Membership, Notify
 from kafkalite.cluster.membership.registration import address_in
-from kafkalite.cluster.peer import Answer, Fail, Peer
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
-from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import Endpoint
-from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
-from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkalite.server.configs.config_follower import ConfigFollower, ConfiguredMember
 from kafkalite.server.configs.topic_reader import TopicReader
 from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.process.saved_session import SavedKey, SavedSession
 from kafkalite.server.process.zookeeper_access import explain, load_access
+from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.tree_counters import TreeCounters
-from kafkalite.state.controller.controller import Controller
-from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
-from kafkalite.state.controller.values import Broker, ControllerSettings
 from kafkalite.storage.dirs.log_directory import Identity
 
 if TYPE_CHECKING:
@@ -49,7 +36,6 @@ if TYPE_CHECKING:
     from kafkalite.server.process.listeners import Listeners
 
 LOGGER = logging.getLogger("kafkalite.server")
-PLAINTEXT = "PLAINTEXT"
 WAIT_FACTOR = 2  # session timeouts after which another session has ended: of an earlier process, or of the controller
 
 
@@ -63,33 +49,6 @@ class JoiningBroker(ConfiguredMember, Protocol):
     controller_requests: "ControllerRequests"
     listening: "Listeners"
     producer_ids: "ProducerIds"
-    tables: ClusterTables
-
-
-class OwnPeer:
-    """This broker as a receiver of the controller's requests: without a connection."""
-
-    def __init__(self, requests: "ControllerRequests") -> None:
-        self._apply: dict[type, Callable[[Any, Then], object]] = {
-            LeaderAndIsrRequest: requests.leader_and_isr,
-            StopReplicaRequest: requests.stop_replica,
-            UpdateMetadataRequest: requests.update_metadata,
-        }
-
-    def call(self, request: Any, answer: Answer, fail: Fail) -> None:
-        """Apply a request."""
-
-        def applied(outcome: Outcome) -> None:
-            if outcome.error is None:
-                answer(outcome.value)
-            else:
-                fail(repr(outcome.error))
-                raise outcome.error
-
-        self._apply[type(request)](request, applied)
-
-    def close(self) -> None:
-        """There is no connection."""
 
 
 class ClusterMember:
@@ -103,6 +62,7 @@ class ClusterMember:
 
     Attributes:
         session: the current session with the coordination service.
+        controller: the controller, if this broker is elected.
         writer: writes nodes of topics and configs with it.
         topics: reads topics with it.
         counters: the counters of the tree.
@@ -114,8 +74,7 @@ class ClusterMember:
         self.writer = TopicWriter(self.session)
         self.clock: Clock = resources.clock
         self.topics = TopicReader(self.session, resources.clock)
-        self.random = resources.random
-        self.slicer = resources.slicer
+        self.controller = LocalController(resources, config)
         self.broker_id = -1
         self.first_zxid = -1
         self.cluster_id = ""
@@ -132,7 +91,6 @@ class ClusterMember:
         except ValueError as error:
             raise StartError(str(error)) from error
         self._broker: JoiningBroker | None = None
-        self._controller: ControllerRuntime | None = None
         self._configs: ConfigFollower | None = None
         self._opening: SessionOpening | None = None  # until its session can be used
         self._opened: ZooKeeperSession | None = None  # the last one
@@ -189,7 +147,7 @@ class ClusterMember:
             return None
         resources = self._resources
         disk, jobs = resources.open_shared_files()
-        return resources.ports.served(directory, disk, self.clock, self.random, jobs, resources.ports.dial)
+        return resources.ports.served(directory, disk, self.clock, resources.random, jobs, resources.ports.dial)
 
     async def _end_earlier_session(self, key: SavedKey) -> None:
         """End the session of an earlier process of this broker, which was killed. Raises StartError."""
@@ -274,9 +232,9 @@ class ClusterMember:
 
         self._opening = self._resources.ports.cluster(
             servers, self._static.zookeeper_session_timeout_ms, opened,
-            dial=self._resources.ports.dial if served is None else served.dial, clock=self.clock, random=self.random,
-            on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed, access=self._access,
-            in_flight_max=self._static.zookeeper_max_in_flight_requests, key=key,
+            dial=self._resources.ports.dial if served is None else served.dial, clock=self.clock,
+            random=self._resources.random, on_lost=on_lost, on_suspended=on_suspended, on_resumed=on_resumed,
+            access=self._access, in_flight_max=self._static.zookeeper_max_in_flight_requests, key=key,
         )  # fmt: skip
 
     def _see_last_change(self) -> None:
@@ -298,8 +256,7 @@ class ClusterMember:
         self.broker.controller_requests.fence.registered(broker_epoch)
         self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
         self._configs.start()
-        self._controller = ControllerRuntime(self, session, self.clock, self.broker_id, self.slicer, Controller)
-        self._controller.start()
+        self.controller.start(session, self.broker_id, self.broker.controller_requests)
         # Suspended, if a session was lost, also during the start; it leads nothing of before.
         self.broker.controller_requests.when_applied(lambda: self._resume(session))
         if not self._started.done():
@@ -307,7 +264,7 @@ class ClusterMember:
 
     def _resume(self, session: Coordination) -> None:
         is_current = self.session.session is session  # else it is lost again
-        if is_current and self._controller is not None:  # else the broker stops
+        if is_current and self.controller.started:  # else the broker stops
             self.broker.listening.resume()
 
     def left(self) -> None:
@@ -329,67 +286,7 @@ class ClusterMember:
         if self._configs is not None:
             self._configs.close()
             self._configs = None
-        if self._controller is not None:
-            self._controller.close()
-            self._controller = None
-
-    # The controller.
-
-    @property
-    def active(self) -> bool:
-        """Whether this broker is the controller."""
-        return self._controller is not None and self._controller.active
-
-    @property
-    def controller(self) -> "ClusterMember":
-        """The controller, if it is on this broker."""
-        return self
-
-    @property
-    def invalid_nodes(self) -> list[InvalidPath]:
-        """The nodes of the tree that this broker leaves out, see `ControllerRuntime.invalid_nodes`."""
-        return [] if self._controller is None else self._controller.invalid_nodes
-
-    def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
-        """See `ControllerRuntime.submit`."""
-        if self._controller is None:
-            done(KafkaErrorCode.NOT_CONTROLLER)
-        else:
-            self._controller.submit(event, done)
-
-    def controller_settings(self, term: Term) -> ControllerSettings:
-        """The settings of a term."""
-        chroot = (self._static.zookeeper_connect or "").partition("/")
-        return ControllerSettings(
-            self.broker_id,
-            term.epoch,
-            delete_topic_enable=self._static.delete_topic_enable,
-            path_prefix_bytes=len(chroot[1] + chroot[2]) if chroot[2] else 0,
-        )
-
-    def new_topic_id(self) -> bytes:
-        """A random topic id."""
-        return self.random.uuid()
-
-    def peer(self, broker: Broker) -> OwnPeer | Peer:
-        """A connection to a broker; to this one: its handlers."""
-        if broker.broker_id == self.broker_id:
-            return OwnPeer(self.broker.controller_requests)
-        endpoint = self.endpoint_of(broker) or broker.endpoints[0]
-        timeout_s = self._static.controller_socket_timeout_ms / 1000
-        return Peer(endpoint, str(self.broker_id), self._resources.ports.dial, timeout_s)
-
-    def endpoint_of(self, broker: Broker) -> Endpoint | None:
-        """The address at which brokers reach a broker, None if it has none."""
-        return self.endpoint_among(broker.endpoints)
-
-    def endpoint_among(self, endpoints: Iterable[Endpoint]) -> Endpoint | None:
-        """The endpoint of a broker at which other brokers reach it: that of the listener between brokers."""
-        wanted = self._static.inter_broker_listener_name
-        for endpoint in endpoints:
-            if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == PLAINTEXT:
-                return endpoint
-        return None
+        self.controller.close()
 
     # The broker.
 
@@ -398,17 +295,3 @@ class ClusterMember:
         """This broker."""
         assert self._broker is not None, "the broker is attached before it joins"
         return self._broker
-
-    @property
-    def config(self) -> BrokerConfig:
-        """The configs of this broker."""
-        return self._static if self._broker is None else self._broker.config
-
-    @config.setter
-    def config(self, config: BrokerConfig) -> None:
-        self.broker.config = config
-
-    @property
-    def tables(self) -> ClusterTables:
-        """The image of this broker."""
-        return self.broker.tables

@@ -8,18 +8,19 @@ from functools import partial
 from kafkalite.clock import Outcome, completed
 from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.config_writes import Texts
+from kafkalite.cluster.controlled_topics import ControlledTopics
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller_epoch import ControllerEpochReader
 from kafkalite.cluster.leader_epoch_raise import LeaderEpochRaise
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.metadata_update import MetadataChange
-from kafkalite.cluster.topics_in_cluster import TopicsInCluster
+from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Endpoint
 from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.first_image import FirstImage
-from kafkalite.server.running.broker_listener import warn_if_shared
+from kafkalite.server.running.broker_listener import endpoint_for_brokers, warn_if_shared
 from kafkalite.server.running.cluster_member import WAIT_FACTOR, ClusterMember
 from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.storage.dirs.log_directory import Identity
@@ -46,7 +47,8 @@ class MemberBroker(ClusteredBroker):
         member: ClusterMember,
         loaded: list[LoadedDirectory],
     ) -> None:
-        topics = TopicsInCluster(member, member.writer)
+        authority = ControlledTopics(self, member.controller, resources.clock)
+        topics = TopicManager(self, member.writer, authority)
         epochs = ControllerEpochReader(member.session, resources.clock)
         super().__init__(resources, identity, config, group_configs, store, topics, member.topics, epochs, loaded)
         self.member = member
@@ -99,16 +101,18 @@ class MemberBroker(ClusteredBroker):
     @property
     def invalid_nodes(self) -> list[InvalidPath]:
         """The nodes of the tree that this broker leaves out: as the controller, or because no one can be elected."""
-        return self.member.invalid_nodes
+        return self.member.controller.invalid_nodes
 
     @property
     def is_controller(self) -> bool:
         """Whether this broker is the elected controller."""
-        return self.member.active
+        return self.member.controller.active
 
     def _peer_endpoints(self) -> dict[int, Endpoint]:
         """The address at which brokers reach each live broker."""
-        found = ((each.broker_id, self.member.endpoint_among(each.endpoints.values())) for each in self.image.brokers)
+        found = (
+            (each.broker_id, endpoint_for_brokers(each.endpoints.values(), self.config)) for each in self.image.brokers
+        )
         return {broker_id: endpoint for broker_id, endpoint in found if endpoint is not None}
 
     def _close_coordinator(self) -> None:

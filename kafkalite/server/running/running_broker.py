@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.changes import Refusal, attempt, refusal_of
 from kafkalite.cluster.config_writes import ConfigChange, Texts, Written, broker_node, group_node
 from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.producer_ids import ProducerIds
-from kafkalite.cluster.topics import Refusal, TopicManager, attempt, refusal_of
+from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import not_in_force
 from kafkalite.config.stored import read_broker_config
@@ -34,9 +35,8 @@ from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.api import ROWS, Row
 from kafkalite.server.requests.deferred_free import emptied
 from kafkalite.server.requests.description_cache import DescriptionCache
-from kafkalite.server.requests.dispatch import Dispatcher
+from kafkalite.server.requests.dispatch import BrokerService, Dispatcher
 from kafkalite.server.requests.no_transactions import TransactionalClients
-from kafkalite.server.requests.service import BrokerService
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory

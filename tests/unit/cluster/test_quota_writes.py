@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.quota_entities import CLIENT_ID, USER, QuotaEntity
 from kafkalite.cluster.quota_writes import QuotaChange
-from kafkalite.cluster.topics import Refusal
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.znodes.quotas import decode_quotas

@@ -111,7 +111,7 @@ def test_partitions_are_added_and_the_old_ones_keep_their_replicas(executed: boo
     rig = Rig(executed)
     node = znodes.TopicNode(TOPIC_ID, {0: (7,)}, adding={0: (8,)})
     rig.service.write(PATH, znodes.encode_topic(node))
-    rig.writer.add_partitions(topic(3), rig.errors.append)
+    rig.writer.update_topic(topic(3), rig.errors.append)
     if executed is False:
         assert rig.errors == [KafkaErrorCode.REQUEST_TIMED_OUT] and rig.node() == node
     else:
@@ -120,11 +120,11 @@ def test_partitions_are_added_and_the_old_ones_keep_their_replicas(executed: boo
 
 def test_no_partitions_are_added_to_a_topic_that_has_them_or_does_not_exist_or_is_invalid() -> None:
     rig = Rig()
-    rig.writer.add_partitions(topic(2), rig.errors.append)
+    rig.writer.update_topic(topic(2), rig.errors.append)
     rig.service.topic("orders", 2)
-    rig.writer.add_partitions(topic(2), rig.errors.append)
+    rig.writer.update_topic(topic(2), rig.errors.append)
     rig.service.write(PATH, b"[]")
-    rig.writer.add_partitions(topic(2), rig.errors.append)
+    rig.writer.update_topic(topic(2), rig.errors.append)
     missing, has_them, invalid = rig.errors
     assert (missing, has_them) == (
         KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -135,9 +135,9 @@ def test_no_partitions_are_added_to_a_topic_that_has_them_or_does_not_exist_or_i
 @pytest.mark.parametrize("executed", [None, True, False])
 def test_a_deletion_is_requested(executed: bool | None) -> None:
     rig = Rig(executed)
-    rig.writer.request_deletion("orders", rig.errors.append)
+    rig.writer.delete_topic(topic(1), rig.errors.append)
     made = executed is not False
     assert rig.errors == [0 if made else KafkaErrorCode.REQUEST_TIMED_OUT]
     assert rig.service.exists(delete_topic_path("orders")) == made
-    rig.writer.request_deletion("orders", rig.errors.append)
+    rig.writer.delete_topic(topic(1), rig.errors.append)
     assert rig.errors[1] == 0, "also if it was requested before"

@@ -6,10 +6,12 @@ from functools import partial
 import pytest
 
 from kafkalite.clock import Outcome
+from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.config_writes import ConfigChange, Texts, Written
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
-from kafkalite.cluster.topics import NewPartitions, NewTopic, Refusal, TopicManager
+from kafkalite.cluster.topic_authority import OwnTopics
+from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.testing.virtual_clock import SeededRandom
@@ -53,7 +55,7 @@ class Cluster:
         self.tables = ClusterTables("cluster", 1, LiveBrokers(BrokerImage(node) for node in range(1, brokers + 1)))
         self.random = SeededRandom(1)
         self.store = HeldStore()
-        self.topics = TopicManager(self, self.store)
+        self.topics = TopicManager(self, self.store, OwnTopics(self))
         self.applied: Callable[[Callable[[Outcome], object]], object] = lambda done: done(Outcome())
 
     @property

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from kafkalite.cluster.changes import Refusal
+from kafkalite.cluster.controlled_topics import NOT_CONTROLLER, TIMED_OUT, ControlledTopics
 from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.membership.current_session import CurrentSession
 from kafkalite.cluster.topic_writes import TopicWriter
-from kafkalite.cluster.topics import NewPartitions, NewTopic, Refusal
-from kafkalite.cluster.topics_in_cluster import NOT_CONTROLLER, TIMED_OUT, TopicsInCluster
+from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.znodes.controller import delete_topic_path
@@ -40,12 +41,8 @@ class Broker:
         self.active = True
         self.waiting: list[tuple[AwaitTopic | AwaitDeletion, Callable[[int], object]]] = []
         self.session = CurrentSession(self.service.connect())
-        self.topics = TopicsInCluster(self, TopicWriter(self.session))
+        self.topics = TopicManager(self, TopicWriter(self.session), ControlledTopics(self, self, self.clock))
         self.outcomes: list[list[Refusal | None]] = []
-
-    @property
-    def controller(self) -> Broker:
-        return self
 
     def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
         self.waiting.append((event, done))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.groups.offset_commit_record import java_hash
-from kafkalite.cluster.topics import Refusal
+from kafkalite.cluster.changes import Refusal
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
 from kafkalite.coordinators.runtime.context import Command
 from kafkalite.errors import KafkaErrorCode

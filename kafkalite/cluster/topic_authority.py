@@ -1,0 +1,129 @@
+"""Says who may change topics, and applies the changes that are durable: `OwnTopics` for a broker that is alone.
+
+`controlled_topics` has the authority of a broker in a cluster.
+"""
+
+import math
+import sys
+from typing import NamedTuple, Protocol
+
+from kafkalite.clock import Random, Then
+from kafkalite.cluster.changes import Change, ChangeCompletion, Refusal
+from kafkalite.cluster.image import ClusterTables, TopicImage
+from kafkalite.cluster.internal_topics import InternalTopic
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.slicing import Slicer
+
+ONE_REPLICA = "every partition has one replica in this version of kafkalite"
+REQUEST_MS = 30_000  # timeout of a request that has none
+
+
+class ChangeRequest(NamedTuple):
+    """The request that a change belongs to.
+
+    Arguments:
+        deadline: in seconds of the monotonic clock; the request is then answered with REQUEST_TIMED_OUT.
+        controlled: whether its changes fail with NOT_CONTROLLER if this broker is not the controller at their end.
+    """
+
+    deadline: float
+    controlled: bool
+
+
+class TopicHost(Protocol):
+    """The part of the broker that topics use."""
+
+    random: Random
+    slicer: Slicer
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def tables(self) -> ClusterTables: ...
+
+
+class Authority(Protocol):
+    """Says who may change topics, and applies changes that are durable.
+
+    Attributes:
+        shared: whether other brokers create topics, too. One that exists is then as good as created, and a created one
+            has no leader yet.
+        replicas_max: the largest replication factor that can be served.
+    """
+
+    shared: bool
+    replicas_max: int
+
+    def admit(self, timeout_ms: int) -> ChangeRequest | Refusal:
+        """Return a request of a client with its deadline, or why this broker cannot serve it."""
+
+    def own_request(self) -> ChangeRequest:
+        """Return a request of this broker itself, which may create topics in any case."""
+
+    def run(self, request: ChangeRequest, change: Change, complete: ChangeCompletion) -> None:
+        """Run a change of a request, and complete it by its deadline."""
+
+    def internal_factor(self, topic: InternalTopic) -> int:
+        """Return the replication factor of an internal topic."""
+
+    def internal_created(self, topic: InternalTopic) -> None:
+        """An internal topic was created: warn where it has fewer replicas than configured."""
+
+    def topic_changed(self, request: ChangeRequest, topic: TopicImage, done: Then) -> None:
+        """Apply a topic that was created or has more partitions."""
+
+    def topic_gone(self, request: ChangeRequest, name: str, done: Then) -> None:
+        """Apply the deletion of a topic."""
+
+    def configs_changed(self, topic: TopicImage, done: Then) -> None:
+        """Apply configs of a topic."""
+
+
+class OwnHost(TopicHost, Protocol):
+    """A broker that is alone, which applies the changes of topics itself."""
+
+    def topic_changed(self, topic: TopicImage, done: Then) -> None: ...
+    def topic_gone(self, name: str, done: Then) -> None: ...
+
+
+class OwnTopics:
+    """The authority of a broker that is alone: it may change every topic, and waits for nothing but its disk."""
+
+    shared = False
+    replicas_max = sys.maxsize  # the placement checks it: there is one broker
+
+    def __init__(self, host: OwnHost) -> None:
+        self._host = host
+
+    def admit(self, _timeout_ms: int) -> ChangeRequest:
+        """Accept every request."""
+        return self.own_request()
+
+    def own_request(self) -> ChangeRequest:
+        """Return a request without a deadline."""
+        return ChangeRequest(math.inf, False)
+
+    def run(self, _request: ChangeRequest, change: Change, complete: ChangeCompletion) -> None:
+        """Run a change."""
+        change(complete)
+
+    def internal_factor(self, topic: InternalTopic) -> int:
+        """Return the configured factor; 1 for the only broker."""
+        return topic.replication_factor(self._host.config, len(self._host.tables.brokers))
+
+    def internal_created(self, topic: InternalTopic) -> None:
+        """Warn of one replica."""
+        topic.warn_of_one_replica(self._host.config, len(self._host.tables.brokers))
+
+    def topic_changed(self, _request: ChangeRequest, topic: TopicImage, done: Then) -> None:
+        """Host a topic or its new partitions."""
+        self._host.topic_changed(topic, done)
+
+    def topic_gone(self, _request: ChangeRequest, name: str, done: Then) -> None:
+        """Drop a topic."""
+        self._host.topic_gone(name, done)
+
+    def configs_changed(self, topic: TopicImage, done: Then) -> None:
+        """Apply configs of a topic."""
+        self._host.topic_changed(topic, done)

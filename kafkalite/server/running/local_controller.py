@@ -1,0 +1,140 @@
+"""Defines `LocalController`: the controller of a cluster on this broker, from one session to the next.
+
+Requests of the controller to its own broker go to their handlers, without a connection.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.clock import Outcome, Then
+from kafkalite.cluster.controller.election import Term
+from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+from kafkalite.cluster.controller.runtime import ControllerRuntime
+from kafkalite.cluster.peer import Answer, Fail, Peer
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordination.backend import Coordination
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Endpoint
+from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
+from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.running.broker_listener import endpoint_for_brokers
+from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
+from kafkalite.state.controller.values import Broker, ControllerSettings
+
+if TYPE_CHECKING:
+    from kafkalite.server.hosting.controller_requests import ControllerRequests
+
+
+class OwnPeer:
+    """This broker as a receiver of the controller's requests: without a connection."""
+
+    def __init__(self, requests: "ControllerRequests") -> None:
+        self._apply: dict[type, Callable[[Any, Then], object]] = {
+            LeaderAndIsrRequest: requests.leader_and_isr,
+            StopReplicaRequest: requests.stop_replica,
+            UpdateMetadataRequest: requests.update_metadata,
+        }
+
+    def call(self, request: Any, answer: Answer, fail: Fail) -> None:
+        """Apply a request."""
+
+        def applied(outcome: Outcome) -> None:
+            if outcome.error is None:
+                answer(outcome.value)
+            else:
+                fail(repr(outcome.error))
+                raise outcome.error
+
+        self._apply[type(request)](request, applied)
+
+    def close(self) -> None:
+        """There is no connection."""
+
+
+class LocalController:
+    """The controller, if this broker is elected; it takes part in the elections while it is started.
+
+    Arguments:
+        resources: clock, ports and random numbers.
+        config: the static configuration.
+    """
+
+    def __init__(self, resources: BrokerResources, config: BrokerConfig) -> None:
+        self._resources = resources
+        self._static = config
+        self._broker_id = -1
+        self._requests: ControllerRequests | None = None
+        self._runtime: ControllerRuntime | None = None
+
+    def start(self, session: Coordination, broker_id: int, requests: "ControllerRequests") -> None:
+        """Take part in the elections of a session.
+
+        Arguments:
+            session: with the coordination service.
+            broker_id: of this broker.
+            requests: apply the requests of the controller to this broker.
+        """
+        self._broker_id, self._requests = broker_id, requests
+        resources = self._resources
+        self._runtime = ControllerRuntime(self, session, resources.clock, broker_id, resources.slicer, Controller)
+        self._runtime.start()
+
+    def close(self) -> None:
+        """End the term, and take part in no election."""
+        if self._runtime is not None:
+            self._runtime.close()
+            self._runtime = None
+
+    @property
+    def started(self) -> bool:
+        """Whether it takes part in elections."""
+        return self._runtime is not None
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._runtime is not None and self._runtime.active
+
+    @property
+    def invalid_nodes(self) -> list[InvalidPath]:
+        """The nodes of the tree that this broker leaves out, see `ControllerRuntime.invalid_nodes`."""
+        return [] if self._runtime is None else self._runtime.invalid_nodes
+
+    def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
+        """See `ControllerRuntime.submit`."""
+        if self._runtime is None:
+            done(KafkaErrorCode.NOT_CONTROLLER)
+        else:
+            self._runtime.submit(event, done)
+
+    # The `ControllerHost` of `ControllerRuntime`.
+
+    def controller_settings(self, term: Term) -> ControllerSettings:
+        """The settings of a term."""
+        chroot = (self._static.zookeeper_connect or "").partition("/")
+        return ControllerSettings(
+            self._broker_id,
+            term.epoch,
+            delete_topic_enable=self._static.delete_topic_enable,
+            path_prefix_bytes=len(chroot[1] + chroot[2]) if chroot[2] else 0,
+        )
+
+    def new_topic_id(self) -> bytes:
+        """A random topic id."""
+        return self._resources.random.uuid()
+
+    def peer(self, broker: Broker) -> OwnPeer | Peer:
+        """A connection to a broker; to this one: its handlers."""
+        if broker.broker_id == self._broker_id:
+            assert self._requests is not None, "a term needs a start"
+            return OwnPeer(self._requests)
+        endpoint = self.endpoint_of(broker) or broker.endpoints[0]
+        timeout_s = self._static.controller_socket_timeout_ms / 1000
+        return Peer(endpoint, str(self._broker_id), self._resources.ports.dial, timeout_s)
+
+    def endpoint_of(self, broker: Broker) -> Endpoint | None:
+        """The address at which brokers reach a broker, None if it has none."""
+        return endpoint_for_brokers(broker.endpoints, self._static)
