@@ -32,6 +32,20 @@ LOGICAL = {
 }
 """Other logical types are read as the type below them, as Spark does."""
 
+NUMBER = "kafkalite-"
+"""Begins the names of logical types whose values are read as numbers: a datetime of Python ends with the year 9999."""
+
+READERS = {
+    "int-date": lambda days, *_: days,
+    "long-timestamp-millis": lambda milliseconds, *_: milliseconds * 1000,
+    "long-timestamp-micros": lambda microseconds, *_: microseconds,
+    "long-local-timestamp-millis": lambda milliseconds, *_: milliseconds * 1000,
+    "long-local-timestamp-micros": lambda microseconds, *_: microseconds,
+}
+"""Functions from a value to the number in the column, by the type below and the logical type."""
+
+fastavro.read.LOGICAL_READERS.update({each.replace("-", f"-{NUMBER}", 1): read for each, read in READERS.items()})
+
 WIDENED = ({"int", "long"}, "long"), ({"float", "double"}, "double")
 
 
@@ -90,7 +104,7 @@ def _parsed(text: str, references: dict[str, str]) -> tuple[Any, pyarrow.DataTyp
 
 
 def _supported(schema: Any) -> Any:
-    """Return a schema without the logical types that have no equivalent: their values are those of the type below."""
+    """Return a schema with our names of the logical types, and without those that have no equivalent."""
     if isinstance(schema, list):
         return [_supported(each) for each in schema]
     if not isinstance(schema, dict):
@@ -99,7 +113,10 @@ def _supported(schema: Any) -> Any:
         name: _supported(each) if name in ("type", "items", "values", "fields") else each
         for name, each in schema.items()
     }
-    if kept.get("logicalType") not in (*LOGICAL, "decimal", None):
+    logical = kept.get("logicalType")
+    if logical in LOGICAL:
+        kept["logicalType"] = NUMBER + logical
+    elif logical not in ("decimal", None):
         del kept["logicalType"]
     return kept
 
@@ -113,9 +130,10 @@ def _type(schema: Any, named: dict[str, Any], outer: tuple[str, ...]) -> pyarrow
             return PRIMITIVES[schema]
         schema = named[schema]
     form = schema["type"]
-    if schema.get("logicalType") in LOGICAL:
-        return LOGICAL[schema["logicalType"]]
-    if schema.get("logicalType") == "decimal":
+    logical = schema.get("logicalType", "")
+    if logical.startswith(NUMBER):
+        return LOGICAL[logical.removeprefix(NUMBER)]
+    if logical == "decimal":
         return pyarrow.decimal128(schema["precision"], schema.get("scale", 0))
     if form == "record":
         if schema["name"] in outer:
