@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow
 from pyspark_kafkalite.ingest.worker import SCHEMA
 from pyspark_kafkalite.tables import ManifestTable
-from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
 from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, Table
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions, write_attempt
 
 from perf.loads.base import quantiles_ms
 from perf.pipeline.job import Job, Sample

@@ -21,7 +21,7 @@ from pyspark_kafkalite.ingest import worker
 from pyspark_kafkalite.ingest.plans import PlanReader, PlanSource
 from pyspark_kafkalite.ingest.query import Committer
 from pyspark_kafkalite.ingest.worker import Job, Written
-from pyspark_kafkalite.tables import attempt
+from pyspark_kafkalite.tables import parquet_writer as attempt
 from pyspark_kafkalite.tables.disk import Disk, OpenFile
 from pyspark_kafkalite.tables.locations import ATTEMPTS, COMMITS
 from pyspark_kafkalite.tables.manifest import ManifestTable

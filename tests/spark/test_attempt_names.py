@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from pyspark_kafkalite.decoding.columns import DEAD_LETTER_SCHEMA
 from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
 from pyspark_kafkalite.ingest.worker import SCHEMA
 from pyspark_kafkalite.jobs import window
 from pyspark_kafkalite.jobs.buckets import BUCKET, ERROR, BucketJob, merge_bucket
-from pyspark_kafkalite.tables.attempt import ParquetOptions
+from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA
 from pyspark_kafkalite.tables.model import batch_name, batch_of_attempt
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 
 QUERY = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 PARQUET = ParquetOptions()

@@ -8,15 +8,15 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.dataset import dataset
 from pyspark_kafkalite.decoding import Decoding
-from pyspark_kafkalite.decoding.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.decoding.records import RecordDecoder
 from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
 from pyspark_kafkalite.ingest.outcome import batch_of, known_schema
 from pyspark_kafkalite.ingest.worker import Written
 from pyspark_kafkalite.tables import Batch, CommitRefusedError, DamagedTableError, TableError
-from pyspark_kafkalite.tables.attempt import ParquetOptions
+from pyspark_kafkalite.tables.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
 from pyspark_kafkalite.tables.model import CommittedRange, batch_name, dead_letter_name
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.tables.reading import read, read_dead_letters
 

@@ -20,9 +20,9 @@ from pyspark_kafkalite.options import source_options
 from pyspark_kafkalite.schema import ddl, default_columns
 from pyspark_kafkalite.source import BatchReader
 from pyspark_kafkalite.tables import Batch, ManifestTable
-from pyspark_kafkalite.tables.attempt import ParquetOptions
 from pyspark_kafkalite.tables.compaction import compact
 from pyspark_kafkalite.tables.model import batch_name
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 from pyspark_kafkalite.task import Task
 
 from kafkalite.model import TopicPartition

@@ -27,7 +27,6 @@ KNOWN_MODULE_CIRCLES: list[str] = [
 ]
 KNOWN_FOLDER_CIRCLES: list[str] = [
     "kafkalite_sdk: _speedups consumer interceptors producer streams",
-    "pyspark_kafkalite: decoding tables",
 ]
 
 

@@ -9,9 +9,9 @@ import fastavro
 import pyarrow
 from kafkalite_sdk.registry import Schema
 
-from pyspark_kafkalite.decoding.ddl import SIMPLE
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 from pyspark_kafkalite.decoding.registered import Reader
+from pyspark_kafkalite.tables.ddl import SIMPLE
 
 PRIMITIVES = {
     "null": pyarrow.string(),

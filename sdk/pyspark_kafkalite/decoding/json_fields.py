@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow
 
-from pyspark_kafkalite.decoding.ddl import type_text
 from pyspark_kafkalite.decoding.drift import Drift
+from pyspark_kafkalite.tables.ddl import type_text
 
 JSON_TYPES = {bool: "boolean", int: "bigint", float: "double", str: "string", list: "array", dict: "struct"}
 DEPTH_MAX = 20

@@ -13,9 +13,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from kafkalite_sdk.registry import Schema
 
-from pyspark_kafkalite.decoding.ddl import SIMPLE
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 from pyspark_kafkalite.decoding.registered import Reader
+from pyspark_kafkalite.tables.ddl import SIMPLE
 
 Convert = Callable[[Any], Any]
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import pyarrow
 
-from pyspark_kafkalite.decoding.columns import DEAD_LETTER_SCHEMA, RAW_SCHEMA, TOMBSTONE
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.errors import DecodingError, SchemaMisfitError
 from pyspark_kafkalite.decoding.options import FAIL, Decoding
 from pyspark_kafkalite.decoding.schemas import merged
 from pyspark_kafkalite.decoding.select import has_fields, value_decoder
 from pyspark_kafkalite.decoding.values import BadValue, Values
+from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA, RAW_SCHEMA, TOMBSTONE
 
 FIXED = {name.lower() for name in (*RAW_SCHEMA.names, TOMBSTONE)} - {"value"}
 """Columns beside the fields of values."""

@@ -2,8 +2,8 @@
 
 import pyarrow
 
-from pyspark_kafkalite.decoding.ddl import ddl_text, type_text
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
+from pyspark_kafkalite.tables.ddl import ddl_text, type_text
 
 INTEGERS = (pyarrow.int8(), pyarrow.int16(), pyarrow.int32(), pyarrow.int64())
 

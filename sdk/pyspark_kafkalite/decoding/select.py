@@ -4,7 +4,6 @@ from typing import cast
 
 import pyarrow
 
-from pyspark_kafkalite.decoding.ddl import normalized, parse_ddl
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.json_rows import JsonDecoder, JsonTextDecoder, readable
 from pyspark_kafkalite.decoding.options import Decoding, Part
@@ -12,6 +11,7 @@ from pyspark_kafkalite.decoding.registered import Format, Registered, Registered
 from pyspark_kafkalite.decoding.validation import ValidatedDecoder
 from pyspark_kafkalite.decoding.values import RawDecoder, TextDecoder, ValueDecoder
 from pyspark_kafkalite.errors import OptionError
+from pyspark_kafkalite.tables.ddl import normalized, parse_ddl
 
 
 def has_fields(part: Part) -> bool:

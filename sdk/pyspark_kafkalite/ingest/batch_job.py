@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import OffsetRange
-from pyspark_kafkalite.tables.attempt import ParquetOptions
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 from pyspark_kafkalite.task import Task
 
 

@@ -7,9 +7,9 @@ from typing import Self
 
 import pyarrow
 
-from pyspark_kafkalite.decoding.columns import DEAD_LETTER_SCHEMA
-from pyspark_kafkalite.tables.attempt import AttemptWriter, ParquetOptions, write_attempt
+from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA
 from pyspark_kafkalite.tables.model import DataFile, dead_letter_name
+from pyspark_kafkalite.tables.parquet_writer import AttemptWriter, ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.partitions import DATE, write_by_date
 
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow.parquet
 
-from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
-from pyspark_kafkalite.decoding.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.errors import BudgetExceededError
 from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.decoding.report import CAUSES, DRIFT
 from pyspark_kafkalite.decoding.schemas import merged
-from pyspark_kafkalite.ingest.letters import path_of
+from pyspark_kafkalite.ingest.dead_letters import path_of
 from pyspark_kafkalite.ingest.worker import Written
+from pyspark_kafkalite.tables.columns import RAW_SCHEMA
+from pyspark_kafkalite.tables.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.tables.model import Batch, DataFile, Table
 
 EXAMPLES = 3

@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.model import TopicPartition
-from pyspark_kafkalite.decoding.ddl import parse_ddl
 from pyspark_kafkalite.decoding.options import RAW, Decoding
 from pyspark_kafkalite.decoding.records import RecordDecoder
 from pyspark_kafkalite.ingest.batch_job import BatchJob
-from pyspark_kafkalite.ingest.letters import send_dead_letters
+from pyspark_kafkalite.ingest.dead_letters import send_dead_letters
 from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schema
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
 from pyspark_kafkalite.ingest.triggers import check_trigger
@@ -21,9 +20,10 @@ from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.progress.facts import Facts, record
 from pyspark_kafkalite.progress.group import ProgressGroup
-from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
+from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import NO_COMMIT, CommittedRange, Table, batch_name
+from pyspark_kafkalite.tables.parquet_writer import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.partitions import NO_PARTITION, PARTITIONS, check_layout
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import pyarrow
 import pyarrow.compute
 
 from pyspark_kafkalite.collector import freeze_modules
-from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
-from pyspark_kafkalite.decoding.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.decoding.records import RecordDecoder
 from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
+from pyspark_kafkalite.tables.columns import RAW_SCHEMA
+from pyspark_kafkalite.tables.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.tables.model import CommittedRange, DataFile, Span, merged
 from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.task import Task, batches

@@ -26,9 +26,9 @@ import pyarrow.parquet
 from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.worker import SCHEMA, SOURCE_COLUMNS, SOURCE_SCHEMA
 from pyspark_kafkalite.planner import OffsetRange
-from pyspark_kafkalite.tables.attempt import write_attempt
 from pyspark_kafkalite.tables.errors import TableError
 from pyspark_kafkalite.tables.model import CommittedRange, hidden_name
+from pyspark_kafkalite.tables.parquet_writer import write_attempt
 from pyspark_kafkalite.task import Task, batches
 
 BUCKET = "_bucket"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark_kafkalite.jobs.sections import Section
-from pyspark_kafkalite.tables.attempt import COMPRESSIONS, ParquetOptions
+from pyspark_kafkalite.tables.parquet_writer import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.partitions import DATE, NO_PARTITION, PARTITIONS
 
 PARQUET, DELTA = "parquet", "delta"

@@ -14,9 +14,9 @@ from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.window_settings import UPDATE, WindowSettings
-from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, batch_name
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions, write_attempt
 
 if TYPE_CHECKING:
     import pyarrow

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_kafkalite.tables.attempt import AttemptWriter, ParquetOptions
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError
 from pyspark_kafkalite.tables.locations import opened
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import NO_COMMIT, DataFile, Replacement, Span
+from pyspark_kafkalite.tables.parquet_writer import AttemptWriter, ParquetOptions
 
 if TYPE_CHECKING:
     import pyarrow

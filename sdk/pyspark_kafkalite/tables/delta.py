@@ -18,9 +18,9 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from pyspark_kafkalite.decoding.ddl import parse_ddl
 from pyspark_kafkalite.tables import rules
 from pyspark_kafkalite.tables.attempt_files import AttemptFiles
+from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
 from pyspark_kafkalite.tables.model import (
     NO_COMMIT,

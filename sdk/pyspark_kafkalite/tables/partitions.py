@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from pyspark_kafkalite.tables.attempt import AttemptWriter, ParquetOptions
 from pyspark_kafkalite.tables.errors import TableError
 from pyspark_kafkalite.tables.model import DataFile
+from pyspark_kafkalite.tables.parquet_writer import AttemptWriter, ParquetOptions
 
 if TYPE_CHECKING:
     import pyarrow

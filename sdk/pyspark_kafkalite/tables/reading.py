@@ -28,7 +28,7 @@ def read(table: Table | str | os.PathLike[str]) -> "pyarrow.dataset.Dataset":
     Raises:
         TableError: there is no table, or it is damaged.
     """
-    from pyspark_kafkalite.decoding.ddl import parse_ddl
+    from pyspark_kafkalite.tables.ddl import parse_ddl
 
     source = ManifestTable(table, create=False) if isinstance(table, str | os.PathLike) else table
     text = source.schema_text()
@@ -44,7 +44,7 @@ def read_dead_letters(table: Table | str | os.PathLike[str]) -> "pyarrow.dataset
     Raises:
         TableError: there is no table, or it is damaged.
     """
-    from pyspark_kafkalite.decoding.columns import DEAD_LETTER_SCHEMA
+    from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA
 
     source = ManifestTable(table, create=False) if isinstance(table, str | os.PathLike) else table
     names = source.state().dead_letters if isinstance(source, ManifestTable) else source.dead_letter_files()

@@ -10,12 +10,12 @@ import pyarrow
 import pytest
 from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.cluster import Cluster
-from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
 from pyspark_kafkalite.jobs.audit import created_again
 from pyspark_kafkalite.jobs.job_file import read_job
 from pyspark_kafkalite.tables import Batch, CommittedRange, ManifestTable
-from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
+from pyspark_kafkalite.tables.columns import RAW_SCHEMA
 from pyspark_kafkalite.tables.model import Span
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions, write_attempt
 
 from kafkalite.testing.thread import BrokerThread
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run

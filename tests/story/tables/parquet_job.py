@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow
 import pyarrow.dataset
 from pyspark_kafkalite.tables import Batch, CommittedRange, DataFile, Table
-from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.model import Span, batch_name
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions, write_attempt
 
 SCHEMA = pyarrow.schema([("_partition", pyarrow.int32()), ("_offset", pyarrow.int64())])
 Offsets = dict[int, tuple[int, int]]

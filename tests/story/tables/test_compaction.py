@@ -8,10 +8,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from pyspark_kafkalite.tables import DamagedTableError, ManifestTable, TableError, snapshots
-from pyspark_kafkalite.tables.attempt import AttemptWriter, ParquetOptions
 from pyspark_kafkalite.tables.compaction import compact, groups, merged_spans
 from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, Span
+from pyspark_kafkalite.tables.parquet_writer import AttemptWriter, ParquetOptions
 from pyspark_kafkalite.tables.reading import read
 
 from tests.story.tables.parquet_job import batch, expected, plain_rows, rows

@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow
 from pyspark_kafkalite.decoding import Decoding
-from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
-from pyspark_kafkalite.decoding.ddl import parse_ddl
 from pyspark_kafkalite.decoding.records import Decoded, RecordDecoder
+from pyspark_kafkalite.tables.columns import RAW_SCHEMA
+from pyspark_kafkalite.tables.ddl import parse_ddl
 
 
 def records(

@@ -2,10 +2,10 @@
 
 import pyarrow
 import pytest
-from pyspark_kafkalite.decoding.columns import RAW_SCHEMA
-from pyspark_kafkalite.decoding.ddl import ddl_text, normalized, parse_ddl
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 from pyspark_kafkalite.decoding.schemas import merged
+from pyspark_kafkalite.tables.columns import RAW_SCHEMA
+from pyspark_kafkalite.tables.ddl import ddl_text, normalized, parse_ddl
 
 TIMESTAMP = pyarrow.timestamp("us", "UTC")
 

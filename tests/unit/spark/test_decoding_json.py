@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark_kafkalite.decoding.ddl import ddl_text
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 from pyspark_kafkalite.errors import OptionError
+from pyspark_kafkalite.tables.ddl import ddl_text
 
 from tests.unit.spark.decoded import dead, decode, decoder, records
 

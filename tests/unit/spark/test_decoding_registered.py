@@ -14,9 +14,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from kafkalite_sdk.registry import Schema, wire
 from kafkalite_sdk.registry.client import SchemaNotFoundError
 from pyspark_kafkalite.decoding import registry
-from pyspark_kafkalite.decoding.ddl import ddl_text
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 from pyspark_kafkalite.errors import OptionError
+from pyspark_kafkalite.tables.ddl import ddl_text
 
 from kafkalite.errors import SchemaError
 from tests.unit.spark.decoded import dead, decode, decoder, records

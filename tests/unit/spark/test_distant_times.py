@@ -9,14 +9,14 @@ from kafkalite_sdk import TopicPartition
 from kafkalite_sdk.admin import NewTopic
 from kafkalite_sdk.blocking import Admin, Consumer, Producer
 from pyspark_kafkalite import clients
-from pyspark_kafkalite.decoding.columns import DEAD_LETTER_SCHEMA
 from pyspark_kafkalite.decoding.errors import DecodingError
-from pyspark_kafkalite.ingest.letters import send_dead_letters
+from pyspark_kafkalite.ingest.dead_letters import send_dead_letters
 from pyspark_kafkalite.ingest.worker import SOURCE_COLUMNS, SOURCE_SCHEMA
 from pyspark_kafkalite.options import source_options
 from pyspark_kafkalite.planner import OffsetRange
-from pyspark_kafkalite.tables.attempt import ParquetOptions, write_attempt
+from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA
 from pyspark_kafkalite.tables.model import Batch
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions, write_attempt
 from pyspark_kafkalite.task import Task, batches
 from pyspark_kafkalite.times import time_text
 

@@ -18,8 +18,8 @@ from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.worker import SCHEMA
 from pyspark_kafkalite.jobs.buckets import ERROR, BucketJob, current_files, merge, merge_bucket
 from pyspark_kafkalite.tables import ManifestTable
-from pyspark_kafkalite.tables.attempt import ParquetOptions
 from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, batch_name
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 from pyspark_kafkalite.tables.reading import read
 
 SEEDS = [int(os.environ["KAFKALITE_SEED"])] if "KAFKALITE_SEED" in os.environ else list(range(40))

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 from pyspark_kafkalite.tables import DataFile, TableError
 from pyspark_kafkalite.tables import partitions as module
-from pyspark_kafkalite.tables.attempt import ParquetOptions
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 from pyspark_kafkalite.tables.partitions import US_PER_DAY, check_layout, directory_of, write_by_date
 
 SCHEMA = pyarrow.schema([("_timestamp", pyarrow.timestamp("us", "UTC")), ("value", pyarrow.int64())])

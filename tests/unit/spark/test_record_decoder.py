@@ -2,8 +2,8 @@
 
 import pyarrow
 import pytest
-from pyspark_kafkalite.decoding.columns import DEAD_LETTER_SCHEMA, RAW_SCHEMA
 from pyspark_kafkalite.decoding.errors import DecodingError, SchemaMisfitError
+from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA, RAW_SCHEMA
 
 from tests.unit.spark.decoded import dead, decode, decoder, records
 

@@ -22,7 +22,7 @@ from pyspark_kafkalite.jobs.job_file import parse_job
 from pyspark_kafkalite.jobs.replay import Sending
 from pyspark_kafkalite.options import source_options
 from pyspark_kafkalite.sink_options import sink_options
-from pyspark_kafkalite.tables.attempt import ParquetOptions
+from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 from pyspark_kafkalite.task import Task
 
 from kafkalite.coordination.zookeeper.address import parse_address

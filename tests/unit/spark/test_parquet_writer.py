@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow
 import pytest
 from pyarrow import parquet
-from pyspark_kafkalite.tables.attempt import AttemptWriter, ParquetOptions, write_attempt
 from pyspark_kafkalite.tables.disk import Disk, OpenFile
 from pyspark_kafkalite.tables.model import DataFile
+from pyspark_kafkalite.tables.parquet_writer import AttemptWriter, ParquetOptions, write_attempt
 
 NAME = "part.parquet"
 ROWS = pyarrow.record_batch({"_offset": pyarrow.array(range(5000)), "value": pyarrow.array(["a value"] * 5000)})
