@@ -32,7 +32,7 @@ from pyspark_kafkalite.offsets import BYTES, Offsets, StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import Layout, OffsetRange, Trigger, limited
 from pyspark_kafkalite.progress.group import ProgressGroup
-from pyspark_kafkalite.source import Reading
+from pyspark_kafkalite.reading import Reading
 
 
 class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark_kafkalite.planner import limited
-from pyspark_kafkalite.source import SplitPartition
+from pyspark_kafkalite.reading import SplitPartition
 
 from kafkalite.model import TopicPartition
 

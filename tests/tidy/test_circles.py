@@ -23,7 +23,6 @@ KNOWN_MODULE_CIRCLES: list[str] = [
     "kafkalite_sdk.admin: cluster coordination",
     "kafkalite_sdk.admin: groups lag",
     "kafkalite_sdk.consumer: fetch_node partition_buffer",
-    "pyspark_kafkalite: source stream",
 ]
 KNOWN_FOLDER_CIRCLES: list[str] = [
     "kafkalite_sdk: _speedups consumer interceptors producer streams",
