@@ -1,6 +1,7 @@
 """What a producer sends, when, and what its awaitables report; in virtual time."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable
 from typing import Any
 
@@ -456,3 +457,18 @@ async def test_overridden_methods_of_a_subclass_are_called(world: Story) -> None
         await producer.send_many([ProducerRecord("orders", b"1")])
     assert isinstance(producer, Counting) and producer.calls == ["send", "drain", "send", "close"]
     assert values(world) == numbers(2)
+
+
+class Named(Producer[bytes, bytes]):
+    """Overrides nothing."""
+
+
+@story()
+async def test_a_subclass_without_overrides_sends_without_a_call_of_a_python_method(world: Story) -> None:
+    world.broker.cluster.create_topic("orders")
+    for each, compiled in ((Named, True), (Counting, False)):
+        async with new_producer(world, each) as producer:
+            assert inspect.ismethod(producer.send) is not compiled
+            producer.send("orders", b"0")
+            assert inspect.ismethod(producer.drain) is not compiled
+    assert values(world) == [b"0", b"0"]
