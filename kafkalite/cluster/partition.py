@@ -24,7 +24,7 @@ from kafkalite.clock import Outcome
 from kafkalite.cluster.append import Append, AppendAwaitingFlush, OwnAppend
 from kafkalite.cluster.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.partition_state import NEVER, NOT_LEADER, PartitionState
-from kafkalite.cluster.validation import append_validated, validate_now, validate_on_loop
+from kafkalite.cluster.validation import append_to_log, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ACKS_ALL
@@ -106,7 +106,7 @@ class Partition(PartitionState):
         log = self.log
         assert log is not None
         try:
-            if append_validated(append, validation, log, self.leader_epoch):
+            if append_to_log(append, validation, log, self.leader_epoch):
                 if not self._unwritten:
                     self._host.mark_dirty(self)
                 self._unwritten.append(append)

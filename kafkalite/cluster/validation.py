@@ -1,6 +1,6 @@
 """Validates batches before they are appended: Kafka's checks in Kafka's order (LogValidator.java, UnifiedLog.append).
 
-`validate_now` uses only the batch and the rules of the topic, so it can also run as a job; `append_validated` uses the
+`validate_now` uses only the batch and the rules of the topic, so it can also run as a job; `append_to_log` uses the
 log.
 """
 
@@ -163,7 +163,7 @@ def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
     return memoryview(bytearray(new))
 
 
-def append_validated(
+def append_to_log(
     append: Append, validation: ValidationResult | BatchError | None, log: Log, leader_epoch: int
 ) -> bool:
     """Append a validated batch to the log, or reject it. Returns whether it was appended.

@@ -13,7 +13,7 @@ from kafkalite.cluster.partition import REFUSED_MAX, Partition
 from kafkalite.cluster.partition_reads import read
 from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.cluster.replicas import Replicas
-from kafkalite.cluster.validation import append_validated
+from kafkalite.cluster.validation import append_to_log
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.hosting.hosted_partitions import HostedPartitions
@@ -221,8 +221,8 @@ def test_validated_batch_that_is_rejected_does_not_delay_the_others(rig: Rig, mo
     rig.run_until_idle()
     bugs = [1]
     monkeypatch.setattr(
-        "kafkalite.cluster.partition.append_validated",
-        lambda *args: 1 // 0 if bugs and bugs.pop() else append_validated(*args),
+        "kafkalite.cluster.partition.append_to_log",
+        lambda *args: 1 // 0 if bugs and bugs.pop() else append_to_log(*args),
     )
     rig.append(compressible(600_000, LZ4))
     rig.append(batch(b"behind"))
@@ -239,8 +239,8 @@ def test_exception_of_a_queued_batch_does_not_delay_the_others(rig: Rig, monkeyp
         rig.append(batch(value))
     results: list[Callable[[], None]] = [lambda: None, lambda: 1 // 0 and None]
     monkeypatch.setattr(
-        "kafkalite.cluster.partition.append_validated",
-        lambda *args: (results.pop(0)() if results else None) or append_validated(*args),
+        "kafkalite.cluster.partition.append_to_log",
+        lambda *args: (results.pop(0)() if results else None) or append_to_log(*args),
     )
     with pytest.raises(ZeroDivisionError):
         rig.run_until_idle()
