@@ -26,16 +26,16 @@ def alter_client_quotas(call: AdminCall, request: AlterClientQuotasRequest) -> N
     """Change each entity on its own; the response is sent when all changes are durable."""
     entries = request.entries
     outcomes: FanIn[Refusal | None] = FanIn(len(entries), call.guarded(partial(answer, call, entries)))
-    steps = altered(call, entries, request.validate_only, outcomes)
+    steps = alter_each(call, entries, request.validate_only, outcomes)
     call.in_slices(steps, OBJECTS_EACH * len(entries), lambda _none: None, changes=True)
 
 
-def altered(
+def alter_each(
     call: AdminCall, entries: list[Asked], validate_only: bool, outcomes: FanIn[Refusal | None]
 ) -> Generator[None, None, None]:
     entities: list[QuotaEntity | Refusal] = []
     for entry in entries:
-        entities.append(validated(entry))
+        entities.append(validate(entry))
         yield
     times = Counter(entity for entity in entities if isinstance(entity, QuotaEntity))
     for index, (entry, entity) in enumerate(zip(entries, entities, strict=True)):
@@ -47,7 +47,7 @@ def altered(
         yield
 
 
-def validated(entry: Asked) -> QuotaEntity | Refusal:
+def validate(entry: Asked) -> QuotaEntity | Refusal:
     """The entity of an entry."""
     try:
         return entity_of((each.entity_type, each.entity_name) for each in entry.entity)
@@ -72,10 +72,10 @@ def alter(
 
 def answer(call: AdminCall, entries: list[Asked], outcomes: list[Refusal | None]) -> None:
     """Send the result of each entity."""
-    call.answer_from(encoded(call, entries, outcomes), len(entries))
+    call.answer_from(build_response(call, entries, outcomes), len(entries))
 
 
-def encoded(
+def build_response(
     call: AdminCall, entries: list[Asked], outcomes: list[Refusal | None]
 ) -> Generator[None, None, AlterClientQuotasResponse]:
     results = call.elements()

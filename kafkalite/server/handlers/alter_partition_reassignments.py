@@ -32,11 +32,11 @@ def alter_partition_reassignments(
         return AlterPartitionReassignmentsResponse(
             error_code=KafkaErrorCode.NOT_CONTROLLER, error_message=NOT_CONTROLLER, responses=[]
         )
-    call.answer_from(reassigned(call, request), sum(1 + len(topic.partitions) for topic in request.topics))
+    call.answer_from(build_response(call, request), sum(1 + len(topic.partitions) for topic in request.topics))
     return None
 
 
-def reassigned(
+def build_response(
     call: AdminCall, request: AlterPartitionReassignmentsRequest
 ) -> Generator[None, None, AlterPartitionReassignmentsResponse]:
     results = call.elements()

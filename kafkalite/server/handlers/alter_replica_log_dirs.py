@@ -26,7 +26,7 @@ def alter_replica_log_dirs(call: PartitionCall, request: AlterReplicaLogDirsRequ
     }
 
     def begun(errors: list[int]) -> None:
-        call.answer_from(answered(call, list(paths), errors), len(paths))
+        call.answer_from(build_response(call, list(paths), errors), len(paths))
 
     results: FanIn[int] = FanIn(len(paths), call.guarded(begun))
     call.in_slices(moving(call, paths, results), len(paths), lambda _: None, changes=True)
@@ -38,7 +38,7 @@ def moving(call: PartitionCall, paths: dict[TopicPartition, str], results: FanIn
         yield
 
 
-def answered(
+def build_response(
     call: PartitionCall, keys: list[TopicPartition], errors: list[int]
 ) -> Generator[None, None, AlterReplicaLogDirsResponse]:
     by_topic: dict[str, list[PartitionResult]] = {}

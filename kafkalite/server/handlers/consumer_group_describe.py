@@ -34,29 +34,29 @@ def consumer_group_describe(
     names = list(dict.fromkeys(request.group_ids))  # each once: a response may be far longer than a name
     if "consumer" not in call.context.config.group_coordinator_rebalance_protocols:
         return ConsumerGroupDescribeResponse(
-            groups=[refused(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
+            groups=[refuse(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
         )
     operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
     query = partial(describe, call.context.image, operations)
-    answer_each(call, names, query, refused, ConsumerGroupDescribeResponse)
+    answer_each(call, names, query, refuse, ConsumerGroupDescribeResponse)
     return None
 
 
 def describe(image: ClusterImage, operations: int, name: str, shard: GroupShard) -> Group:
     """Describe a group from its shard, with the operations that the client is authorized for."""
     if not name:
-        return refused(name, KafkaErrorCode.INVALID_GROUP_ID)
+        return refuse(name, KafkaErrorCode.INVALID_GROUP_ID)
     described = shard.consumers.describe(name)
     if described is not None:
-        group = shown(image, described)
+        group = convert_group(image, described)
         group.authorized_operations = operations
         return group
     is_classic = name in shard.registry or name in shard.offsets
     text = f"Group {name} is not a consumer group." if is_classic else f"Group {name} not found."
-    return refused(name, KafkaErrorCode.GROUP_ID_NOT_FOUND, text)
+    return refuse(name, KafkaErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def shown(image: ClusterImage, group: GroupDescription) -> Group:
+def convert_group(image: ClusterImage, group: GroupDescription) -> Group:
     """Convert a group to the response."""
     return Group(
         group_id=group.group,
@@ -64,11 +64,11 @@ def shown(image: ClusterImage, group: GroupDescription) -> Group:
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
-        members=[shown_member(image, member) for member in group.members],
+        members=[convert_member(image, member) for member in group.members],
     )
 
 
-def shown_member(image: ClusterImage, member: MemberDescription) -> Member:
+def convert_member(image: ClusterImage, member: MemberDescription) -> Member:
     """Convert a member to the response."""
     return Member(
         member_id=member.member_id,
@@ -79,13 +79,13 @@ def shown_member(image: ClusterImage, member: MemberDescription) -> Member:
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex or None,
-        assignment=shown_assignment(image, member.assignment),
-        target_assignment=shown_assignment(image, member.target_assignment),
+        assignment=convert_assignment(image, member.assignment),
+        target_assignment=convert_assignment(image, member.target_assignment),
         member_type=CLASSIC_MEMBER if member.speaks_classic else CONSUMER_MEMBER,
     )
 
 
-def shown_assignment(image: ClusterImage, assignment: Assignment) -> AssignmentMessage:
+def convert_assignment(image: ClusterImage, assignment: Assignment) -> AssignmentMessage:
     """Group partitions by topic, without topics that were deleted meanwhile."""
     topics = []
     for topic_id, partitions in assignment.items():
@@ -95,7 +95,7 @@ def shown_assignment(image: ClusterImage, assignment: Assignment) -> AssignmentM
     return AssignmentMessage(topic_partitions=topics)
 
 
-def refused(name: str, error: int, message: str | None = None) -> Group:
+def refuse(name: str, error: int, message: str | None = None) -> Group:
     """Return the response of a group that cannot be described."""
     return Group(
         error_code=error,

@@ -35,17 +35,17 @@ def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Submit the heartbeat to the group's shard."""
     if "consumer" not in call.context.config.group_coordinator_rebalance_protocols:
-        return refused(KafkaErrorCode.UNSUPPORTED_VERSION, SWITCHED_OFF)
+        return refuse(KafkaErrorCode.UNSUPPORTED_VERSION, SWITCHED_OFF)
     pattern = request.subscribed_topic_regex
     wrong = complaint(pattern) if pattern else None
     if wrong is not None:
         text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {wrong}."
-        return refused(KafkaErrorCode.INVALID_REGULAR_EXPRESSION, text)
+        return refuse(KafkaErrorCode.INVALID_REGULAR_EXPRESSION, text)
     fast_heartbeat = command_of(call, request)
     call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.consumer_heartbeat(fast_heartbeat, token, now),
-        call.completion(partial(answer, call), lambda error: refused(error, None)),
+        call.completion(partial(answer, call), lambda error: refuse(error, None)),
     )
     return None
 
@@ -66,13 +66,13 @@ def command_of(call: GroupCall, request: ConsumerGroupHeartbeatRequest) -> Consu
         subscribed_topic_names=None if names is None else tuple(names),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        owned=owned(request),
+        owned=owned_partitions(request),
         client_id=call.client_id,
         client_host=call.client_host,
     )
 
 
-def owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
+def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     """Return the partitions that the member owns; the request may list a topic several times."""
     if request.topic_partitions is None:
         return None
@@ -88,7 +88,7 @@ def answer(call: GroupCall, result: HeartbeatResult) -> ConsumerGroupHeartbeatRe
     returned.
     """
     if result.error:
-        return refused(result.error, result.message)
+        return refuse(result.error, result.message)
     if result.assignment is None:
         return response(result, None)
     if len(result.assignment) <= OBJECTS_MAX:
@@ -123,7 +123,7 @@ def response(result: HeartbeatResult, topics: list[Any] | None) -> ConsumerGroup
     )
 
 
-def refused(error: int, message: str | None) -> ConsumerGroupHeartbeatResponse:
+def refuse(error: int, message: str | None) -> ConsumerGroupHeartbeatResponse:
     """Return the response with an error and its reason."""
     return ConsumerGroupHeartbeatResponse(
         error_code=error,

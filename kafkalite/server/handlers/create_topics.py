@@ -64,10 +64,10 @@ def results(
 ) -> Generator[None, None, CreateTopicsResponse]:
     topics = call.elements()
     for name in twice:
-        topics.add(refused(name, Refusal(KafkaErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        topics.add(refuse(name, Refusal(KafkaErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
         yield
     for new, refusal in outcomes:
-        result = refused(new.name, refusal) if refusal else described(call, new, validate_only)
+        result = refuse(new.name, refusal) if refusal else describe_created(call, new, validate_only)
         topics.add(result, 1 + len(result.configs or ()))
         yield
     return CreateTopicsResponse(topics=topics.finish())
@@ -84,11 +84,11 @@ def new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
     )
 
 
-def refused(name: str, refusal: Refusal) -> Result:
+def refuse(name: str, refusal: Refusal) -> Result:
     return Result(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def described(call: TopicCall, new: NewTopic, validate_only: bool) -> Result:
+def describe_created(call: TopicCall, new: NewTopic, validate_only: bool) -> Result:
     """Describe a topic that was created, or that would have been, with its effective configs."""
     try:
         image = call.context.topics.validated(new) if validate_only else call.context.tables.topics[new.name]

@@ -15,10 +15,10 @@ PartitionResult = TopicResult.DeleteRecordsPartitionResult
 def delete_records(call: PartitionCall, request: DeleteRecordsRequest) -> None:
     """Move the log start offset of each partition, and return the new one."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
-    call.in_slices(deleted(call, request), objects, call.answer, changes=True)
+    call.in_slices(delete_each(call, request), objects, call.answer, changes=True)
 
 
-def deleted(call: PartitionCall, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
+def delete_each(call: PartitionCall, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
     topics = call.elements()
     for topic in request.topics:
         partitions = call.elements()

@@ -24,7 +24,7 @@ def describe_client_quotas(call: AdminCall, request: DescribeClientQuotasRequest
     try:
         wanted = filter_of(components, request.strict)
     except RefusedError as error:
-        call.answer(refused(error.refusal.error, error.refusal.message))
+        call.answer(refuse(error.refusal.error, error.refusal.message))
         return
     context, then = call.context, partial(answer, call)
     QuotaReader(context.metadata, context.slicer, wanted, then=then, guarded=call.guarded).start()
@@ -34,12 +34,12 @@ def answer(call: AdminCall, outcome: Outcome) -> None:
     """Send what was read."""
     if outcome.error is not None:
         code = code_of(outcome.error)
-        call.answer(refused(code, reason_of(code)))
+        call.answer(refuse(code, reason_of(code)))
     else:
-        call.answer_from(described(call, outcome.value), len(outcome.value))
+        call.answer_from(build_response(call, outcome.value), len(outcome.value))
 
 
-def described(call: AdminCall, found: Found) -> Generator[None, None, DescribeClientQuotasResponse]:
+def build_response(call: AdminCall, found: Found) -> Generator[None, None, DescribeClientQuotasResponse]:
     entries = call.elements()
     for entity, values in found.items():
         names = [Entry.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.names]
@@ -49,5 +49,5 @@ def described(call: AdminCall, found: Found) -> Generator[None, None, DescribeCl
     return DescribeClientQuotasResponse(error_message=None, entries=entries.finish())
 
 
-def refused(error: int, text: str | None) -> DescribeClientQuotasResponse:
+def refuse(error: int, text: str | None) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_code=error, error_message=text, entries=None)

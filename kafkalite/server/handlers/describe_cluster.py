@@ -17,12 +17,12 @@ def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> Desc
     """Return every running broker with the address of the listener that this connection uses, once they are known."""
     first_image = call.context.first_image
     if first_image is None:
-        return described(call, request)
-    first_image.wait(call.guarded(lambda: call.answer(described(call, request))))
+        return build_response(call, request)
+    first_image.wait(call.guarded(lambda: call.answer(build_response(call, request))))
     return None
 
 
-def described(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def build_response(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the cluster as this broker knows it."""
     if request.endpoint_type != ENDPOINT_BROKERS:
         return DescribeClusterResponse(

@@ -25,7 +25,7 @@ def describe_configs(call: ConfigCall, request: DescribeConfigsRequest) -> None:
 
 def answer(call: ConfigCall, request: DescribeConfigsRequest, topics: TopicOverrides) -> None:
     """Send the configs; `topics`: those that are set on topics."""
-    call.answer_from(described(call, request, topics), objects_of(request))
+    call.answer_from(build_response(call, request, topics), objects_of(request))
 
 
 def objects_of(request: DescribeConfigsRequest) -> int:
@@ -33,7 +33,7 @@ def objects_of(request: DescribeConfigsRequest) -> int:
     return sum(len(resource.configuration_keys or ALL_KEYS) for resource in request.resources)
 
 
-def described(
+def build_response(
     call: ConfigCall, request: DescribeConfigsRequest, topics: TopicOverrides
 ) -> Generator[None, None, DescribeConfigsResponse]:
     results, seen = call.elements(), set()

@@ -27,30 +27,30 @@ def describe_groups(call: GroupCall, request: DescribeGroupsRequest) -> None:
     """Describe each group independently."""
     names = list(dict.fromkeys(request.groups))  # each once: a response may be far longer than a name
     operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
-    answer_each(call, names, partial(describe, call.version, operations), refused, DescribeGroupsResponse)
+    answer_each(call, names, partial(describe, call.version, operations), refuse, DescribeGroupsResponse)
 
 
 def describe(version: int, operations: int, name: str, shard: GroupShard) -> Group:
     """Describe a group from its shard, with the operations that the client is authorized for."""
-    group = found(version, name, shard)
+    group = describe_group(version, name, shard)
     if not group.error_code:
         group.authorized_operations = operations
     return group
 
 
-def found(version: int, name: str, shard: GroupShard) -> Group:
+def describe_group(version: int, name: str, shard: GroupShard) -> Group:
     """Describe a group from its shard."""
     described = shard.describe(name)
     if described is not None:
-        return shown(name, described)
-    group = refused(name, 0)
+        return convert_group(name, described)
+    group = refuse(name, 0)
     if version >= NOT_FOUND_SINCE:
         group.error_code = KafkaErrorCode.GROUP_ID_NOT_FOUND
         group.error_message = shortened(f"Group {name} not found.")
     return group
 
 
-def shown(name: str, described: DescribedGroup) -> Group:
+def convert_group(name: str, described: DescribedGroup) -> Group:
     """Convert a classic group to the response."""
     members = [
         Member(
@@ -72,7 +72,7 @@ def shown(name: str, described: DescribedGroup) -> Group:
     )
 
 
-def refused(name: str, error: int) -> Group:
+def refuse(name: str, error: int) -> Group:
     """Return the response of a group that this broker does not know."""
     return Group(
         error_code=error,

@@ -30,14 +30,16 @@ def describe_log_dirs(call: PartitionCall, request: DescribeLogDirsRequest) -> N
         objects = sum(len(hosted.partitions) for hosted in call.context.replicas)
     else:
         objects = sum(1 + len(topic.partitions) for topic in request.topics)
-    call.answer_from(described(call, request), objects)
+    call.answer_from(build_response(call, request), objects)
 
 
-def described(call: PartitionCall, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
+def build_response(
+    call: PartitionCall, request: DescribeLogDirsRequest
+) -> Generator[None, None, DescribeLogDirsResponse]:
     logs = call.context.logs
     fresh = logs.choose_directory()
     held: dict[str, dict[str, ResponseArray]] = defaultdict(lambda: defaultdict(call.elements))
-    for partition in wanted(call, request):
+    for partition in wanted_partitions(call, request):
         yield
         if partition is None:
             continue
@@ -61,7 +63,7 @@ def future_replica(move: "LogMove") -> Replica:
     )
 
 
-def wanted(call: PartitionCall, request: DescribeLogDirsRequest) -> Iterator[Partition | None]:
+def wanted_partitions(call: PartitionCall, request: DescribeLogDirsRequest) -> Iterator[Partition | None]:
     """Yield the requested partitions, None for a partition that is not hosted."""
     if request.topics is None:
         for hosted in list(call.context.replicas):

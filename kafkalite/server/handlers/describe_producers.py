@@ -13,10 +13,10 @@ ProducerState = PartitionResponse.ProducerState
 
 def describe_producers(call: PartitionCall, request: DescribeProducersRequest) -> None:
     """Return the active producers of each partition."""
-    call.answer_from(described(call, request), sum(1 + len(topic.partition_indexes) for topic in request.topics))
+    call.answer_from(build_response(call, request), sum(1 + len(topic.partition_indexes) for topic in request.topics))
 
 
-def described(
+def build_response(
     call: PartitionCall, request: DescribeProducersRequest
 ) -> Generator[None, None, DescribeProducersResponse]:
     # Each once: a response may be thousands of times as long as the number in the request.

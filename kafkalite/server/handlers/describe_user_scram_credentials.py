@@ -21,10 +21,10 @@ Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 def describe_user_scram_credentials(call: PlainCall, request: DescribeUserScramCredentialsRequest) -> None:
     """Answer for each named user."""
-    call.answer_from(described(call, request), len(request.users or ()))
+    call.answer_from(build_response(call, request), len(request.users or ()))
 
 
-def described(
+def build_response(
     call: PlainCall, request: DescribeUserScramCredentialsRequest
 ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
     results = call.elements()

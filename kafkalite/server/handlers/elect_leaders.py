@@ -23,7 +23,7 @@ def elect_leaders(call: AdminCall, request: ElectLeadersRequest) -> ElectLeaders
     """Answer for each partition once, whatever its order and repetitions in the request."""
     if request.election_type not in ELECTION_TYPES:
         return ElectLeadersResponse(error_code=KafkaErrorCode.INVALID_REQUEST, replica_election_results=[])
-    call.answer_from(elected(call, request), objects_of(call, request))
+    call.answer_from(elect_each(call, request), objects_of(call, request))
     return None
 
 
@@ -34,7 +34,7 @@ def objects_of(call: AdminCall, request: ElectLeadersRequest) -> int:
     return sum(1 + len(topic.partitions) for topic in request.topic_partitions)
 
 
-def elected(call: AdminCall, request: ElectLeadersRequest) -> Generator[None, None, ElectLeadersResponse]:
+def elect_each(call: AdminCall, request: ElectLeadersRequest) -> Generator[None, None, ElectLeadersResponse]:
     results, controller = call.elements(), call.context.is_controller
     wanted = yield from partitions_of(call.context.image, request)
     for name, indexes in wanted.items():

@@ -32,7 +32,7 @@ from kafkalite.server.requests.fetch_context import (
     open_context,
     open_in_steps,
     pieces,
-    resumed,
+    resume_session,
 )
 from kafkalite.server.requests.leader_hints import HINTED, LeaderHints
 from kafkalite.state.fetch_sessions import SessionPartition
@@ -319,7 +319,7 @@ def partition_data(part: SessionPartition, found: PartitionRead) -> PartitionDat
 
 def fetch(call: PartitionCall, request: FetchRequest) -> FetchResponse | None:
     """Open or resume the fetch session, then read."""
-    session = resumed(call, request)
+    session = resume_session(call, request)
     if isinstance(session, KafkaErrorCode):
         return FetchResponse(error_code=session, session_id=0, responses=[])
     objects = 0

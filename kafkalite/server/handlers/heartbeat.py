@@ -18,7 +18,7 @@ def heartbeat(call: GroupCall, request: HeartbeatRequest) -> None:
     call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.heartbeat(fast_heartbeat, token, now),
-        call.completion(answer, refused),
+        call.completion(answer, refuse),
     )
 
 
@@ -27,6 +27,6 @@ def answer(done: ErrorOnly) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=done.error)
 
 
-def refused(error: int) -> HeartbeatResponse:
+def refuse(error: int) -> HeartbeatResponse:
     """Return the response where the shard is not available."""
     return HeartbeatResponse(error_code=0 if error == LOADING else error)

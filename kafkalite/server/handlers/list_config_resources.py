@@ -24,11 +24,11 @@ def list_config_resources(call: AdminCall, request: ListConfigResourcesRequest) 
     if any(each not in NAMES for each in types):
         return ListConfigResourcesResponse(error_code=KafkaErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     named = [(each, list(NAMES[each](call))) for each in types]
-    call.answer_from(listed(call, named), sum(len(names) for _, names in named))
+    call.answer_from(build_response(call, named), sum(len(names) for _, names in named))
     return None
 
 
-def listed(
+def build_response(
     call: AdminCall, named: Iterable[tuple[int, list[str]]]
 ) -> Generator[None, None, ListConfigResourcesResponse]:
     resources = call.elements()

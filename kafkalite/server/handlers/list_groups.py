@@ -11,7 +11,7 @@ from typing import Any
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkalite.server.requests.call import GroupCall
-from kafkalite.server.requests.group_responses import encoded
+from kafkalite.server.requests.group_responses import encode_groups
 from kafkalite.state.groups.group import ListedGroup
 from kafkalite.state.groups.shard import GroupShard
 
@@ -23,14 +23,16 @@ def list_groups(call: GroupCall, request: ListGroupsRequest) -> None:
     groups = call.context.groups
     states = {state.lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
-    call.in_slices(encoded(call, partial(wanted, states, types)), groups.group_count(), partial(answer, call))
+    call.in_slices(
+        encode_groups(call, partial(wanted_groups, states, types)), groups.group_count(), partial(answer, call)
+    )
 
 
-def wanted(states: set[str], types: set[str], shard: GroupShard) -> Iterator[Group | None]:
+def wanted_groups(states: set[str], types: set[str], shard: GroupShard) -> Iterator[Group | None]:
     """Yield the groups of a shard, None for each that the filters exclude."""
     for each in shard.listed():
         matches = (not states or each.state.lower() in states) and (not types or each.group_type in types)
-        yield shown(each) if matches else None
+        yield convert_group(each) if matches else None
 
 
 def answer(call: GroupCall, walked: tuple[list[Any], Machines]) -> None:
@@ -43,7 +45,7 @@ def answer(call: GroupCall, walked: tuple[list[Any], Machines]) -> None:
     call.context.groups.when_committed(machines, call.guarded(committed))
 
 
-def shown(listed: ListedGroup) -> Group:
+def convert_group(listed: ListedGroup) -> Group:
     """Convert a group to the response."""
     return Group(
         group_id=listed.group,

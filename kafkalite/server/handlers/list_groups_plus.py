@@ -19,7 +19,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
-from kafkalite.server.requests.group_responses import answer_each, collected, encoded, ended
+from kafkalite.server.requests.group_responses import answer_each, build_response, encode_groups, ended
 from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
 
@@ -43,7 +43,7 @@ def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
         (list_named if names else list_all)(call, peers, names)
     elif names:
         refused = partial(bare, node, state=DEAD)
-        answer_each(call, names, partial(listed, node), refused, ListGroupsPlusResponse)
+        answer_each(call, names, partial(describe_group, node), refused, ListGroupsPlusResponse)
     else:
         list_own(call, ())
 
@@ -51,7 +51,7 @@ def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
 def list_own(call: GroupCall, others: Sequence[Group]) -> None:
     """Return all groups of this broker, and those of other brokers."""
     node = call.own_node
-    steps = encoded(call, partial(all_listed, node), others)
+    steps = encode_groups(call, partial(all_listed, node), others)
     objects = call.context.groups.group_count() + len(others)
     call.in_slices(steps, objects, partial(answer_all, call, others))
 
@@ -71,10 +71,10 @@ def answer_all(call: GroupCall, others: Sequence[Group], walked: tuple[list[Any]
 def all_listed(node: Node, shard: GroupShard) -> Iterator[Group]:
     """Yield every group of a shard."""
     for name in shard.names():
-        yield listed(node, name, shard)
+        yield describe_group(node, name, shard)
 
 
-def listed(node: Node, name: str, shard: GroupShard) -> Group:
+def describe_group(node: Node, name: str, shard: GroupShard) -> Group:
     """Describe a group from its shard."""
     group = shard.registry.get(name)
     if group is None:
@@ -141,7 +141,7 @@ def list_named(call: GroupCall, peers: BrokerPeers, names: list[str]) -> None:
     def answer(results: list[list[Group]]) -> None:
         by_name = {group.group_id: group for group in chain(found, *results)}
         ordered = [by_name[name] for name in names]
-        call.answer_from(collected(call, ordered, ListGroupsPlusResponse), len(ordered))
+        call.answer_from(build_response(call, ordered, ListGroupsPlusResponse), len(ordered))
 
     calls = [
         partial(query_own, call, of_node) if node.broker_id == own.broker_id else partial(ask, peers, node, of_node)
@@ -154,7 +154,7 @@ def query_own(call: GroupCall, names: list[str], put: Put) -> None:
     """Describe groups that this broker coordinates."""
     node = call.own_node
     refused = partial(bare, node, state=DEAD)
-    steps = call.context.groups.query_each(names, str, partial(listed, node), refused, put)
+    steps = call.context.groups.query_each(names, str, partial(describe_group, node), refused, put)
     call.in_slices(steps, len(names), ended)
 
 

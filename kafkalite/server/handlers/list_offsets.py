@@ -40,12 +40,12 @@ def list_offsets(call: PartitionCall, request: ListOffsetsRequest) -> None:
     look_ups: list[OffsetLookup] = []
 
     def found(topics: list[TopicResponse]) -> None:
-        OffsetLookups(call, look_ups, lambda: call.answer_from(encoded(call, topics), objects)).start()
+        OffsetLookups(call, look_ups, lambda: call.answer_from(build_response(call, topics), objects)).start()
 
     call.in_slices(filled_in(call, request, look_ups), objects, found)
 
 
-def encoded(call: PartitionCall, topics: list[TopicResponse]) -> Generator[None, None, ListOffsetsResponse]:
+def build_response(call: PartitionCall, topics: list[TopicResponse]) -> Generator[None, None, ListOffsetsResponse]:
     """Build the response, in pieces if it is large."""
     answered = call.elements()
     for topic in topics:

@@ -29,10 +29,10 @@ def list_segments(call: PartitionCall, request: ListSegmentsRequest) -> None:
             for topic in request.topics
             for asked in topic.partitions
         )
-    call.answer_from(listed(call, request), objects)
+    call.answer_from(build_response(call, request), objects)
 
 
-def listed(call: PartitionCall, request: ListSegmentsRequest) -> Generator[None, None, ListSegmentsResponse]:
+def build_response(call: PartitionCall, request: ListSegmentsRequest) -> Generator[None, None, ListSegmentsResponse]:
     left = min(max(request.max_segments, 0), SEGMENTS_MAX)
     topics = call.elements()
     for topic in request.topics:
@@ -40,7 +40,7 @@ def listed(call: PartitionCall, request: ListSegmentsRequest) -> Generator[None,
         for asked in topic.partitions:
             found = partition_of(call, topic.name, asked)
             segments = segments_from(found, asked.start_offset)
-            answer = described(asked, found)
+            answer = describe_partition(asked, found)
             if len(segments) > left:
                 answer.next_offset = segments[left].base_offset
             elements = call.elements()
@@ -76,7 +76,7 @@ def segments_from(partition: Partition | KafkaErrorCode, start_offset: int) -> t
     return segments[max(bisect_right(segments, start_offset, key=BASE_OFFSET) - 1, 0) :]
 
 
-def described(asked: PartitionRequest, partition: Partition | KafkaErrorCode) -> PartitionResponse:
+def describe_partition(asked: PartitionRequest, partition: Partition | KafkaErrorCode) -> PartitionResponse:
     """Return the response of a partition without its segments."""
     answer = PartitionResponse(partition_index=asked.partition_index, segments=[])
     if isinstance(partition, KafkaErrorCode):

@@ -63,7 +63,7 @@ def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, 
 def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str] | None) -> None:
     """Create the missing topics, then answer."""
     if missing is None:
-        call.answer(refused(request))
+        call.answer(refuse(request))
     elif missing:
         call.context.topics.create_on_demand(missing, call.guarded(partial(answer_created, call, request, missing)))
     else:
@@ -81,7 +81,7 @@ def by_id_only(wanted: MetadataRequest.MetadataRequestTopic) -> bool:
     return wanted.name is None or wanted.topic_id != UNASSIGNED_ID
 
 
-def refused(request: MetadataRequest) -> MetadataResponse:
+def refuse(request: MetadataRequest) -> MetadataResponse:
     """Return INVALID_REQUEST: v10 and v11 must not use the ids of the request, and their response cannot hold a null
     name.
     """
@@ -105,11 +105,11 @@ def answer(call: TopicCall, request: MetadataRequest, errors: Mapping[str, int])
     if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
         topics = list(image.topics.values())
         described_topics = map(partial(describe, call, image), topics)
-        call.answer_from(described(call, request, image, described_topics), objects_of(topics))
+        call.answer_from(build_response(call, request, image, described_topics), objects_of(topics))
         return
     named = [] if len(asked) > OBJECTS_MAX else [image_of(image, wanted.name, wanted.topic_id) for wanted in asked]
     objects = len(asked) + objects_of([topic for topic in named if topic is not None])
-    call.answer_from(described(call, request, image, asked_topics(call, image, asked, errors)), objects)
+    call.answer_from(build_response(call, request, image, asked_topics(call, image, asked, errors)), objects)
 
 
 def objects_of(topics: list[TopicImage]) -> int:
@@ -125,11 +125,11 @@ def asked_topics(
     for wanted in asked:
         name, topic_id = wanted.name, wanted.topic_id
         key = name if topic_id == UNASSIGNED_ID else (name, topic_id)
-        yield None if key in seen else answered(call, image, errors, name, topic_id)
+        yield None if key in seen else describe_or_fail(call, image, errors, name, topic_id)
         seen.add(key)
 
 
-def described(
+def build_response(
     call: TopicCall, request: MetadataRequest, image: ClusterImage, topics: Iterable[TopicSteps | None]
 ) -> Generator[None, None, MetadataResponse]:
     """Build the response from generators that each return a topic; None for a topic that is skipped."""
@@ -158,7 +158,7 @@ def image_of(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicIma
     return image.topics.get(name)
 
 
-def answered(
+def describe_or_fail(
     call: TopicCall, image: ClusterImage, errors: Mapping[str, int], name: str | None, topic_id: bytes
 ) -> TopicSteps:
     topic = image_of(image, name, topic_id)

@@ -179,7 +179,7 @@ def one(call: GroupCall, group: FetchedGroup) -> Response:
     found: Iterable[FetchedOffset] = group.found
     if error and call.version < TOP_ERROR_SINCE:
         found = failed_each(group.asked.wanted or (), error)
-    topics = yield from listed(call, found, Topic, Partition)
+    topics = yield from convert_offsets(call, found, Topic, Partition)
     return OffsetFetchResponse(topics=topics, error_code=error)
 
 
@@ -190,7 +190,7 @@ def many(call: GroupCall, fetched: Fetched) -> Response:
         found: Iterable[FetchedOffset] = group.found
         if group.asked.unknown and not group.error:
             found = chain(found, failed_each(group.asked.unknown, KafkaErrorCode.UNKNOWN_TOPIC_ID))
-        topics = yield from listed(call, found, GroupTopic, GroupPartition)
+        topics = yield from convert_offsets(call, found, GroupTopic, GroupPartition)
         groups.append(Group(group_id=group.asked.group, topics=topics, error_code=error_on_wire(group.error)))
         yield
     return OffsetFetchResponse(groups=groups)
@@ -205,13 +205,13 @@ def failed_each(asked: Iterable[TopicFetch], error: int) -> Iterator[FetchedOffs
     )
 
 
-def listed(
+def convert_offsets(
     call: GroupCall, found: Iterable[FetchedOffset], topic: type[Any], partition: type[Any]
 ) -> Generator[None, None, list[Any]]:
     """Convert offsets to an array of the response. Offsets of a deleted topic cannot be returned by id."""
     topics = call.elements()
     by_id = call.version >= TOPIC_ID_SINCE
-    for (name, topic_id), of_topic in groupby(found, partial(named, call) if by_id else unnamed):
+    for (name, topic_id), of_topic in groupby(found, partial(name_and_id, call) if by_id else name_only):
         if by_id and topic_id == ZERO_UUID:
             continue
         partitions = call.elements()
@@ -234,7 +234,7 @@ def listed(
     return topics.finish()
 
 
-def named(call: GroupCall, found: FetchedOffset) -> tuple[str, bytes]:
+def name_and_id(call: GroupCall, found: FetchedOffset) -> tuple[str, bytes]:
     """Return the topic by name and id; an offset without an id gets the id of its topic."""
     if found.topic_id != ZERO_UUID:
         return found.topic, found.topic_id
@@ -242,7 +242,7 @@ def named(call: GroupCall, found: FetchedOffset) -> tuple[str, bytes]:
     return found.topic, ZERO_UUID if topic is None else topic.topic_id
 
 
-def unnamed(found: FetchedOffset) -> tuple[str, bytes]:
+def name_only(found: FetchedOffset) -> tuple[str, bytes]:
     """Return the topic by name alone, so that a topic is one element, whether its id is known or not."""
     return found.topic, ZERO_UUID
 

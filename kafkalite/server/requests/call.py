@@ -10,7 +10,7 @@ from kafkalite.callbacks import Completion
 from kafkalite.clock import Outcome
 from kafkalite.model import Node
 from kafkalite.server.requests import context
-from kafkalite.server.requests.deferred_free import emptied_request
+from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import Steps, finish, grouped
 
@@ -102,7 +102,7 @@ class Call(Generic[Context]):
 
     def _answer_large(self, response: Any) -> None:
         self.answer(response)
-        self.context.slicer.run(emptied_request(self.large), Outcome.result)
+        self.context.slicer.run(empty_request(self.large), Outcome.result)
 
     def at_others(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
         """Pause the connection while other brokers work on this request: a client has one such request at a time.

@@ -52,10 +52,10 @@ def identity(resource: Any) -> tuple[int, str]:
 
 def answer(call: PlainCall, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]) -> None:
     """Send the result of each resource."""
-    call.answer_from(encoded(call, response, resources, outcomes), len(resources))
+    call.answer_from(build_response(call, response, resources, outcomes), len(resources))
 
 
-def encoded(
+def build_response(
     call: PlainCall, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]
 ) -> Generator[None, None, Response]:
     responses = call.elements()

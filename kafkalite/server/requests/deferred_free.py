@@ -8,36 +8,36 @@ from kafkalite.slicing import Steps
 FREED_AT_ONCE = 256
 
 
-def emptied_request(request: StructBase) -> Steps:
+def empty_request(request: StructBase) -> Steps:
     """Remove the elements of all arrays of a request that is no longer used, a few in each step."""
     for name in arrays_of(request):
-        yield from emptied(getattr(request, name))
+        yield from empty_in_steps(getattr(request, name))
 
 
-def emptied(elements: "list[Any] | set[Any] | dict[Any, Any]") -> Steps:
+def empty_in_steps(elements: "list[Any] | set[Any] | dict[Any, Any]") -> Steps:
     """Remove all elements of a container in steps; large arrays of the elements of a list are emptied, too."""
     while len(elements) > FREED_AT_ONCE:
         if isinstance(elements, list):
             last = elements[-FREED_AT_ONCE:]
             del elements[-FREED_AT_ONCE:]
-            yield from emptied_arrays(last)
+            yield from empty_arrays(last)
         else:
             remove = elements.popitem if isinstance(elements, dict) else elements.pop
             for _ in range(FREED_AT_ONCE):
                 remove()
         yield
     if isinstance(elements, list):
-        yield from emptied_arrays(elements)
+        yield from empty_arrays(elements)
 
 
-def emptied_arrays(structs: list[Any]) -> Steps:
+def empty_arrays(structs: list[Any]) -> Steps:
     """Empty the large arrays of structs; other elements have none."""
     names = arrays_of(structs[0]) if structs and isinstance(structs[0], StructBase) else ()
     for name in names:
         for struct in structs:
             array = getattr(struct, name)
             if array is not None and len(array) > FREED_AT_ONCE:
-                yield from emptied(array)
+                yield from empty_in_steps(array)
 
 
 def arrays_of(struct: StructBase) -> list[str]:

@@ -99,7 +99,7 @@ class FetchContext:
                 yield part, found
 
 
-def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaErrorCode | None:
+def resume_session(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaErrorCode | None:
     """Return the session that an incremental request continues, an error code, or None for a request without one."""
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         return None
@@ -116,7 +116,7 @@ def open_context(
     Arguments:
         call: the request's call.
         request: the request.
-        session: the session that the request continues (see `resumed`).
+        session: the session that the request continues (see `resume_session`).
     """
     by_id = call.version >= TOPIC_ID_SINCE
     named: list[Named] = []

@@ -8,7 +8,7 @@ from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.shard import GroupShard
 
 
-def encoded(
+def encode_groups(
     call: GroupCall, query: Callable[[GroupShard], Iterator[Any]], others: Iterable[Any] = ()
 ) -> Generator[None, None, tuple[list[Any], Machines]]:
     """Return the groups of all shards as an array of the response, and the machines that were queried.
@@ -44,13 +44,13 @@ def answer_each(
     """
 
     def found(groups: list[Any]) -> None:
-        call.answer_from(collected(call, groups, response), len(groups))
+        call.answer_from(build_response(call, groups, response), len(groups))
 
     steps = call.context.groups.query_each(names, str, describe, refused, call.guarded(found))
     call.in_slices(steps, len(names), ended)
 
 
-def collected(call: GroupCall, groups: list[Any], response: Callable[..., Any]) -> Generator[None, None, Any]:
+def build_response(call: GroupCall, groups: list[Any], response: Callable[..., Any]) -> Generator[None, None, Any]:
     """Build the response; each struct is freed as soon as it is encoded."""
     array = call.elements()
     groups.reverse()

@@ -33,7 +33,7 @@ from kafkalite.server.hosting.partition_hosting import PartitionHosting
 from kafkalite.server.process.listeners import Listeners
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.api import ROWS, Row
-from kafkalite.server.requests.deferred_free import emptied
+from kafkalite.server.requests.deferred_free import empty_in_steps
 from kafkalite.server.requests.description_cache import DescriptionCache
 from kafkalite.server.requests.dispatch import BrokerService, Dispatcher
 from kafkalite.server.requests.no_transactions import TransactionalClients
@@ -124,7 +124,7 @@ class RunningBroker(ABC):
             config.max_incremental_fetch_session_cache_slots,
             config.kafkalite_fetch_session_memory_max_bytes,
             lambda: 1 + self.random.below(SESSION_ID_MAX),
-            lambda partitions: self.slicer.run(emptied(partitions), Outcome.result),
+            lambda partitions: self.slicer.run(empty_in_steps(partitions), Outcome.result),
         )
         self.dispatcher = Dispatcher(self, self.rows, resources.log, config.listener_between_brokers)
         self.heartbeats = Heartbeats()

@@ -40,7 +40,7 @@ from kafkalite.server.handlers import (
     register_consumer,
     sync_group,
 )
-from kafkalite.server.handlers.describe_groups import found
+from kafkalite.server.handlers.describe_groups import describe_group
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
@@ -153,7 +153,7 @@ class GroupServer:
                 return ApiVersionsResponse(api_keys=served)
             case DescribeGroupsRequest():
                 return DescribeGroupsResponse(
-                    groups=[found(version, name, self.shard.machine) for name in request.groups]
+                    groups=[describe_group(version, name, self.shard.machine) for name in request.groups]
                 )
             case ListGroupsRequest():
                 names = [
