@@ -110,6 +110,20 @@ def test_lake_is_planned_run_and_verified(jobs: Jobs) -> None:
     assert jobs.lines[1:] == [f"lake lake: 1 new record in 1 commit; {whole}", f"lake lake: 0 new records; {whole}"]
 
 
+def test_run_of_a_delta_table_says_what_it_has_added(jobs: Jobs) -> None:
+    jobs.send(*(b"%d" % number for number in range(30)))
+    job = jobs.job("lake", '[table]\npath = "orders"\nformat = "delta"')
+    assert jobs.run(job) == jobs.run(job) == 0
+    jobs.send(b"1")
+    assert jobs.run(job) == 0
+    path = jobs.directory / "orders"
+    assert jobs.lines == [
+        f"lake lake: 30 new records in 1 commit; {path}: 30 records in 1 commit, 1 file",
+        f"lake lake: 0 new records; {path}: 30 records in 1 commit, 1 file",
+        f"lake lake: 1 new record in 1 commit; {path}: 31 records in 2 commits, 2 files",
+    ]
+
+
 def test_deleted_checkpoint_is_found_before_the_run_and_resumed(jobs: Jobs) -> None:
     jobs.send(b"1", b"2")
     job = jobs.job("lake", '[table]\npath = "orders"')

@@ -76,7 +76,7 @@ def run_in(
 
 def _commits_of(job: JobFile) -> int:
     """The number of commits of a table before the run; 0 = it does not exist."""
-    table = None if job.table is None or job.table.format == "delta" else existing_table(job.table)
+    table = None if job.table is None else existing_table(job.table)
     last = None if table is None else table.last_commit()
     return 0 if last is None else last.sequence + 1
 
@@ -89,12 +89,9 @@ def _summary(job: JobFile, query: "StreamingQuery", earlier: int) -> str:
         query: of the run.
         earlier: number of commits before it.
     """
-    settings = job.table
-    if settings is None or settings.format == "delta":
+    table = None if job.table is None else existing_table(job.table)
+    if table is None:
         return f"{job.type} {job.name}: all records are processed"
-    from pyspark_kafkalite.tables.manifest import ManifestTable
-
-    table = ManifestTable(settings.path, create=False)
     mine = [each for each in table.commits() if each.query_id == query.id]
     new = [each for each in mine if each.sequence >= earlier]
     rows, all_rows = (sum(each.rows for commit in commits for each in commit.ranges) for commits in (new, mine))
