@@ -18,32 +18,22 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from pyspark_kafkalite.tables import rules
-from pyspark_kafkalite.tables.attempt_files import AttemptFiles
 from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.model import (
-    NO_COMMIT,
-    Batch,
-    Commit,
-    CommitResult,
-    DataFile,
-    EndOffsets,
-    Recovery,
-)
+from pyspark_kafkalite.tables.library_table import COLUMNS, LibraryTable
+from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, DataFile
 
 if TYPE_CHECKING:
     import pyarrow
 
 APPLICATION = METADATA = "kafkalite"
-COLUMNS = "_topic string, _partition int, _offset bigint, _timestamp timestamp"
-"""Columns of every table."""
-
 RECENT = 20  # commits of the history that are read first
 
 
-class DeltaOffsetTable:
+class DeltaOffsetTable(LibraryTable[DeltaTable]):
     """A Delta table on a mounted file system; hard links are not needed.
+
+    Delta's VACUUM removes the files of failed attempts.
 
     Arguments:
         location: directory of the table; it is created.
@@ -53,64 +43,25 @@ class DeltaOffsetTable:
         TableError: the table has another schema. UnsupportedFileSystemError: the location is a URL.
     """
 
+    conflict = CommitFailedError
+
     def __init__(self, location: str | os.PathLike[str], schema: "pyarrow.Schema | None" = None) -> None:
         if "://" in os.fspath(location):
             raise UnsupportedFileSystemError(f"table {location}: expected a directory; URLs are not supported")
-        self._root = Path(location).absolute()
+        root = Path(location).absolute()
+        super().__init__(root, str(root))
         self._schema = schema
-        self._files = AttemptFiles(self._root, self.location)
         self._known: tuple[int, str | None] = NO_COMMIT, None  # the number of a commit, and the schema after it
         if not DeltaTable.is_deltatable(self.location):
             DeltaTable.create(self.location, parse_ddl(COLUMNS) if schema is None else schema)
         if schema is not None:
             self._check_schema(schema.names)
 
-    @property
-    def location(self) -> str:
-        """Directory of the table."""
-        return str(self._root)
+    def _open(self) -> DeltaTable:
+        return DeltaTable(self.location)
 
-    @property
-    def attempts(self) -> str:
-        """Directory where workers write files; they are in the table when a commit of Delta names them."""
-        return str(self._root)
-
-    def recover(self) -> Recovery:
-        """Publish the dead letters of the last commit. Delta's VACUUM removes files of failed attempts."""
-        last = self.last_commit()
-        return Recovery(0 if last is None else self._files.publish_dead_letters(last), 0)
-
-    def commit(self, batch: Batch) -> CommitResult:
-        """Add a batch to the table. A batch that is in the table is skipped.
-
-        Raises:
-            CommitRefusedError: the batch does not continue the table, which is unchanged. DamagedTableError: an attempt
-                is missing or has another size.
-        """
-        ranges = rules.ranges_of(batch, self.location)
-        rules.check_rows(batch)
-        if not ranges:
-            return CommitResult(NO_COMMIT, repeated=False)
-        while True:
-            table = DeltaTable(self.location)
-            last = self._last(table)
-            if last is not None:
-                self._files.publish_dead_letters(last)
-            earlier = self._find(table, last, batch)
-            if rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
-                self._files.discard(batch, earlier)
-                return CommitResult(earlier.sequence, repeated=True)
-            rules.check_owner(last, batch, self.location)
-            commit = rules.next_batch(last, batch, ranges, self.location)
-            version = table.version()
-            try:
-                self._create(table, commit)
-            except CommitFailedError:
-                if DeltaTable(self.location).version() == version:
-                    raise
-            else:
-                self._files.publish_dead_letters(commit)
-                return CommitResult(commit.sequence, repeated=False)
+    def _version(self, table: DeltaTable) -> object:
+        return table.version()
 
     def compact(self, target_bytes: int) -> int:
         """Replace small files by larger ones through Delta's `optimize`; returns how many it has replaced.
@@ -119,15 +70,6 @@ class DeltaOffsetTable:
         """
         metrics = DeltaTable(self.location).optimize.compact(target_size=target_bytes)
         return int(metrics["numFilesRemoved"])
-
-    def last_commit(self) -> Commit | None:
-        """The last commit of kafkalite; None = there is none."""
-        return self._last(DeltaTable(self.location))
-
-    def end_offsets(self) -> EndOffsets:
-        """The end of each partition: where a query with a new checkpoint continues (`resume_from_table`)."""
-        last = self.last_commit()
-        return {} if last is None else dict(last.ends)
 
     def files(self) -> list[str]:
         """Paths of the files of the last version."""
@@ -149,10 +91,6 @@ class DeltaOffsetTable:
             self._known = last.sequence, next(found, None)
         self._known = last.sequence, self._known[1]
         return self._known[1]
-
-    def dead_letter_files(self) -> list[str]:
-        """Paths of the committed files with records that could not be decoded."""
-        return self._files.dead_letters(self.last_commit())
 
     def _create(self, table: DeltaTable, commit: Commit) -> None:
         """Commit with Delta. Raises CommitFailedError: another commit of kafkalite was first."""

@@ -18,22 +18,18 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
-from pyspark_kafkalite.tables import rules
-from pyspark_kafkalite.tables.attempt_files import AttemptFiles
 from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, EndOffsets, Recovery
+from pyspark_kafkalite.tables.library_table import COLUMNS, LibraryTable
+from pyspark_kafkalite.tables.model import Batch, Commit
 
 COMMIT, SEQUENCE = "kafkalite", "kafkalite.sequence"
 RETRIES = "commit.retry.num-retries"
-COLUMNS = "_topic string, _partition int, _offset bigint, _timestamp timestamp"
-"""Columns of every table."""
-
 FILE_URL = "file://"
 
 
-class IcebergOffsetTable:
-    """An Iceberg table on a mounted file system.
+class IcebergOffsetTable(LibraryTable[IcebergTable]):
+    """An Iceberg table on a mounted file system. Iceberg's `remove_orphan_files` removes failed attempts.
 
         catalog = load_catalog("shop", type="sql", uri="sqlite:////data/catalog.db", warehouse="file:///data")
         ingest(spark, IcebergOffsetTable(catalog, "shop.orders"), options, checkpoint="/data/orders-checkpoint")
@@ -47,9 +43,10 @@ class IcebergOffsetTable:
             pyiceberg: the catalog cannot be used.
     """
 
+    conflict = CommitFailedException
+
     def __init__(self, catalog: Catalog, name: str) -> None:
         self._catalog = catalog
-        self._name = name
         namespace = name.rpartition(".")[0]
         if not namespace:
             raise TableError(f"table {name}: expected NAMESPACE.TABLE")
@@ -59,89 +56,36 @@ class IcebergOffsetTable:
             raise UnsupportedFileSystemError(
                 f"table {name}: its location is {table.location()}, expected a directory; URLs are not supported"
             )
-        self._root = Path(table.location().removeprefix(FILE_URL), "data")
-        self._root.mkdir(parents=True, exist_ok=True)
-        self._files = AttemptFiles(self._root, name)
-
-    @property
-    def location(self) -> str:
-        """Directory of the data files."""
-        return str(self._root)
-
-    @property
-    def attempts(self) -> str:
-        """Directory where workers write files; they are in the table when a snapshot names them."""
-        return str(self._root)
-
-    def recover(self) -> Recovery:
-        """Publish the dead letters of the last commit. Iceberg's `remove_orphan_files` removes failed attempts."""
-        last = self.last_commit()
-        return Recovery(0 if last is None else self._files.publish_dead_letters(last), 0)
-
-    def commit(self, batch: Batch) -> CommitResult:
-        """Add a batch to the table. A batch that is in the table is skipped.
-
-        Raises:
-            CommitRefusedError: the batch does not continue the table, which is unchanged. DamagedTableError: an attempt
-                is missing or has another size.
-        """
-        ranges = rules.ranges_of(batch, self._name)
-        rules.check_rows(batch)
-        if not ranges:
-            return CommitResult(NO_COMMIT, repeated=False)
-        while True:
-            table = self._opened()
-            last = self._last(table)
-            if last is not None:
-                self._files.publish_dead_letters(last)
-            earlier = self._find(table, last, batch)
-            if rules.is_repeated(earlier, batch, ranges, self._name) and earlier is not None:
-                self._files.discard(batch, earlier)
-                return CommitResult(earlier.sequence, repeated=True)
-            rules.check_owner(last, batch, self._name)
-            commit = rules.next_batch(last, batch, ranges, self._name)
-            try:
-                self._create(table, commit)
-            except CommitFailedException:
-                if self._opened().current_snapshot() == table.current_snapshot():
-                    raise
-            else:
-                self._files.publish_dead_letters(commit)
-                return CommitResult(commit.sequence, repeated=False)
-
-    def last_commit(self) -> Commit | None:
-        """The last commit of kafkalite; None = there is none."""
-        return self._last(self._catalog.load_table(self._name))
-
-    def end_offsets(self) -> EndOffsets:
-        """The end of each partition: where a query with a new checkpoint continues (`resume_from_table`)."""
-        last = self.last_commit()
-        return {} if last is None else dict(last.ends)
+        root = Path(table.location().removeprefix(FILE_URL), "data")
+        root.mkdir(parents=True, exist_ok=True)
+        super().__init__(root, name)
 
     def files(self) -> list[str]:
         """Paths of the files of the current snapshot."""
-        tasks = self._catalog.load_table(self._name).scan().plan_files()
+        tasks = self._open().scan().plan_files()
         return [task.file.file_path.removeprefix(FILE_URL) for task in tasks]
 
     def commits(self) -> list[Commit]:
         """All commits whose snapshots have not expired, in order."""
-        return list(self._commits(self._catalog.load_table(self._name)))[::-1]
+        return list(self._commits(self._open()))[::-1]
 
     def schema_text(self) -> str | None:
         """The schema of the last commit that has one, as text of Spark's DDL."""
-        commits = self._commits(self._catalog.load_table(self._name))
+        commits = self._commits(self._open())
         return next((each.schema for each in commits if each.schema is not None), None)
 
-    def dead_letter_files(self) -> list[str]:
-        """Paths of the committed files with records that could not be decoded."""
-        return self._files.dead_letters(self.last_commit())
+    def _open(self) -> IcebergTable:
+        return self._catalog.load_table(self._name)
 
-    def _opened(self) -> IcebergTable:
-        """The table as it is now, without retries of pyiceberg (invariant 2)."""
-        table = self._catalog.load_table(self._name)
+    def _version(self, table: IcebergTable) -> object:
+        return table.current_snapshot()
+
+    def _open_to_commit(self) -> IcebergTable:
+        """Return the table as it is now, without retries of pyiceberg (invariant 2)."""
+        table = self._open()
         while table.properties.get(RETRIES) != "0":
             table.transaction().set_properties({RETRIES: "0"}).commit_transaction()
-            table = self._catalog.load_table(self._name)
+            table = self._open()
         return table
 
     def _create(self, table: IcebergTable, commit: Commit) -> None:
