@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 from pyspark_kafkalite import submit
 from pyspark_kafkalite.jobs.errors import explained
-from pyspark_kafkalite.jobs.job_file import JobFile, read_job
 from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.settings.job_file import JobFile, read_job
 
 from kafkalite.cli.client_options import json_option, print_rows
 from kafkalite.cli.failure import fail

@@ -13,8 +13,8 @@ from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.ingest import ingest
 from pyspark_kafkalite.jobs.checks import check_before_run
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import parse_job
 from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.settings.job_file import parse_job
 from pyspark_kafkalite.tables import ManifestTable
 from pyspark_kafkalite.tables.reading import read
 

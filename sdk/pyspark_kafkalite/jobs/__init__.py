@@ -5,6 +5,6 @@ without a JVM.
 """
 
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile, read_job
+from pyspark_kafkalite.jobs.settings.job_file import JobFile, read_job
 
 __all__ = ["JobError", "JobFile", "read_job"]

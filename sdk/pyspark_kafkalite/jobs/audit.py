@@ -20,8 +20,8 @@ from kafkalite.model import TopicPartition
 from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import AuditSettings
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import AuditSettings
 from pyspark_kafkalite.jobs.verify import contiguity
 from pyspark_kafkalite.losses import recreated, recreated_text
 from pyspark_kafkalite.offsets import offsets_json

@@ -19,10 +19,10 @@ from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.jobs import checkpoint, environment
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import is_local, master, master_problem
-from pyspark_kafkalite.jobs.settings import AUDIT, LAKE, REPLAY
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, LAKE, REPLAY
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.startup.cds_archive import existing_archive
 from pyspark_kafkalite.startup.java import java_command

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import DELTA, LAKE
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import DELTA, LAKE
 from pyspark_kafkalite.tables.manifest import ManifestTable
 
 if TYPE_CHECKING:

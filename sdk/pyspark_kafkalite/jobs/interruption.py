@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, REPLAY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.tables import open_table
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pyspark_kafkalite.decoding.options import RAW
 from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.plans import ingest_options
 from pyspark_kafkalite.ingest.query import Committer, query_id, start_query
-from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
-from pyspark_kafkalite.jobs.settings import TableSettings
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import TableSettings
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pyspark_kafkalite.jobs.errors import explained
 from pyspark_kafkalite.jobs.interruption import INTERRUPTED, interrupted_text
-from pyspark_kafkalite.jobs.job_file import JobFile, read_job
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.runner import run_job
+from pyspark_kafkalite.jobs.settings.job_file import JobFile, read_job
 
 EXIT_WRONG = 2
 

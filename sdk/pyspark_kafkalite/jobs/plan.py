@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.cluster import Cluster
-from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.losses import available, recreated, recreated_text
 from pyspark_kafkalite.offsets import StreamOffset

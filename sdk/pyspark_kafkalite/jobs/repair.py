@@ -12,8 +12,8 @@ from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.outcome import known_schema
 from pyspark_kafkalite.ingest.worker import Job, Written, write_split
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import DELTA, LAKE, LATEST, WINDOW
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import DELTA, LAKE, LATEST, WINDOW
 from pyspark_kafkalite.losses import recreated
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import OffsetRange

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import DEAD_LETTERS, KEEP, ReplaySettings
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import DEAD_LETTERS, KEEP, ReplaySettings
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.sink_options import sink_options
 

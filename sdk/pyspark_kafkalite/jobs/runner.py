@@ -8,11 +8,11 @@ from pyspark_kafkalite.jobs import audit, replay
 from pyspark_kafkalite.jobs.checks import check_before_run, check_executors
 from pyspark_kafkalite.jobs.counted import counted
 from pyspark_kafkalite.jobs.interruption import interruption, silence_java
-from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.progress_settings import shown
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import create_session
-from pyspark_kafkalite.jobs.settings import AUDIT, REPLAY
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, REPLAY
+from pyspark_kafkalite.jobs.settings.progress_settings import shown
 from pyspark_kafkalite.jobs.tables import existing_table
 
 if TYPE_CHECKING:

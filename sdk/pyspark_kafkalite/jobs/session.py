@@ -4,7 +4,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from pyspark_kafkalite.jobs.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.startup.variables import configure_cluster, configure_fast_start
 
 if TYPE_CHECKING:

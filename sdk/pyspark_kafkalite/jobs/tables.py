@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pyspark_kafkalite.jobs.settings import DELTA, TableSettings
+from pyspark_kafkalite.jobs.settings.job_settings import DELTA, TableSettings
 from pyspark_kafkalite.tables.locations import COMMITS
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import Table

@@ -10,8 +10,8 @@ from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile
-from pyspark_kafkalite.jobs.settings import AUDIT, DELTA, LAKE
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, DELTA, LAKE
 from pyspark_kafkalite.losses import recreated, recreated_text
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.tables.locations import find

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_kafkalite.ingest.query import query_id
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile
 from pyspark_kafkalite.jobs.run_options import RunOptions
-from pyspark_kafkalite.jobs.window_settings import UPDATE, WindowSettings
+from pyspark_kafkalite.jobs.settings.job_file import JobFile
+from pyspark_kafkalite.jobs.settings.window_settings import UPDATE, WindowSettings
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import Batch, CommittedRange, DataFile, batch_name
 from pyspark_kafkalite.tables.parquet_writer import ParquetOptions, write_attempt

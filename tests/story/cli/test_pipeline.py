@@ -11,7 +11,7 @@ import pytest
 from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.audit import created_again
-from pyspark_kafkalite.jobs.job_file import read_job
+from pyspark_kafkalite.jobs.settings.job_file import read_job
 from pyspark_kafkalite.tables import Batch, CommittedRange, ManifestTable
 from pyspark_kafkalite.tables.columns import RAW_SCHEMA
 from pyspark_kafkalite.tables.model import Span

@@ -15,8 +15,8 @@ from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.outcome import batch_of, known_schema
 from pyspark_kafkalite.ingest.worker import Job, write_split
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import JobFile, read_job
 from pyspark_kafkalite.jobs.repair import repair_job
+from pyspark_kafkalite.jobs.settings.job_file import JobFile, read_job
 from pyspark_kafkalite.jobs.verify import verify_job
 from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables import DamagedTableError, ManifestTable, TableError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark_kafkalite.jobs import JobError, read_job
-from pyspark_kafkalite.jobs.job_file import parse_job
+from pyspark_kafkalite.jobs.settings.job_file import parse_job
 from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 
 LAKE = """

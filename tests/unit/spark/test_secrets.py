@@ -18,8 +18,8 @@ from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.worker import Job
 from pyspark_kafkalite.jobs.buckets import BucketJob
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.job_file import parse_job
 from pyspark_kafkalite.jobs.replay import Sending
+from pyspark_kafkalite.jobs.settings.job_file import parse_job
 from pyspark_kafkalite.options import source_options
 from pyspark_kafkalite.sink_options import sink_options
 from pyspark_kafkalite.tables.parquet_writer import ParquetOptions

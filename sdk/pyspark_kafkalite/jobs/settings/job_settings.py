@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark_kafkalite.jobs.sections import Section
+from pyspark_kafkalite.jobs.settings.sections import Section
 from pyspark_kafkalite.tables.parquet_writer import COMPRESSIONS, ParquetOptions
 from pyspark_kafkalite.tables.partitions import DATE, NO_PARTITION, PARTITIONS
 

@@ -23,11 +23,9 @@ from typing import Any
 
 from pyspark_kafkalite.decoding.options import RAW, Decoding
 from pyspark_kafkalite.errors import OptionError
-from pyspark_kafkalite.jobs.decoding_settings import decoding_settings
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.progress_settings import ProgressSettings, progress_settings
-from pyspark_kafkalite.jobs.sections import Section
-from pyspark_kafkalite.jobs.settings import (
+from pyspark_kafkalite.jobs.settings.decoding_settings import decoding_settings
+from pyspark_kafkalite.jobs.settings.job_settings import (
     AUDIT,
     REPLAY,
     WINDOW,
@@ -38,7 +36,9 @@ from pyspark_kafkalite.jobs.settings import (
     replay_settings,
     table_settings,
 )
-from pyspark_kafkalite.jobs.window_settings import WindowSettings, window_settings
+from pyspark_kafkalite.jobs.settings.progress_settings import ProgressSettings, progress_settings
+from pyspark_kafkalite.jobs.settings.sections import Section
+from pyspark_kafkalite.jobs.settings.window_settings import WindowSettings, window_settings
 from pyspark_kafkalite.options import SourceOptions, source_options
 from pyspark_kafkalite.sink_options import sink_options
 

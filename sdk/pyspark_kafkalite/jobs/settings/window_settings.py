@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyspark_kafkalite.jobs.sections import Section
+from pyspark_kafkalite.jobs.settings.sections import Section
 
 KEYS = ("size", "slide", "watermark", "event_time", "schema", "by", "aggregates", "mode")
 APPEND, UPDATE = "append", "update"

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.jobs.sections import Section
+from pyspark_kafkalite.jobs.settings.sections import Section
 
 KEYS = tuple(each.name for each in fields_of(Decoding))
 FILES = ("schema_file", "key_schema_file")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_kafkalite.jobs.run_options import RunOptions
-from pyspark_kafkalite.jobs.sections import Section
+from pyspark_kafkalite.jobs.settings.sections import Section
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

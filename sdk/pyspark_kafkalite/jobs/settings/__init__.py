@@ -1,0 +1,1 @@
+"""What a job file says: its sections, checked, with the values that are used."""
