@@ -61,7 +61,7 @@ def recreated_text(topic: str, offsets: Offsets) -> str:
     """
     of_topic = sorted((name.partition, offset) for name, offset in offsets.items() if name.topic == topic)
     read = ", ".join(f"partition {partition} up to offset {offset}" for partition, offset in of_topic)
-    return f"topic {topic} was deleted and created again; the former one was read: {read}"
+    return f"topic {topic} was deleted and created again; of the former topic, records were read: {read}"
 
 
 def report(losses: list[str], *, fail: bool) -> None:

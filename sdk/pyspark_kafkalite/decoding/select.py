@@ -62,7 +62,7 @@ def _format(decoding: Decoding, part: Part) -> Format:
 
 
 def _registered(decoding: Decoding, part: Part) -> Registered | None:
-    """Where values have the reference to their schema; None = they have none."""
+    """Return how the registry finds the schema of a value; None = values have no reference to a schema."""
     if decoding.registry_url is None:
         return None
     from pyspark_kafkalite.decoding.registry import schemas_of

@@ -14,7 +14,6 @@ from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.dead_letters import send_dead_letters
 from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schema
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
-from pyspark_kafkalite.ingest.triggers import check_trigger
 from pyspark_kafkalite.ingest.worker import WRITTEN_DDL, Job, Written, write_splits
 from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
@@ -31,6 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 QUERY_ID = "sql.streaming.queryId"
+ALTERNATIVE = "use {'processingTime': '0 seconds'}: a micro-batch begins when the last one has ended"
+NOT_SUPPORTED = {
+    "continuous": "continuous processing has no micro-batches to commit",
+    "realTime": "Spark's real-time mode has no Python sources",
+}
 
 
 def ingest(
@@ -236,3 +240,14 @@ def query_id(plans: "DataFrame") -> str:
     if found is None:
         raise RuntimeError(f"Spark has not set {QUERY_ID} for this batch")
     return str(found)
+
+
+def check_trigger(trigger: Mapping[str, Any]) -> None:
+    """Raise ValueError for a trigger without micro-batches; the error names the alternative.
+
+    Arguments:
+        trigger: arguments of `DataStreamWriter.trigger`.
+    """
+    for name in trigger:
+        if name in NOT_SUPPORTED:
+            raise ValueError(f"trigger {name} is not supported: {NOT_SUPPORTED[name]}; {ALTERNATIVE}")

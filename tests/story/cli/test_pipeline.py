@@ -81,7 +81,9 @@ def test_topic_that_was_created_again_is_a_problem(
     kafkalite("topic", "create", "copied", "--if-not-exists")
     kafkalite("produce", "copied", stdin="1\n2\n3\n4\n")
     commit(tmp_path / "orders", 3, topic_id="former")
-    text = "topic copied was deleted and created again; the former one was read: partition 0 up to offset 3"
+    text = (
+        "topic copied was deleted and created again; of the former topic, records were read: partition 0 up to offset 3"
+    )
     assert text in pipeline("verify", job, code=1).stderr
     planned = pipeline("plan", job)
     assert f"lost: {text}" in planned.stderr

@@ -38,4 +38,7 @@ def test_deleted_partition_is_named() -> None:
 def test_topic_with_another_id_was_created_again() -> None:
     assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "x"}) == ["b"]
     text = recreated_text("b", {TopicPartition("a", 0): 9, TopicPartition("b", 0): 7})
-    assert text == "topic b was deleted and created again; the former one was read: partition 0 up to offset 7"
+    assert (
+        text
+        == "topic b was deleted and created again; of the former topic, records were read: partition 0 up to offset 7"
+    )
