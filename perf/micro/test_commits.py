@@ -65,11 +65,11 @@ def test_apply(benchmark: Any, way: str) -> None:
 
 @pytest.mark.parametrize("way", WANTED)
 def test_batch(benchmark: Any, way: str) -> None:
-    codec, records = GroupRecordSerde(), groups().offsets.commit(WANTED[way], None, NOW).records
+    serde, records = GroupRecordSerde(), groups().offsets.commit(WANTED[way], None, NOW).records
 
     def batch() -> bytes:
         builder = Builder(1 << 20)
-        assert codec.append_plain(builder, records, 0, NOW.wall_ms) == len(records)
+        assert serde.append_plain(builder, records, 0, NOW.wall_ms) == len(records)
         return builder.build()
 
     assert len(benchmark(batch)) > 500

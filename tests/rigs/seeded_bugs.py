@@ -150,7 +150,7 @@ BUGS = (
     ),
     Bug(
         "commits are answered before they are appended",
-        "kafkalite/coordinators/runtime/context.py",
+        "kafkalite/coordinators/runtime/shard.py",
         "            self._append("
         "incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, producer_epoch)\n",
         "            ready, late = effects.answers, PendingAppend([], now.ms)\n"

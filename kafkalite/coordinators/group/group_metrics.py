@@ -19,8 +19,8 @@ from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.counts import GroupCounts
 from kafkalite.state.groups.group import NO_GENERATION
+from kafkalite.state.groups.machine import SIMPLE_GROUP, GroupMachine
 from kafkalite.state.groups.records import CLASSIC
-from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
 
 RATE_WINDOW_S = 60.0
 RATE_STEP_S = 1.0
@@ -89,7 +89,7 @@ class GroupMetrics:
         counts: the counters of the machines.
     """
 
-    def __init__(self, host: GroupMetricsHost, runtime: CoordinatorRuntime[GroupShard], counts: GroupCounts) -> None:
+    def __init__(self, host: GroupMetricsHost, runtime: CoordinatorRuntime[GroupMachine], counts: GroupCounts) -> None:
         self._host = host
         self._runtime = runtime
         self._counts = counts
@@ -129,17 +129,17 @@ class GroupMetrics:
 
     def group(self, name: str) -> SingleGroupMetrics | None:
         """One group; None if it does not exist or its shard is not loaded."""
-        shard = self._runtime.shard_for(name)
-        machine = self._runtime.machine(shard) if shard in self._runtime.shards() else None
+        partition = self._runtime.partition_for(name)
+        machine = self._runtime.machine(partition) if partition in self._runtime.partitions() else None
         if machine is None or (name not in machine.registry and name not in machine.offsets):
             return None
         return self._of(machine, name)
 
-    def _machines(self) -> list[GroupShard]:
-        machines = [self._runtime.machine(shard) for shard in self._runtime.shards()]
+    def _machines(self) -> list[GroupMachine]:
+        machines = [self._runtime.machine(partition) for partition in self._runtime.partitions()]
         return [machine for machine in machines if machine is not None]
 
-    def _of(self, machine: GroupShard, name: str) -> SingleGroupMetrics:
+    def _of(self, machine: GroupMachine, name: str) -> SingleGroupMetrics:
         lags = tuple(self._lags(machine, name))
         group_type = machine.registry.type_of(name)
         if group_type is None:
@@ -149,7 +149,7 @@ class GroupMetrics:
             name, group_type.name, group.state.value, group.member_count, group.generation_id, lags
         )
 
-    def _lags(self, machine: GroupShard, name: str) -> Iterator[PartitionLag]:
+    def _lags(self, machine: GroupMachine, name: str) -> Iterator[PartitionLag]:
         for found in machine.offsets.fetch(name, None, require_stable=False):
             partition = self._host.replicas.partition(found.topic, UNASSIGNED_ID, found.partition, by_id=False)
             if not isinstance(partition, KafkaErrorCode):

@@ -16,7 +16,7 @@ from kafkalite.coordinators.group.sliced_commands import DeletedTopicCleanup, Ex
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 
 OFFSETS_AT_ONCE = 1_000  # of all shards in one loop iteration
 GROUPS_AT_ONCE = 200  # groups that one command notifies of changed topics
@@ -33,7 +33,7 @@ class OffsetExpiration:
     """
 
     def __init__(
-        self, runtime: CoordinatorRuntime[GroupShard], clock: Clock, config: BrokerConfig, slicer: Slicer
+        self, runtime: CoordinatorRuntime[GroupMachine], clock: Clock, config: BrokerConfig, slicer: Slicer
     ) -> None:
         self._runtime = runtime
         self._slicer = slicer
@@ -73,21 +73,21 @@ class OffsetExpiration:
         while self._changed:
             changed, self._changed = self._changed, {}
             gone, self._gone = self._gone, {}
-            for shard in self._runtime.shards():
-                yield from self._notify_groups(shard, changed.keys())
+            for partition in self._runtime.partitions():
+                yield from self._notify_groups(partition, changed.keys())
                 if gone:
-                    DeletedTopicCleanup(self, self._runtime, shard, list(gone)).begin()
+                    DeletedTopicCleanup(self, self._runtime, partition, list(gone)).begin()
                 self._runtime.write_pending()
                 yield
 
-    def _notify_groups(self, shard: int, changed: Collection[str]) -> Generator[None, None, None]:
-        machine = self._runtime.machine(shard)
+    def _notify_groups(self, partition: int, changed: Collection[str]) -> Generator[None, None, None]:
+        machine = self._runtime.machine(partition)
         if machine is None:  # a loading shard reads the current topics later
             return
         for group_type in machine.registry.types.values():
             names = iter(group_type.topics_changed(changed))
             while share := list(islice(names, GROUPS_AT_ONCE)):
-                self._runtime.submit(shard, partial(check_topics, group_type.name, changed, share))
+                self._runtime.submit(partition, partial(check_topics, group_type.name, changed, share))
                 yield
 
     def _notified(self, outcome: Outcome) -> None:
@@ -98,16 +98,16 @@ class OffsetExpiration:
         self.start()
         if self._clock_watch.look() is None:
             return
-        for shard in self._runtime.shards():
-            machine = self._runtime.machine(shard)
+        for partition in self._runtime.partitions():
+            machine = self._runtime.machine(partition)
             if machine is not None:
-                ExpirationSlices(self, self._runtime, shard, machine.names()).run()
+                ExpirationSlices(self, self._runtime, partition, machine.names()).run()
         self._runtime.write_pending()
 
     @property
     def share(self) -> int:
         """The number of offsets that a shard may check in one loop iteration; all shards run at the same time."""
-        return max(1, OFFSETS_AT_ONCE // max(1, len(self._runtime.shards())))
+        return max(1, OFFSETS_AT_ONCE // max(1, len(self._runtime.partitions())))
 
     def soon(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` in the next loop iteration."""
@@ -116,7 +116,7 @@ class OffsetExpiration:
 
 
 def check_topics(
-    group_type: str, changed: Collection[str], groups: Collection[str], machine: GroupShard, _token: Token, now: Now
+    group_type: str, changed: Collection[str], groups: Collection[str], machine: GroupMachine, _token: Token, now: Now
 ) -> Effects:
     """A command: those of these groups that read one of the topics may start a rebalance."""
     return machine.registry.types[group_type].check_topics(changed, groups, now)

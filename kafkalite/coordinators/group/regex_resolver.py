@@ -20,7 +20,7 @@ from kafkalite.clock import Offload, Outcome
 from kafkalite.cluster.image import ClusterTables
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.state.effects import Effects, Now, ResolvePatterns, Token
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.topic_names import is_internal
 
 PATTERN_MEMORY = 1 << 17  # bytes that RE2 may use for one pattern; it rejects larger ones
@@ -122,32 +122,32 @@ def together(patterns: Sequence[str]) -> Any:
 class RegexResolver:
     """Resolves the patterns that machines ask for (`ResolvePatterns`)."""
 
-    def __init__(self, host: RegexHost, runtime: CoordinatorRuntime[GroupShard]) -> None:
+    def __init__(self, host: RegexHost, runtime: CoordinatorRuntime[GroupMachine]) -> None:
         self._host = host
         self._runtime = runtime
 
-    def resolve(self, shard: int, question: ResolvePatterns) -> None:
+    def resolve(self, partition: int, question: ResolvePatterns) -> None:
         """Find the topics in a job, then submit the result to the machine."""
         names = [name for name in self._host.tables.topics if question.internal or not is_internal(name)]
-        self._host.offload.run(matches, question.patterns, names, done=partial(self._found, shard, question))
+        self._host.offload.run(matches, question.patterns, names, done=partial(self._found, partition, question))
 
-    def _found(self, shard: int, question: ResolvePatterns, outcome: Outcome) -> None:
+    def _found(self, partition: int, question: ResolvePatterns, outcome: Outcome) -> None:
         done = failed if outcome.error is not None else resolved(outcome.value)
-        self._runtime.submit(shard, partial(done, question.group))
+        self._runtime.submit(partition, partial(done, question.group))
         self._runtime.write_pending()
         outcome.result()
 
 
-def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupShard, Token, Now], Effects]:
+def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupMachine, Token, Now], Effects]:
     """The command that passes the matching topics to a group."""
 
-    def complete(group: str, shard: GroupShard, _token: Token, now: Now) -> Effects:
-        return shard.patterns_resolved(group, found, now)
+    def complete(group: str, machine: GroupMachine, _token: Token, now: Now) -> Effects:
+        return machine.patterns_resolved(group, found, now)
 
     return complete
 
 
-def failed(group: str, shard: GroupShard, _token: Token, _now: Now) -> Effects:
+def failed(group: str, machine: GroupMachine, _token: Token, _now: Now) -> Effects:
     """The command that makes a group ask again later."""
-    shard.patterns_failed(group)
+    machine.patterns_failed(group)
     return Effects()

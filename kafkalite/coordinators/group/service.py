@@ -10,17 +10,17 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from kafkalite.callbacks import Completion, FanIn
-from kafkalite.coordinators.runtime.context import CommandCompletion
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
+from kafkalite.coordinators.runtime.shard import CommandCompletion
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
+from kafkalite.state.groups.machine import GroupMachine, GroupsDeleted
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 DELETED_AT_ONCE = 20
-Machines: TypeAlias = Mapping[int, GroupShard | None]  # by shard
-Command = Callable[[GroupShard, Token, Now], Effects]
+Machines: TypeAlias = Mapping[int, GroupMachine | None]  # by partition
+Command = Callable[[GroupMachine, Token, Now], Effects]
 Failed = Callable[[int], object]
 
 
@@ -31,12 +31,12 @@ class GroupService:
         runtime: the shards.
     """
 
-    def __init__(self, runtime: CoordinatorRuntime[GroupShard]) -> None:
+    def __init__(self, runtime: CoordinatorRuntime[GroupMachine]) -> None:
         self._runtime = runtime
 
-    def shard_for(self, group: str) -> int:
-        """The shard of a group: the index of its partition of `__consumer_offsets`."""
-        return self._runtime.shard_for(group)
+    def partition_for(self, group: str) -> int:
+        """The partition of a group in `__consumer_offsets`."""
+        return self._runtime.partition_for(group)
 
     def ensure_topic(self, then: Callable[[int], None]) -> None:
         """Create `__consumer_offsets` unless it exists; calls `then` with 0 or COORDINATOR_NOT_AVAILABLE."""
@@ -44,7 +44,7 @@ class GroupService:
 
     def submit(self, group: str, command: Command, completion: CommandCompletion) -> None:
         """Run a command in the shard of a group; `completion` is its pending response (`CoordinatorRuntime.submit`)."""
-        self._runtime.submit(self._runtime.shard_for(group), command, completion)
+        self._runtime.submit(self._runtime.partition_for(group), command, completion)
 
     def fast_heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> bool:
         """Process a heartbeat that only extends a session, for which `submit` would answer at once without an error.
@@ -74,7 +74,7 @@ class GroupService:
         return machine.consumers.fast_heartbeat(group, member_id, instance_id, epoch, client, self._runtime.now_ms())
 
     def query(
-        self, group: str, query: Callable[[GroupShard], Result], then: Callable[[Result], object], failed: Failed
+        self, group: str, query: Callable[[GroupMachine], Result], then: Callable[[Result], object], failed: Failed
     ) -> None:
         """Call `then` with the result of `query` on the shard of a group, once all earlier records are committed;
         `failed` with an error code if the shard is not available.
@@ -85,7 +85,7 @@ class GroupService:
         self,
         items: Sequence[Item],
         group_of: Callable[[Item], str],
-        query: Callable[[Item, GroupShard], Result],
+        query: Callable[[Item, GroupMachine], Result],
         failed: Callable[[Item, int], Result],
         then: Callable[[list[Result]], object],
     ) -> Generator[None, None, None]:
@@ -119,17 +119,17 @@ class GroupService:
             failed: returns the result of a command whose shard fails with an error code.
             then: called with the results in the order of the commands, once all are committed.
         """
-        shard = self._runtime.shard_for(group)
+        partition = self._runtime.partition_for(group)
         gathered = FanIn(len(commands), then)
         for at, command in enumerate(commands):
             put = partial(gathered.put, at)
-            self._runtime.submit(shard, command, Completion(put, partial(put_failed, put, failed)))
+            self._runtime.submit(partition, command, Completion(put, partial(put_failed, put, failed)))
             if len(commands) > 1:  # a single one is written at the end of the loop iteration
                 self._runtime.write_pending()
             yield
 
     def query_all_shards(
-        self, query: Callable[[GroupShard], Iterable[Result | None]], put: Callable[[Result], object]
+        self, query: Callable[[GroupMachine], Iterable[Result | None]], put: Callable[[Result], object]
     ) -> Generator[None, None, Machines]:
         """Call `put` with each result of `query` in every shard, in steps; groups may be created and deleted between
         two steps.
@@ -140,7 +140,7 @@ class GroupService:
 
         Returns: the machines that were queried, for `when_committed`.
         """
-        machines = {shard: self._runtime.machine(shard) for shard in self._runtime.shards()}
+        machines = {partition: self._runtime.machine(partition) for partition in self._runtime.partitions()}
         for machine in machines.values():
             for result in query(machine) if machine is not None else ():
                 if result is not None:
@@ -150,7 +150,7 @@ class GroupService:
 
     def group_count(self) -> int:
         """The approximate number of groups that `query_all_shards` visits."""
-        machines = map(self._runtime.machine, self._runtime.shards())
+        machines = map(self._runtime.machine, self._runtime.partitions())
         return sum(machine.count() for machine in machines if machine is not None)
 
     def when_committed(self, queried: Machines, then: Callable[[int], object]) -> None:
@@ -163,29 +163,29 @@ class GroupService:
         ignored = (0, int(KafkaErrorCode.NOT_COORDINATOR))
 
         def done(errors: list[int]) -> None:
-            same = all(self._runtime.machine(shard) is before for shard, before in queried.items())
+            same = all(self._runtime.machine(partition) is before for partition, before in queried.items())
             serious = [error for error in errors if error not in ignored]
             then(min(serious, default=0 if same or any(errors) else loading))
 
         gathered = FanIn[int](len(queried), done)
-        for at, shard in enumerate(queried):
+        for at, partition in enumerate(queried):
             put = partial(gathered.put, at)
-            self._runtime.submit(shard, query_command(no_result), Completion(put, put))
+            self._runtime.submit(partition, query_command(no_result), Completion(put, put))
 
     def delete(self, groups: Sequence[str], then: Callable[[list[int]], object]) -> Generator[None, None, None]:
         """Delete groups without members, in steps; calls `then` with an error code for each, 0 = deleted, in their
         order. Up to `DELETED_AT_ONCE` groups of a shard are one batch.
         """
-        by_shard: dict[int, list[int]] = {}
+        by_partition: dict[int, list[int]] = {}
         for at, group in enumerate(groups):
-            by_shard.setdefault(self._runtime.shard_for(group), []).append(at)
+            by_partition.setdefault(self._runtime.partition_for(group), []).append(at)
             yield
         gathered = FanIn[int](len(groups), then)
-        for shard, all_indexes in by_shard.items():
+        for partition, all_indexes in by_partition.items():
             for begin in range(0, len(all_indexes), DELETED_AT_ONCE):
                 indexes = all_indexes[begin : begin + DELETED_AT_ONCE]
                 done, failed = partial(put_deleted, gathered, indexes), partial(put_undeleted, gathered, indexes)
-                self._runtime.submit(shard, deletion([groups[at] for at in indexes]), Completion(done, failed))
+                self._runtime.submit(partition, deletion([groups[at] for at in indexes]), Completion(done, failed))
                 self._runtime.write_pending()
                 yield
 
@@ -207,22 +207,22 @@ def put_undeleted(gathered: FanIn[int], indexes: Sequence[int], error: int) -> N
         gathered.put(at, error)
 
 
-def no_result(_shard: GroupShard) -> int:
+def no_result(_machine: GroupMachine) -> int:
     """An empty query: it completes once all earlier records are committed."""
     return 0
 
 
 def deletion(groups: Sequence[str]) -> Command:
     """The command that deletes groups of one shard."""
-    return lambda shard, token, now: shard.delete_groups(groups, token, now)
+    return lambda machine, token, now: machine.delete_groups(groups, token, now)
 
 
-def query_command(query: Callable[[GroupShard], object]) -> Command:
+def query_command(query: Callable[[GroupMachine], object]) -> Command:
     """The command that changes nothing and returns the result of `query`."""
 
-    def run_query(shard: GroupShard, token: Token, _now: Now) -> Effects:
+    def run_query(machine: GroupMachine, token: Token, _now: Now) -> Effects:
         effects = Effects()
-        effects.answer(token, query(shard))
+        effects.answer(token, query(machine))
         return effects
 
     return run_query

@@ -19,9 +19,9 @@ from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, MigrationPolicy, Topic
 from kafkalite.state.groups.counts import GroupCounts
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.member_memory import MemberMemory
 from kafkalite.state.groups.offsets.manager import OffsetSettings
-from kafkalite.state.groups.shard import GroupShard
 
 MINUTE_MS = 60_000
 # Without the Python frame of `Topic(...)`: a member may be subscribed to thousands of topics.
@@ -121,7 +121,7 @@ def held_of(subscription: bytes) -> frozenset[TopicPartition] | None:
         return None
 
 
-def machine(host: GroupHost, counts: GroupCounts, memory: MemberMemory) -> GroupShard:
+def machine(host: GroupHost, counts: GroupCounts, memory: MemberMemory) -> GroupMachine:
     """Create the empty machine of a shard; `counts` and `memory` are those of the broker."""
     config = host.config
     classic = ClassicSettings(
@@ -135,4 +135,4 @@ def machine(host: GroupHost, counts: GroupCounts, memory: MemberMemory) -> Group
     )
     offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
     consumers = ConsumerGroups(CurrentTopics(host), GroupSettings(host).of, ConsumerProtocolSerde())
-    return GroupShard(classic, offsets, consumers, counts, memory)
+    return GroupMachine(classic, offsets, consumers, counts, memory)

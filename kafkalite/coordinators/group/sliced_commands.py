@@ -10,7 +10,7 @@ from typing import Protocol
 from kafkalite.callbacks import Completion
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 
 GROUP_WEIGHT = 5  # the cost of checking a group, in offsets
 
@@ -33,20 +33,20 @@ class ExpirationSlices:
     """
 
     def __init__(
-        self, pace: SliceSettings, runtime: CoordinatorRuntime[GroupShard], shard: int, names: list[str]
+        self, pace: SliceSettings, runtime: CoordinatorRuntime[GroupMachine], partition: int, names: list[str]
     ) -> None:
         self._pace = pace
         self._runtime = runtime
-        self._shard = shard
+        self._partition = partition
         self._names = names
 
     def run(self) -> None:
         """Submit the next slice."""
         if self._names:
             # Not kept: it refers to this object, and a cycle would be left to the garbage collector.
-            self._runtime.submit(self._shard, self._expire, Completion(self._committed, self._failed))
+            self._runtime.submit(self._partition, self._expire, Completion(self._committed, self._failed))
 
-    def _expire(self, machine: GroupShard, token: Token, now: Now) -> Effects:
+    def _expire(self, machine: GroupMachine, token: Token, now: Now) -> Effects:
         """A command: expire the offsets of the next groups."""
         names, offsets = [], 0
         while self._names and offsets < self._pace.share:
@@ -72,24 +72,24 @@ class DeletedTopicCleanup:
 
     Arguments:
         pace: the size of slices.
-        runtime, shard: of the groups.
+        runtime, partition: of the groups.
         topics: the deleted topics; each may have been created again.
     """
 
     def __init__(
-        self, pace: SliceSettings, runtime: CoordinatorRuntime[GroupShard], shard: int, topics: Sequence[str]
+        self, pace: SliceSettings, runtime: CoordinatorRuntime[GroupMachine], partition: int, topics: Sequence[str]
     ) -> None:
         self._pace = pace
         self._runtime = runtime
-        self._shard = shard
+        self._partition = partition
         self._topics = topics
         self._left: list[tuple[str, tuple[str, ...]]] = []  # groups and their deleted topics, the next one last
 
     def begin(self) -> None:
         """Find the groups, once the shard is loaded, and submit the first slice."""
-        machine = self._runtime.machine(self._shard)
+        machine = self._runtime.machine(self._partition)
         if machine is None:
-            self._runtime.submit(self._shard, self._loaded)  # delayed until the shard is loaded
+            self._runtime.submit(self._partition, self._loaded)  # delayed until the shard is loaded
             return
         left: dict[str, tuple[str, ...]] = {}
         for topic in self._topics:
@@ -101,7 +101,7 @@ class DeletedTopicCleanup:
         self._left = list(reversed(left.items()))
         self._run()
 
-    def _loaded(self, _machine: GroupShard, _token: Token, _now: Now) -> Effects:
+    def _loaded(self, _machine: GroupMachine, _token: Token, _now: Now) -> Effects:
         self._pace.soon(self._begin_again)
         return Effects()
 
@@ -111,9 +111,9 @@ class DeletedTopicCleanup:
 
     def _run(self) -> None:
         if self._left:
-            self._runtime.submit(self._shard, self._forget, Completion(self._committed, self._failed))
+            self._runtime.submit(self._partition, self._forget, Completion(self._committed, self._failed))
 
-    def _forget(self, machine: GroupShard, token: Token, _now: Now) -> Effects:
+    def _forget(self, machine: GroupMachine, token: Token, _now: Now) -> Effects:
         """A command: forget the topics in the next groups. A group with more offsets than a slice needs several."""
         effects, left = Effects(), self._pace.share
         while self._left and left > 0:

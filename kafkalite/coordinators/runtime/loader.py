@@ -105,7 +105,7 @@ class CoordinatorLoader:
     Arguments:
         host: the broker.
         partition: read up to its current high watermark.
-        codec: decodes records.
+        serde: decodes records.
         loads: the queue of replays.
         apply: called with each record, in order.
         done: called once with 0 or an error code, unless stopped before; perhaps before `begin` returns.
@@ -115,14 +115,14 @@ class CoordinatorLoader:
         self,
         host: LoaderHost,
         partition: Partition,
-        codec: "RecordSerde",
+        serde: "RecordSerde",
         loads: LoadQueue,
         apply: Callable[[object], None],
         done: Callable[[int], None],
     ) -> None:
         self._host = host
         self._partition = partition
-        self._codec = codec
+        self._serde = serde
         self._loads = loads
         self._begun = False
         self._apply = apply
@@ -219,7 +219,7 @@ class CoordinatorLoader:
 
     def _records(self, chunk: bytes) -> Iterator[None]:
         """Apply the records of a chunk, with a pause after each slice."""
-        pending, unordered, weight, position = self._last_of_key, self._codec.unordered, 0, 0
+        pending, unordered, weight, position = self._last_of_key, self._serde.unordered, 0, 0
         while position < len(chunk):
             batch = Batch(chunk, position)
             position += batch.size
@@ -246,7 +246,7 @@ class CoordinatorLoader:
 
     def _apply_pending(self) -> Iterator[None]:
         for at, record in enumerate(self._last_of_key.values()):
-            self._decode(record, self._codec.decode)
+            self._decode(record, self._serde.decode)
             if at % APPLIED_PER_SLICE == APPLIED_PER_SLICE - 1:
                 yield
         self._last_of_key.clear()
@@ -267,17 +267,17 @@ class CoordinatorLoader:
         elif batch.transactional:
             self._decode(record, partial(self._pending, batch.producer_id))
         else:
-            self._decode(record, self._codec.decode)
+            self._decode(record, self._serde.decode)
 
     def _marker(self, batch: Batch, record: Record, _key: bytes, _value: bytes | None) -> object | None:
         marker = read_marker(record)
         if marker is None:
             return NOTHING
-        return self._codec.ended(batch.producer_id, committed=marker.type is ControlType.COMMIT)
+        return self._serde.ended(batch.producer_id, committed=marker.type is ControlType.COMMIT)
 
     def _pending(self, producer_id: int, key: bytes, value: bytes | None) -> object | None:
-        decoded = self._codec.decode(key, value)
-        return None if decoded is None else self._codec.in_transaction(producer_id, decoded)
+        decoded = self._serde.decode(key, value)
+        return None if decoded is None else self._serde.in_transaction(producer_id, decoded)
 
     def _decode(self, record: Record, decode: Callable[[bytes, bytes | None], object | None]) -> None:
         if record.key is None:

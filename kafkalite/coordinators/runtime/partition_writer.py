@@ -67,19 +67,19 @@ NO_TRANSACTION = _Fields(-1, -1)
 
 
 class PartitionWriter:
-    """The log of a shard (`context.RecordWriter`): a partition of this broker.
+    """The log of a shard (`shard.RecordWriter`): a partition of this broker.
 
     Arguments:
         host: the broker.
         partition: led by this broker.
-        codec: converts the records of the topic.
+        serde: converts the records of the topic.
         loads: the queue of replays.
     """
 
-    def __init__(self, host: WriterHost, partition: Partition, codec: RecordSerde, loads: LoadQueue) -> None:
+    def __init__(self, host: WriterHost, partition: Partition, serde: RecordSerde, loads: LoadQueue) -> None:
         self._host = host
         self._partition = partition
-        self._codec = codec
+        self._serde = serde
         self._loads = loads
 
     def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
@@ -103,7 +103,7 @@ class PartitionWriter:
 
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
         """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop."""
-        loading = CoordinatorLoader(self._host, self._partition, self._codec, self._loads, apply, done)
+        loading = CoordinatorLoader(self._host, self._partition, self._serde, self._loads, apply, done)
         loading.begin()
         return loading.stop
 
@@ -112,21 +112,21 @@ class PartitionWriter:
         self._host.replicas.write_pending()
 
     def _batches(self, records: list[object], now: Now, producer_epoch: int) -> list[bytearray]:
-        builder, codec, built = Builder(self._partition.config.max_message_bytes), self._codec, list[bytearray]()
+        builder, serde, built = Builder(self._partition.config.max_message_bytes), self._serde, list[bytearray]()
         fields, at = NO_TRANSACTION, 0
         while at < len(records):
             if fields is NO_TRANSACTION:
-                at = codec.append_plain(builder, records, at, now.wall_ms)
+                at = serde.append_plain(builder, records, at, now.wall_ms)
                 if at == len(records):
                     break
             record = records[at]
-            several = codec.several(record)
+            several = serde.several(record)
             if several is not None:  # too large for one batch
                 records, at = [*several, *records[at + 1 :]], 0
                 continue
             at += 1
-            producer_id = codec.producer(record)
-            key, value = codec.encode(record)
+            producer_id = serde.producer(record)
+            key, value = serde.encode(record)
             if producer_id != fields.producer_id:
                 if len(builder):
                     built.append(self._built(builder, fields))
@@ -138,7 +138,7 @@ class PartitionWriter:
         return built
 
     def _built(self, builder: Builder, fields: _Fields) -> bytearray:
-        compression = self._codec.compression(self._host.config)
+        compression = self._serde.compression(self._host.config)
         if fields is NO_TRANSACTION:
             batch = builder.build(compression)
         else:

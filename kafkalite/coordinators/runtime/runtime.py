@@ -2,10 +2,10 @@
 
 ```python
 runtime.submit(
-    runtime.shard_for(group), lambda machine, token, now: machine.classic.heartbeat(request, token, now), completion
+    runtime.partition_for(group), lambda machine, token, now: machine.classic.heartbeat(request, token, now), completion
 )
 ```
-The records of a command are applied and appended as one batch; its answers leave when they are committed (`context`
+The records of a command are applied and appended as one batch; its answers leave when they are committed (`shard`
 lists the invariants). The topic is created on first use.
 
 A shard is where its partition is led. A broker that is alone has all of them. In a cluster, `elected` and `resigned`
@@ -27,9 +27,9 @@ from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.topics import TopicManager
-from kafkalite.coordinators.runtime.context import Command, CommandCompletion, CoordinatorContext, Machine
 from kafkalite.coordinators.runtime.loader import LoadQueue
 from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, RecordSerde, WriterHost
+from kafkalite.coordinators.runtime.shard import Command, CommandCompletion, CoordinatorShard, Machine
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.slicing import Slicer, Steps
 from kafkalite.state.effects import ResolvePatterns
@@ -53,22 +53,22 @@ class CoordinatorRuntime(Generic[M]):
         host: the broker.
         topic: the internal topic that holds the records.
         make_machine: creates an empty machine for a shard.
-        codec: converts records to bytes and back.
+        serde: converts records to bytes and back.
 
     In a cluster, `partitions_changed` is called before any shard is needed.
 
     Attributes:
-        ask: called with a shard and a question of its machine; `submit` returns the result to the machine.
+        ask: called with a partition and a question of its machine; `submit` returns the result to the machine.
     """
 
     def __init__(
-        self, host: RuntimeHost, topic: InternalTopic, make_machine: Callable[[], M], codec: RecordSerde
+        self, host: RuntimeHost, topic: InternalTopic, make_machine: Callable[[], M], serde: RecordSerde
     ) -> None:
         self._host = host
         self._topic = topic
         self._make_machine = make_machine
-        self._codec = codec
-        self._shards: dict[int, CoordinatorContext[M]] = {}
+        self._serde = serde
+        self._shards: dict[int, CoordinatorShard[M]] = {}
         self._count = topic.partitions(host.config)  # of the shards on all brokers
         self._in_cluster = False
         self._loads = LoadQueue()
@@ -84,29 +84,29 @@ class CoordinatorRuntime(Generic[M]):
 
     # commands
 
-    def shard_for(self, key: str) -> int:
-        """The shard of a group or a transactional id, by Kafka's hash; -1 = the number of shards is not known, which
-        is possible in a cluster.
+    def partition_for(self, key: str) -> int:
+        """The partition of a group or a transactional id, by Kafka's hash; -1 = the number of partitions is not known,
+        which is possible in a cluster.
         """
         count = self._count
         return abs(java_hash(key)) % count if count > 1 else count - 1
 
-    def shards(self) -> Sequence[int]:
-        """The indexes of all shards of this broker, loaded or not; none while the topic does not exist."""
+    def partitions(self) -> Sequence[int]:
+        """The partitions that have a shard on this broker, loaded or not; none while the topic does not exist."""
         return list(self._shards)
 
-    def machine(self, shard: int) -> M | None:
+    def machine(self, partition: int) -> M | None:
         """The machine of a loaded shard of this broker, for metrics and for notifications that lead to no record.
         Requests of clients use `submit`, so that they see committed state only.
         """
-        found = self._shards.get(shard)
+        found = self._shards.get(partition)
         return None if found is None else found.machine
 
     def committed_machine(self, key: str) -> M | None:
         """The machine of a key's shard, None while it is loading, elsewhere, or one of its records is not committed: a
         command without records would be answered from it at once.
         """
-        found = self._shards.get(self.shard_for(key))
+        found = self._shards.get(self.partition_for(key))
         return None if found is None else found.committed_machine
 
     def now_ms(self) -> int:
@@ -126,12 +126,17 @@ class CoordinatorRuntime(Generic[M]):
             self._host.topics.create_internal(self._topic, self._created)
 
     def submit(
-        self, shard: int, command: Command[M], completion: CommandCompletion | None = None, *, producer_epoch: int = -1
+        self,
+        partition: int,
+        command: Command[M],
+        completion: CommandCompletion | None = None,
+        *,
+        producer_epoch: int = -1,
     ) -> None:
         """Run a command on a shard's machine.
 
         Arguments:
-            shard: from `shard_for` or `shards`.
+            partition: of the topic, from `partition_for` or `partitions`.
             command: called with the machine, the token and the time, immediately or never.
             completion: the token, completed exactly once, now or later. Without it the command has no response; it is
                 delayed until the shard is loaded, and dropped if the shard is elsewhere.
@@ -141,14 +146,14 @@ class CoordinatorRuntime(Generic[M]):
         UNKNOWN_SERVER_ERROR if the command raises; the exception propagates. Records are written at the end of the loop
         iteration of the network; callers outside of it call `write_pending`.
         """
-        found = self._shards.get(shard)
+        found = self._shards.get(partition)
         if found is not None and (self._creating is None or completion is None):
             found.submit(command, completion, producer_epoch)
         elif completion is not None:
             if self._closed or (self._is_known and self._creating is None):
                 completion.fail(KafkaErrorCode.NOT_COORDINATOR)
             else:
-                self.ensure_topic(partial(self._submit_created, shard, command, completion, producer_epoch))
+                self.ensure_topic(partial(self._submit_created, partition, command, completion, producer_epoch))
 
     def write_pending(self) -> None:
         """Write what commands outside a loop iteration of the network have appended."""
@@ -175,9 +180,9 @@ class CoordinatorRuntime(Generic[M]):
         """
         if self._closed or partition.index in self._shards:
             return
-        writer = PartitionWriter(self._host, partition, self._codec, self._loads)
+        writer = PartitionWriter(self._host, partition, self._serde, self._loads)
         timeout_ms = self._host.config.offsets_commit_timeout_ms
-        shard = CoordinatorContext(
+        shard = CoordinatorShard(
             partition.index, self._make_machine, writer, self._host.clock, self._ask, timeout_ms, self._host.slicer
         )
         self._shards[partition.index] = shard
@@ -198,12 +203,12 @@ class CoordinatorRuntime(Generic[M]):
     def close(self) -> None:
         """Reject all commands; pending ones fail with NOT_COORDINATOR."""
         self._closed = True
-        call_each(CoordinatorContext.close, self._shards.values())
+        call_each(CoordinatorShard.close, self._shards.values())
         creating, self._creating = self._creating or (), None
         call_each(lambda then: then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), creating)
 
-    def _ask(self, shard: int, question: ResolvePatterns) -> None:
-        self.ask(shard, question)
+    def _ask(self, partition: int, question: ResolvePatterns) -> None:
+        self.ask(partition, question)
 
     def _created(self, refusal: Refusal | None) -> None:
         self.create_shards()  # the topic may have existed before
@@ -244,15 +249,15 @@ class CoordinatorRuntime(Generic[M]):
             LOGGER.error("%s cannot be created: %s; each request retries", self._topic.name, reason)
 
     def _submit_created(
-        self, shard: int, command: Command[M], completion: CommandCompletion, producer_epoch: int, error: int
+        self, partition: int, command: Command[M], completion: CommandCompletion, producer_epoch: int, error: int
     ) -> None:
-        found = self._shards.get(shard)
+        found = self._shards.get(partition)
         if error or found is None:
             completion.fail(error or KafkaErrorCode.NOT_COORDINATOR)
         else:
             found.submit(command, completion, producer_epoch)
 
 
-def unasked(shard: int, question: ResolvePatterns) -> None:
+def unasked(partition: int, question: ResolvePatterns) -> None:
     """The initial `ask`: no coordinator answers questions yet."""
-    raise RuntimeError(f"no coordinator handles {question} of shard {shard}")
+    raise RuntimeError(f"no coordinator handles {question} of partition {partition}")

@@ -17,7 +17,7 @@ from kafkalite.server.requests.call import GroupCall
 from kafkalite.server.requests.group_responses import answer_each
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer.requests import GroupDescription, MemberDescription
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -42,16 +42,16 @@ def consumer_group_describe(
     return None
 
 
-def describe(image: ClusterImage, operations: int, name: str, shard: GroupShard) -> Group:
+def describe(image: ClusterImage, operations: int, name: str, machine: GroupMachine) -> Group:
     """Describe a group from its shard, with the operations that the client is authorized for."""
     if not name:
         return refuse(name, KafkaErrorCode.INVALID_GROUP_ID)
-    described = shard.consumers.describe(name)
+    described = machine.consumers.describe(name)
     if described is not None:
         group = convert_group(image, described)
         group.authorized_operations = operations
         return group
-    is_classic = name in shard.registry or name in shard.offsets
+    is_classic = name in machine.registry or name in machine.offsets
     text = f"Group {name} is not a consumer group." if is_classic else f"Group {name} not found."
     return refuse(name, KafkaErrorCode.GROUP_ID_NOT_FOUND, text)
 

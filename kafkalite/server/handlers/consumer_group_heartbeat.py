@@ -44,7 +44,7 @@ def consumer_group_heartbeat(
     fast_heartbeat = command_of(call, request)
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registry.consumer_heartbeat(fast_heartbeat, token, now),
+        lambda machine, token, now: machine.registry.consumer_heartbeat(fast_heartbeat, token, now),
         call.completion(partial(answer, call), lambda error: refuse(error, None)),
     )
     return None

@@ -66,7 +66,7 @@ def create_here(call: GroupCall, request: CreateGroupRequest) -> None:
     )
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registry.create(definition, token, now),
+        lambda machine, token, now: machine.registry.create(definition, token, now),
         call.completion(lambda done: answer(call.own_node, done.error), partial(answer, call.own_node)),
     )
 

@@ -14,7 +14,7 @@ from kafkalite.server.requests.authorized_operations import GROUP_OPERATIONS, if
 from kafkalite.server.requests.call import GroupCall
 from kafkalite.server.requests.group_responses import answer_each
 from kafkalite.state.groups.group import DescribedGroup
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 
 NOT_FOUND_SINCE = 6
 DEAD = "Dead"
@@ -30,17 +30,17 @@ def describe_groups(call: GroupCall, request: DescribeGroupsRequest) -> None:
     answer_each(call, names, partial(describe, call.version, operations), refuse, DescribeGroupsResponse)
 
 
-def describe(version: int, operations: int, name: str, shard: GroupShard) -> Group:
+def describe(version: int, operations: int, name: str, machine: GroupMachine) -> Group:
     """Describe a group from its shard, with the operations that the client is authorized for."""
-    group = describe_group(version, name, shard)
+    group = describe_group(version, name, machine)
     if not group.error_code:
         group.authorized_operations = operations
     return group
 
 
-def describe_group(version: int, name: str, shard: GroupShard) -> Group:
+def describe_group(version: int, name: str, machine: GroupMachine) -> Group:
     """Describe a group from its shard."""
-    described = shard.describe(name)
+    described = machine.describe(name)
     if described is not None:
         return convert_group(name, described)
     group = refuse(name, 0)

@@ -17,7 +17,7 @@ def heartbeat(call: GroupCall, request: HeartbeatRequest) -> None:
     fast_heartbeat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registry.heartbeat(fast_heartbeat, token, now),
+        lambda machine, token, now: machine.registry.heartbeat(fast_heartbeat, token, now),
         call.completion(answer, refuse),
     )
 

@@ -27,7 +27,7 @@ def heartbeat_plus(call: GroupCall, request: HeartbeatPlusRequest) -> None:
 
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registered.heartbeat(fast_heartbeat, token, now),
+        lambda machine, token, now: machine.registered.heartbeat(fast_heartbeat, token, now),
         call.completion(answer, failed),
     )
 

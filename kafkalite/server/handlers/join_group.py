@@ -45,7 +45,7 @@ def join_group(call: GroupCall, request: JoinGroupRequest) -> JoinGroupResponse 
     )
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registry.join(join, token, now),
+        lambda machine, token, now: machine.registry.join(join, token, now),
         call.completion(
             lambda joined: answer(call, joined), lambda error: answer(call, Joined(error, request.member_id))
         ),

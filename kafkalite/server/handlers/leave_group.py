@@ -21,7 +21,7 @@ def leave_group(call: GroupCall, request: LeaveGroupRequest) -> None:
         members = (LeaveOf(request.member_id),)
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registry.leave(Leave(request.group_id, members), token, now),
+        lambda machine, token, now: machine.registry.leave(Leave(request.group_id, members), token, now),
         call.completion(lambda left: answer(call, left), lambda error: answer(call, Left(error))),
     )
 

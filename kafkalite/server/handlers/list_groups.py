@@ -13,7 +13,7 @@ from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroup
 from kafkalite.server.requests.call import GroupCall
 from kafkalite.server.requests.group_responses import encode_groups
 from kafkalite.state.groups.group import ListedGroup
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 
 Group = ListGroupsResponse.ListedGroup
 
@@ -28,9 +28,9 @@ def list_groups(call: GroupCall, request: ListGroupsRequest) -> None:
     )
 
 
-def wanted_groups(states: set[str], types: set[str], shard: GroupShard) -> Iterator[Group | None]:
+def wanted_groups(states: set[str], types: set[str], machine: GroupMachine) -> Iterator[Group | None]:
     """Yield the groups of a shard, None for each that the filters exclude."""
-    for each in shard.listed():
+    for each in machine.listed():
         matches = (not states or each.state.lower() in states) and (not types or each.group_type in types)
         yield convert_group(each) if matches else None
 

@@ -21,7 +21,7 @@ from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.requests.group_responses import answer_each, build_response, encode_groups, ended
 from kafkalite.state.groups.group import NO_GENERATION
-from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
+from kafkalite.state.groups.machine import SIMPLE_GROUP, GroupMachine
 
 NO_TIMEOUT = -1
 DEAD = "Dead"
@@ -68,17 +68,17 @@ def answer_all(call: GroupCall, others: Sequence[Group], walked: tuple[list[Any]
     call.context.groups.when_committed(machines, call.guarded(committed))
 
 
-def all_listed(node: Node, shard: GroupShard) -> Iterator[Group]:
+def all_listed(node: Node, machine: GroupMachine) -> Iterator[Group]:
     """Yield every group of a shard."""
-    for name in shard.names():
-        yield describe_group(node, name, shard)
+    for name in machine.names():
+        yield describe_group(node, name, machine)
 
 
-def describe_group(node: Node, name: str, shard: GroupShard) -> Group:
+def describe_group(node: Node, name: str, machine: GroupMachine) -> Group:
     """Describe a group from its shard."""
-    group = shard.registry.get(name)
+    group = machine.registry.get(name)
     if group is None:
-        known = name in shard.offsets
+        known = name in machine.offsets
         error = KafkaErrorCode.NONE if known else KafkaErrorCode.GROUP_ID_NOT_FOUND
         return bare(node, name, error, state=SIMPLE_GROUP.state if known else DEAD)
     shown, overview = bare(node, name, state=group.state.value), group.overview()

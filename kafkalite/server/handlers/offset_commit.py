@@ -25,8 +25,8 @@ from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.requests.group_responses import ended
 from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
-from kafkalite.state.groups.shard import GroupShard
 
 MEMBER_EPOCH_SINCE = 9
 TOPIC_ID_SINCE = 10
@@ -93,11 +93,11 @@ class PendingCommit:
         self._call = call
         self._request = request
 
-    def command(self, shard: GroupShard, token: Token, now: Now) -> Effects:
+    def command(self, machine: GroupMachine, token: Token, now: Now) -> Effects:
         """The command for the shard."""
         of, member_epochs = self._request, self._call.version >= MEMBER_EPOCH_SINCE
         fields = of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of.offsets, member_epochs
-        return shard.offsets.commit(packed_commit(fields), token, now)
+        return machine.offsets.commit(packed_commit(fields), token, now)
 
     def answer(self, result: Any) -> None:
         """Send the response; the offsets are committed."""
@@ -117,9 +117,9 @@ class PendingCommit:
             call.fail(raised)
 
 
-def commit(wanted: Commit, shard: GroupShard, token: Token, now: Now) -> Effects:
+def commit(wanted: Commit, machine: GroupMachine, token: Token, now: Now) -> Effects:
     """The command that commits a part of a request."""
-    return shard.offsets.commit(wanted, token, now)
+    return machine.offsets.commit(wanted, token, now)
 
 
 def commit_each(call: GroupCall, request: OffsetCommitRequest) -> None:

@@ -13,8 +13,8 @@ from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, Offse
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.requests.group_responses import ended
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import OffsetDeleteResult
-from kafkalite.state.groups.shard import GroupShard
 
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 Partition = Topic.OffsetDeleteResponsePartition
@@ -49,10 +49,10 @@ def deletion(call: GroupCall, request: OffsetDeleteRequest, objects: int) -> Gen
 
 
 def delete(
-    group: str, topic_partitions: Sequence[TopicPartition], shard: GroupShard, token: Token, _now: Now
+    group: str, topic_partitions: Sequence[TopicPartition], machine: GroupMachine, token: Token, _now: Now
 ) -> Effects:
     """Apply the deletion of some of the offsets."""
-    return shard.offsets.delete(group, topic_partitions, token)
+    return machine.offsets.delete(group, topic_partitions, token)
 
 
 def existing(call: GroupCall, request: OffsetDeleteRequest) -> Generator[None, None, list[TopicPartition]]:

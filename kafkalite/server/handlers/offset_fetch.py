@@ -16,8 +16,8 @@ from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetF
 from kafkalite.protocol.schema import ZERO_UUID
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.requests.group_responses import ended
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import FetchedOffset, TopicFetch
-from kafkalite.state.groups.shard import GroupShard
 
 TOP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
@@ -52,7 +52,7 @@ class FetchedGroup(NamedTuple):
     many: bool = False
 
 
-Query = Callable[[RequestedGroup, GroupShard], FetchedGroup]
+Query = Callable[[RequestedGroup, GroupMachine], FetchedGroup]
 Fetched = list[FetchedGroup]
 
 
@@ -139,15 +139,15 @@ def by_name(call: GroupCall, name: str, partitions: Sequence[int]) -> TopicFetch
     return TopicFetch(name, partitions, ZERO_UUID if topic is None else topic.topic_id)
 
 
-def look(require_stable: bool, asked: RequestedGroup, shard: GroupShard) -> FetchedGroup:
+def look(require_stable: bool, asked: RequestedGroup, machine: GroupMachine) -> FetchedGroup:
     """Return the committed offsets of a group, if the sender may read them."""
-    error = shard.offsets.validate_fetch(asked.group, asked.member_id, asked.member_epoch)
+    error = machine.offsets.validate_fetch(asked.group, asked.member_id, asked.member_epoch)
     if error:
         return FetchedGroup(asked, error)
-    wanted = shard.offsets.committed_partitions(asked.group) if asked.wanted is None else asked.wanted
+    wanted = machine.offsets.committed_partitions(asked.group) if asked.wanted is None else asked.wanted
     if sum(1 + len(each.partitions) for each in islice(wanted, PARTITIONS_AT_ONCE + 1)) > PARTITIONS_AT_ONCE:
         return FetchedGroup(asked._replace(wanted=wanted), 0, many=True)
-    return FetchedGroup(asked, 0, shard.offsets.fetch(asked.group, wanted, require_stable=require_stable))
+    return FetchedGroup(asked, 0, machine.offsets.fetch(asked.group, wanted, require_stable=require_stable))
 
 
 def parts_of(asked: RequestedGroup) -> Iterator[RequestedGroup]:

@@ -41,7 +41,7 @@ def register_consumer(call: GroupPartitionCall, request: RegisterConsumerRequest
     )
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registry.register(registration, token, now),
+        lambda machine, token, now: machine.registry.register(registration, token, now),
         call.completion(
             lambda registered: answer(call, registered), lambda error: answer(call, ConsumerRegistered(error))
         ),

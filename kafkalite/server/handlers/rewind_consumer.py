@@ -143,7 +143,7 @@ def rewind(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: lis
     commits = list(committable(call, wanted))
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.rewind(request.group_id, commits, token, now),
+        lambda machine, token, now: machine.rewind(request.group_id, commits, token, now),
         call.completion(
             lambda done: answer(request, wanted, done), lambda error: answer(request, wanted, CommitResult(error))
         ),

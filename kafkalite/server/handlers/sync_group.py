@@ -27,7 +27,7 @@ def sync_group(call: GroupCall, request: SyncGroupRequest) -> SyncGroupResponse 
     )
     call.context.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registry.sync(sync, token, now),
+        lambda machine, token, now: machine.registry.sync(sync, token, now),
         call.completion(answer, lambda error: answer(Synced(error))),
     )
     return None

@@ -5,11 +5,11 @@ from typing import Any
 
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.server.requests.call import GroupCall
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 
 
 def encode_groups(
-    call: GroupCall, query: Callable[[GroupShard], Iterator[Any]], others: Iterable[Any] = ()
+    call: GroupCall, query: Callable[[GroupMachine], Iterator[Any]], others: Iterable[Any] = ()
 ) -> Generator[None, None, tuple[list[Any], Machines]]:
     """Return the groups of all shards as an array of the response, and the machines that were queried.
 
@@ -29,7 +29,7 @@ def encode_groups(
 def answer_each(
     call: GroupCall,
     names: Sequence[str],
-    describe: Callable[[str, GroupShard], Any],
+    describe: Callable[[str, GroupMachine], Any],
     refused: Callable[[str, int], Any],
     response: Callable[..., Any],
 ) -> None:

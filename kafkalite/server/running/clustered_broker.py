@@ -146,7 +146,7 @@ class ClusteredBroker(RunningBroker):
         nodes = self.image.brokers.nodes(connection.listener)
 
         def find(group: str) -> Node | None:
-            state = None if topic is None else topic.partition(groups.shard_for(group))
+            state = None if topic is None else topic.partition(groups.partition_for(group))
             return None if state is None else nodes.get(state.leader)
 
         return find

@@ -31,7 +31,7 @@ class MemberMemory:
         self.held = 0
 
 
-class ShardMemory:
+class MachineMemory:
     """The part of one shard.
 
     Arguments:

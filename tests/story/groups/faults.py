@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 from tests.kit.seeds import seeds_of
 from tests.kit.weighted_choice import Operations, WeightedChoice, draw
 from tests.story.groups.simulated_shard import Shard
@@ -35,7 +35,7 @@ class Chaos(WeightedChoice, ABC):
         self.seen: set[tuple[type, int]] = set()
 
     @abstractmethod
-    def _make(self) -> GroupShard: ...
+    def _make(self) -> GroupMachine: ...
 
     @abstractmethod
     def operations(self) -> Operations[object]: ...

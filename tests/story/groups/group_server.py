@@ -42,7 +42,7 @@ from kafkalite.server.handlers import (
 )
 from kafkalite.server.handlers.describe_groups import describe_group
 from kafkalite.state.effects import Token
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 from tests.kit.consumer_groups import FakeTopics
 from tests.story.groups.simulated_shard import Shard
 
@@ -81,7 +81,7 @@ class GroupServer:
 
     def __init__(
         self,
-        shard: Shard[GroupShard],
+        shard: Shard[GroupMachine],
         topics: FakeTopics,
         dice: random.Random,
         protocols: tuple[str, ...] = ("classic", "consumer"),

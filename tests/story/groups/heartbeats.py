@@ -10,12 +10,12 @@ from kafkalite.state.effects import Answer, Effects, Now, Token
 from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat
 from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, HeartbeatResult
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.machine import GroupMachine
 
 __all__ = ["consumer_heartbeat", "heartbeat"]
 
 
-def heartbeat(machine: GroupShard, request: Heartbeat, token: Token, now: Now) -> Effects:
+def heartbeat(machine: GroupMachine, request: Heartbeat, token: Token, now: Now) -> Effects:
     """The heartbeat of a classic member."""
     group, member_id, generation = request.group, request.member_id, request.generation
     instance_id = request.group_instance_id
@@ -31,7 +31,7 @@ def heartbeat(machine: GroupShard, request: Heartbeat, token: Token, now: Now) -
     return effects
 
 
-def classic_view(machine: GroupShard, request: Heartbeat) -> tuple[ClassicState, int, int, int | None] | None:
+def classic_view(machine: GroupMachine, request: Heartbeat) -> tuple[ClassicState, int, int, int | None] | None:
     """What a heartbeat may change in a classic group."""
     group = machine.classic.groups.get(request.group)
     member = None if group is None else group.members.all.get(request.member_id)
@@ -40,7 +40,7 @@ def classic_view(machine: GroupShard, request: Heartbeat) -> tuple[ClassicState,
     return group.state, group.generation, member.session.over_ms, member.session.timer_ms
 
 
-def consumer_heartbeat(machine: GroupShard, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
+def consumer_heartbeat(machine: GroupMachine, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
     """The heartbeat of a member of the consumer protocol."""
     before = consumer_view(machine, request)
     interval_ms = beaten(machine, request, now)
@@ -54,7 +54,7 @@ def consumer_heartbeat(machine: GroupShard, request: ConsumerGroupHeartbeat, tok
     return effects
 
 
-def beaten(machine: GroupShard, request: ConsumerGroupHeartbeat, now: Now) -> int | None:
+def beaten(machine: GroupMachine, request: ConsumerGroupHeartbeat, now: Now) -> int | None:
     """The result of the fast path; a heartbeat with changes does not use it."""
     known = (request.group, request.member_id, request.member_epoch, request.instance_id)
     client = request.client_id, request.client_host
@@ -63,7 +63,7 @@ def beaten(machine: GroupShard, request: ConsumerGroupHeartbeat, now: Now) -> in
     return machine.consumers.fast_heartbeat(known[0], known[1], known[3], known[2], client, now.ms)
 
 
-def consumer_view(machine: GroupShard, request: ConsumerGroupHeartbeat) -> tuple[object, ...]:
+def consumer_view(machine: GroupMachine, request: ConsumerGroupHeartbeat) -> tuple[object, ...]:
     """What a heartbeat may change in a consumer group beside its records."""
     watch = machine.consumers._watches.get(request.group)
     session = machine.consumers._sessions.get((request.group, request.member_id))

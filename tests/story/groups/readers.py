@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Token
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit, TopicFetch
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
 from tests.story.groups.simulated_shard import Shard, committing
 
@@ -38,7 +38,7 @@ class Sent(NamedTuple):
 class World:
     """One group, its topics, and the expected owners and offsets of its partitions."""
 
-    shard: Shard[GroupShard]
+    shard: Shard[GroupMachine]
     topics: FakeTopics
     dice: random.Random
     group: str = "g"

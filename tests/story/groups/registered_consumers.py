@@ -8,6 +8,7 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.classic.requests import Leave, LeaveOf
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
 from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
@@ -15,7 +16,6 @@ from kafkalite.state.groups.registered.requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
-from kafkalite.state.groups.shard import GroupShard
 from tests.story.groups.simulated_shard import Shard, committing
 
 REBALANCE_MAX_MS = 20_000
@@ -27,7 +27,7 @@ CLAIM_REFUSED = {Error.UNRELEASED_INSTANCE_ID, Error.UNKNOWN_TOPIC_OR_PARTITION}
 class Consumer:
     """One client process. `step` sends its next request if the last one was answered."""
 
-    shard: Shard[GroupShard]
+    shard: Shard[GroupMachine]
     group: str
     name: str
     dice: random.Random

@@ -6,16 +6,16 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.state.effects import CancelTimer, Effects, Now, ResolvePatterns, TimerName, Token
 from kafkalite.state.groups.group import GroupType
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit
 from kafkalite.state.groups.records import OffsetsCommitted, commits_of
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.packed import in_one_piece
 
 WALL_START_MS = 1_700_000_000_000
 CODEC = GroupRecordSerde()
 
 
-def delete_topic(machine: GroupShard, topic: str) -> Effects:
+def delete_topic(machine: GroupMachine, topic: str) -> Effects:
     """Delete a topic in all groups, as housekeeping does."""
     effects = Effects()
     for group in machine.readers(topic):
@@ -126,10 +126,10 @@ class Shard(Generic[M]):
         return dropped
 
 
-def committing(request: Commit) -> Callable[[GroupShard, Token, Now], Effects]:
+def committing(request: Commit) -> Callable[[GroupMachine, Token, Now], Effects]:
     """The command of a commit; for every other token a packed one, as from a socket."""
 
-    def command(machine: GroupShard, token: Token, now: Now) -> Effects:
+    def command(machine: GroupMachine, token: Token, now: Now) -> Effects:
         assert isinstance(token, int)
         plain = request.producer_id == request.retention_ms == -1
         return machine.offsets.commit(in_one_piece(request) if plain and token % 2 else request, token, now)

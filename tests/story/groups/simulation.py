@@ -16,10 +16,10 @@ from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.commit_validation import ConsumerCommitValidation
 from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.groups.machine import GroupMachine, GroupsDeleted
 from kafkalite.state.groups.member_memory import MEMBER_BYTES
 from kafkalite.state.groups.offsets.manager import OffsetSettings
 from kafkalite.state.groups.records import CLASSIC, CONSUMER
-from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
 from tests.kit.consumer_groups import FakeTopics, durable
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.classic_reader import REBALANCE_MAX_MS, SESSION_MAX_MS, ClassicReader
@@ -59,7 +59,7 @@ class Simulation:
         self.made = 0
         self.generation = 0
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         classic = ClassicSettings(
             initial_delay_ms=DELAY_MS,
             members_max=self.members_max,
@@ -76,7 +76,7 @@ class Simulation:
             migration=self.policy,
         )
         consumers = ConsumerGroups(self.topics, lambda _: settings, ConsumerProtocolSerde(), self.topics_at_once)
-        return GroupShard(classic, OffsetSettings(), consumers)
+        return GroupMachine(classic, OffsetSettings(), consumers)
 
     def run(self, minutes: int) -> None:
         operations: Operations[object] = {

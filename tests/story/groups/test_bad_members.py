@@ -18,6 +18,7 @@ from kafkalite.state.groups.consumer.requests import (
     HeartbeatResult,
     Topic,
 )
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
@@ -26,7 +27,6 @@ from kafkalite.state.groups.registered.requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos, assert_all_is_answered
 from tests.story.groups.heartbeats import consumer_heartbeat
@@ -111,9 +111,9 @@ class Members(Chaos):
         self.owners: dict[tuple[int, str, int], str] = {}
         self.asked: dict[Token, str] = {}
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         settings = ConsumerGroupSettings(max_size=3)
-        return GroupShard(
+        return GroupMachine(
             ClassicSettings(members_max=3), OffsetSettings(), ConsumerGroups(self.topics, lambda _: settings)
         )
 
@@ -249,7 +249,7 @@ class Members(Chaos):
             assert stored == (after.registered.groups[name].stored if name in after.registered.groups else None)
         self.shard.restart()
 
-    def ask(self, command: Callable[[GroupShard, Token, Now], Effects]) -> Token:
+    def ask(self, command: Callable[[GroupMachine, Token, Now], Effects]) -> Token:
         token = self.shard.ask(command)
         self._learn()
         return token
@@ -293,7 +293,7 @@ class Members(Chaos):
         self.generations |= now
         self._check_owners(machine)
 
-    def _check_owners(self, machine: GroupShard) -> None:
+    def _check_owners(self, machine: GroupMachine) -> None:
         """A partition of a consumer group is assigned to one member, or its revocation by one member is pending."""
         group = machine.consumers.groups.get(MODERN)
         held: dict[tuple[bytes, int], str] = {}

@@ -23,6 +23,7 @@ from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
+from kafkalite.state.groups.machine import GroupMachine, GroupsDeleted
 from kafkalite.state.groups.offsets.manager import (
     Commit,
     CommitResult,
@@ -32,11 +33,10 @@ from kafkalite.state.groups.offsets.manager import (
     TopicFetch,
 )
 from kafkalite.state.groups.records import TransactionEnded
-from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos, assert_all_is_answered
 from tests.story.groups.simulated_shard import committing
-from tests.unit.state.groups.test_shard import NoTopics
+from tests.unit.state.groups.test_machine import NoTopics
 
 HISTORIES = 50
 REBALANCE_MAX_MS = 20_000
@@ -75,14 +75,14 @@ class Requests(Chaos):
         self.offsets: dict[tuple[str, str, int], int] = {}
         self.generations: dict[str, int] = {}
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         classic = ClassicSettings(
             members_max=3,
             new_member_join_ms=NEW_MEMBER_JOIN_MS,
             topics_of=lambda raw: None if raw == b"garbage" else frozenset({"orders"}),
         )
         consumers = ConsumerGroups(NoTopics(), lambda _: ConsumerGroupSettings())
-        return GroupShard(classic, OffsetSettings(retention_ms=200_000, metadata_max=METADATA_MAX), consumers)
+        return GroupMachine(classic, OffsetSettings(retention_ms=200_000, metadata_max=METADATA_MAX), consumers)
 
     def operations(self) -> Operations[object]:
         return {
@@ -212,7 +212,7 @@ class Requests(Chaos):
     def append(self, record: TransactionEnded) -> None:
         self.shard.do(Effects(records=[record]))
 
-    def ask(self, command: Callable[[GroupShard, Token, Now], Effects]) -> Token:
+    def ask(self, command: Callable[[GroupMachine, Token, Now], Effects]) -> Token:
         token = self.shard.ask(command)
         answer = self.shard.answers.get(token)
         if isinstance(answer, Joined) and answer.member_id:

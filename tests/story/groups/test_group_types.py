@@ -12,6 +12,7 @@ from kafkalite.state.groups.classic.requests import ErrorOnly, Join, Joined, Lea
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.records import CLASSIC, CONSUMER, REGISTERED
 from kafkalite.state.groups.registered.requests import (
@@ -21,7 +22,6 @@ from kafkalite.state.groups.registered.requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos
@@ -78,9 +78,9 @@ class Crowd(Chaos):
         self.registry: set[str] = set()
         self.read = 0
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         consumers = ConsumerGroups(self.topics, lambda _: ConsumerGroupSettings())
-        return GroupShard(ClassicSettings(members_max=3), OffsetSettings(), consumers)
+        return GroupMachine(ClassicSettings(members_max=3), OffsetSettings(), consumers)
 
     def operations(self) -> Operations[object]:
         return {

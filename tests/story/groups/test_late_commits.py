@@ -22,9 +22,9 @@ from kafkalite.state.groups.classic.requests import Heartbeat, Join, Sync
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.registered.requests import HeartbeatPlus, RegisterConsumer
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
 from tests.story.groups.simulated_shard import Shard
 
@@ -43,17 +43,17 @@ class Story:
         self.made = 0
         self.shard = Shard(self._make)
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         classic = ClassicSettings(initial_delay_ms=0, topics_of=topics_of, partitions_of=partitions_of, held_of=held_of)
         settings = ConsumerGroupSettings(
             assignment_interval_ms=self._interval_ms, migration=MigrationPolicy.BIDIRECTIONAL
         )
-        return GroupShard(
+        return GroupMachine(
             classic, OffsetSettings(), ConsumerGroups(self.topics, lambda _: settings, ConsumerProtocolSerde())
         )
 
     def ask(self, part: str, command: str, request: Any) -> Token:
-        def run(machine: GroupShard, token: Token, now: Any) -> Any:
+        def run(machine: GroupMachine, token: Token, now: Any) -> Any:
             return getattr(getattr(machine, part), command)(request, token, now)
 
         return self.shard.ask(run)

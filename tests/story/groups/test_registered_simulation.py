@@ -18,6 +18,7 @@ from kafkalite.state.groups.classic.requests import ErrorOnly
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import CommitResult, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.records import GroupGeneration, OffsetCommitted
 from kafkalite.state.groups.registered import assignment, commands, groups, rebalance
@@ -31,7 +32,6 @@ from kafkalite.state.groups.registered.member import RegisteredGroupMember
 from kafkalite.state.groups.registered.requests import CreateGroup
 from kafkalite.state.groups.registered.states import RegisteredState
 from kafkalite.state.groups.registered.table import TRANSITIONS
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
 from tests.kit.weighted_choice import Operations
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
@@ -68,10 +68,10 @@ class History:
         self.seen = 0
         self.made = 0
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         settings = ClassicSettings(members_max=MEMBERS_MAX)
         consumers = ConsumerGroups(self.topics, lambda _: ConsumerGroupSettings())
-        return GroupShard(settings, OffsetSettings(), consumers)
+        return GroupMachine(settings, OffsetSettings(), consumers)
 
     @property
     def groups(self) -> dict[str, RegisteredGroup]:

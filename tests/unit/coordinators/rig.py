@@ -14,16 +14,16 @@ from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.coordinators.group.serde import GroupRecordSerde
-from kafkalite.coordinators.runtime.context import Command, Machine
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
+from kafkalite.coordinators.runtime.shard import Command, Machine
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, Topic
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, OffsetSettings, PartitionCommit
-from kafkalite.state.groups.shard import GroupShard
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.flush_job import JobSyncer
 from kafkalite.storage.log.log import Log
@@ -46,10 +46,10 @@ class TopicsNow(dict[str, Topic]):
         return next((topic for topic in self.values() if topic.topic_id == topic_id), None)
 
 
-def groups(topics: TopicsNow | None = None) -> GroupShard:
+def groups(topics: TopicsNow | None = None) -> GroupMachine:
     settings = ConsumerGroupSettings()
     consumers = ConsumerGroups(TopicsNow() if topics is None else topics, lambda _: settings)
-    return GroupShard(ClassicSettings(), OffsetSettings(), consumers)
+    return GroupMachine(ClassicSettings(), OffsetSettings(), consumers)
 
 
 class Answered:
@@ -190,15 +190,15 @@ class Rig(Generic[M]):
         return waiting.received[0]
 
 
-def commit(group: str, offset: int, partitions: int = 1, topic: str = "t") -> Command[GroupShard]:
+def commit(group: str, offset: int, partitions: int = 1, topic: str = "t") -> Command[GroupMachine]:
     wanted = [PartitionCommit(topic, index, offset) for index in range(partitions)]
     return lambda machine, token, now: machine.offsets.commit(Commit(group, wanted), token, now)
 
 
-def offsets_of(group: str) -> Command[GroupShard]:
+def offsets_of(group: str) -> Command[GroupMachine]:
     """Answers {(topic, partition): offset}."""
 
-    def command(machine: GroupShard, token: Token, now: Now) -> Effects:
+    def command(machine: GroupMachine, token: Token, now: Now) -> Effects:
         found = machine.offsets.fetch(group, None, require_stable=False)
         effects = Effects()
         effects.answer(token, {(one.topic, one.partition): one.offset for one in found})

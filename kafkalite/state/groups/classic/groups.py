@@ -29,7 +29,7 @@ from kafkalite.state.groups.classic.requests import (
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.classic.table import TRANSITIONS
 from kafkalite.state.groups.group import GroupType
-from kafkalite.state.groups.member_memory import ShardMemory
+from kafkalite.state.groups.member_memory import MachineMemory
 from kafkalite.state.groups.records import CLASSIC, ClassicGroupMetadata, GroupDeleted
 
 UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
@@ -49,9 +49,9 @@ class ClassicGroups(GroupType):
     name = CLASSIC
     record_types = (ClassicGroupMetadata,)
 
-    def __init__(self, settings: ClassicSettings, memory: ShardMemory | None = None) -> None:
+    def __init__(self, settings: ClassicSettings, memory: MachineMemory | None = None) -> None:
         self.settings = settings
-        self.memory = memory or ShardMemory()
+        self.memory = memory or MachineMemory()
         self.groups: dict[str, ClassicGroup] = {}
         self._loaded = False
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.classic.requests import Join, Protocols, distinct_protocols
-from kafkalite.state.groups.member_memory import MEMBER_BYTES, ShardMemory
+from kafkalite.state.groups.member_memory import MEMBER_BYTES, MachineMemory
 from kafkalite.state.groups.records import ClassicMemberRecord
 from kafkalite.state.groups.sessions import MemberSession
 
@@ -148,7 +148,7 @@ class ClassicMembers:
         charged: memory that is counted for this group, in bytes.
     """
 
-    account: ShardMemory
+    account: MachineMemory
     charged: int = 0
     all: dict[str, ClassicMember] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch, want_re
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.consumer.target_assignment import is_due, make_target, refresh_epoch
 from kafkalite.state.groups.consumer_protocol import UNREADABLE, ConsumerProtocol
-from kafkalite.state.groups.member_memory import ShardMemory
+from kafkalite.state.groups.member_memory import MachineMemory
 from kafkalite.state.groups.records import CONSUMER
 from kafkalite.state.groups.sessions import MemberSession
 
@@ -95,7 +95,7 @@ class Reconciler:
     watches: dict[str, RegexWatch] = field(default_factory=dict)
     readers: SubscribedGroups = field(default_factory=SubscribedGroups)
     topics_version: int = 0
-    memory: ShardMemory = field(default_factory=ShardMemory)
+    memory: MachineMemory = field(default_factory=MachineMemory)
 
     def topics_read(self, group_id: str) -> Container[str]:
         """The topics that members of a group read."""

@@ -23,6 +23,7 @@ from kafkalite.server.handlers.offset_commit import answer
 from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import finish
 from kafkalite.state.effects import Effects, Now
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
 from kafkalite.state.groups.records import (
     ClassicGroupMetadata,
@@ -35,7 +36,6 @@ from kafkalite.state.groups.records import (
     RegisteredMember,
     commits_of,
 )
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.packed import ELEMENTS_MAX, Partition, Topic, in_one_piece, located, read, wanted, whole, whole_packed
 from tests.unit.coordinators.rig import groups
 from tests.unit.protocol.values import seed
@@ -185,14 +185,14 @@ def test_packed_records_have_the_bytes_of_the_codec(
     packed = read(fitting(request, version), version)
     assert packed is not None
     record = OffsetsCommitted(group, located(packed).offsets, time_ms)
-    codec = GroupRecordSerde()
-    several = codec.several(record)
+    serde = GroupRecordSerde()
+    several = serde.several(record)
     assert several == list(commits_of(record))
     common, fast = Builder(1 << 20), Builder(1 << 20)
     before = OffsetCommitted("before", "t", 0, 1, -1, "", 3)
-    assert codec.append_plain(fast, [before, record, before], 0, time_ms + 5) == 3
+    assert serde.append_plain(fast, [before, record, before], 0, time_ms + 5) == 3
     for one in (before, *several, before):
-        assert common.append(time_ms + 5, *codec.encode(one)) >= 0
+        assert common.append(time_ms + 5, *serde.encode(one)) >= 0
     assert fast.build() == common.build()
 
 
@@ -266,7 +266,7 @@ MEMBERS = (
 )
 
 
-def all_loaded(machine: GroupShard, now: Now) -> Effects:
+def all_loaded(machine: GroupMachine, now: Now) -> Effects:
     effects = Effects()
     for share in machine.loaded(now):
         effects.extend(share)
@@ -285,7 +285,7 @@ class Twins:
                 machine.apply(record)
         self.do(all_loaded)
 
-    def do(self, *commands: Callable[[GroupShard, Now], Effects]) -> list[Effects]:
+    def do(self, *commands: Callable[[GroupMachine, Now], Effects]) -> list[Effects]:
         """One command for both, or one for each; their effects are the same."""
         now = Now(self.ms, 10**12 + self.ms)
         done = [

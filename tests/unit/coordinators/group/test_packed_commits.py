@@ -12,9 +12,9 @@ from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.records import batches
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
 from kafkalite.state.groups.records import OffsetCommitted
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.packed import Partition, in_one_piece
 from tests.kit.packed import read as read_request
 from tests.unit.coordinators.rig import COMPACTED, NOT_HERE, Command, Rig, commit, groups, offsets_of
@@ -22,20 +22,20 @@ from tests.unit.coordinators.rig import COMPACTED, NOT_HERE, Command, Rig, commi
 TOPIC_ID = b"0123456789abcdef"
 
 
-def packed(group: str, offset: int, partitions: int = 1, metadata: str = "") -> Command[GroupShard]:
+def packed(group: str, offset: int, partitions: int = 1, metadata: str = "") -> Command[GroupMachine]:
     parts = [PartitionCommit("t", index, offset, -1, metadata, TOPIC_ID) for index in range(partitions)]
     wanted = in_one_piece(Commit(group, parts))
     return lambda machine, token, now: machine.offsets.commit(wanted, token, now)
 
 
-def rewind(group: str, offset: int) -> Command[GroupShard]:
-    def command(machine: GroupShard, token: Token, now: Now) -> Effects:
+def rewind(group: str, offset: int) -> Command[GroupMachine]:
+    def command(machine: GroupMachine, token: Token, now: Now) -> Effects:
         return machine.rewind(group, [PartitionCommit("t", 0, offset)], token, now)
 
     return command
 
 
-def written(rig: Rig[GroupShard]) -> list[list[OffsetCommitted]]:
+def written(rig: Rig[GroupMachine]) -> list[list[OffsetCommitted]]:
     """What is in the log, batch by batch."""
     found = read(rig.partition, 0, 1 << 20, committed_only=False)
     log = b"".join(region.read() for region in found.regions)
@@ -44,13 +44,13 @@ def written(rig: Rig[GroupShard]) -> list[list[OffsetCommitted]]:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig[GroupShard]]:
+def rig(tmp_path: Path) -> Iterator[Rig[GroupMachine]]:
     rig = Rig(tmp_path, groups)
     rig.load()
     yield rig
 
 
-def test_commit_is_one_batch_with_one_record_per_partition(rig: Rig[GroupShard]) -> None:
+def test_commit_is_one_batch_with_one_record_per_partition(rig: Rig[GroupMachine]) -> None:
     assert rig.now(packed("g", 5, 3, "note")) == CommitResult(errors=(0, 0, 0))
     now_ms = rig.clock.wall_ms()
     assert written(rig) == [[OffsetCommitted("g", "t", at, 5, -1, "note", now_ms, -1, TOPIC_ID) for at in range(3)]]
@@ -58,7 +58,7 @@ def test_commit_is_one_batch_with_one_record_per_partition(rig: Rig[GroupShard])
     assert rig.now(offsets_of("g")) == {("t", at): 5 for at in range(3)}
 
 
-def test_commit_of_a_topic_without_partitions_stores_nothing(rig: Rig[GroupShard]) -> None:
+def test_commit_of_a_topic_without_partitions_stores_nothing(rig: Rig[GroupMachine]) -> None:
     """Else the group would be there for ever, after its last offset."""
     topics = [topic_of("t", 0), topic_of("empty")]
     found = read_request(OffsetCommitRequest(group_id="g", member_id="", topics=topics))
@@ -77,7 +77,7 @@ def topic_of(name: str, *partitions: int) -> OffsetCommitRequest.OffsetCommitReq
     return OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=parts)
 
 
-def test_commits_of_one_loop_iteration_keep_their_order(rig: Rig[GroupShard]) -> None:
+def test_commits_of_one_loop_iteration_keep_their_order(rig: Rig[GroupMachine]) -> None:
     """Whatever stands between them, and each sees what came before it."""
     steps = [packed("g", 5), offsets_of("g"), rewind("g", 2), offsets_of("g"), commit("g", 7), packed("g", 9)]
     waiting = [rig.do(step) for step in [*steps, offsets_of("g")]]
@@ -92,7 +92,7 @@ def test_commits_of_one_loop_iteration_keep_their_order(rig: Rig[GroupShard]) ->
     assert rig.now(offsets_of("g")) == {("t", 0): 9}
 
 
-def test_failed_write_fails_all_commits_of_the_loop_iteration(rig: Rig[GroupShard]) -> None:
+def test_failed_write_fails_all_commits_of_the_loop_iteration(rig: Rig[GroupMachine]) -> None:
     assert rig.now(packed("g", 5)) == CommitResult(errors=(0,))
     rig.disk.fail("write", errno.ENOSPC, path=".log")
     failed = [rig.do(packed("g", 6)), rig.do(packed("h", 1, 3)), rig.do(offsets_of("g"))]
@@ -126,7 +126,7 @@ def test_commit_larger_than_a_batch_is_split(tmp_path: Path) -> None:
     assert rig.now(offsets_of("g")) == {("t", at): 5 for at in range(40)}
 
 
-def test_rejected_partitions_do_not_affect_the_others(rig: Rig[GroupShard]) -> None:
+def test_rejected_partitions_do_not_affect_the_others(rig: Rig[GroupMachine]) -> None:
     """The limit of metadata is 4,096 characters."""
     parts = [PartitionCommit("t", 0, 5, metadata="x" * 4_097), PartitionCommit("t", 1, 6)]
     wanted = in_one_piece(Commit("g", parts))

@@ -16,8 +16,8 @@ from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommi
 from kafkalite.protocol.stored.record_types import write
 from kafkalite.records import Builder
 from kafkalite.records.control import ControlType, Marker, build_marker
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import TopicFetch
-from kafkalite.state.groups.shard import GroupShard
 from tests.story.groups.simulated_shard import delete_topic
 from tests.unit.coordinators.rig import COMPACTED, LOADING, NOT_HERE, Rig, commit, groups, offsets_of, warnings
 from tests.unit.protocol.values import seed
@@ -34,7 +34,7 @@ def stored(
     return write(key, OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=1))
 
 
-def put(rig: Rig[GroupShard], pairs: Pairs, *, codec: int = 0, producer: int = -1) -> None:
+def put(rig: Rig[GroupMachine], pairs: Pairs, *, codec: int = 0, producer: int = -1) -> None:
     """Append a batch as it stands."""
     builder = Builder()
     for key, value in pairs:
@@ -44,7 +44,7 @@ def put(rig: Rig[GroupShard], pairs: Pairs, *, codec: int = 0, producer: int = -
     put_batch(rig, bytearray(batch))
 
 
-def put_batch(rig: Rig[GroupShard], batch: bytearray) -> None:
+def put_batch(rig: Rig[GroupMachine], batch: bytearray) -> None:
     def done(append: Append) -> None:
         assert not append.error
 
@@ -52,11 +52,11 @@ def put_batch(rig: Rig[GroupShard], batch: bytearray) -> None:
     rig.replicas.write_pending()
 
 
-def mark(rig: Rig[GroupShard], producer: int, kind: ControlType) -> None:
+def mark(rig: Rig[GroupMachine], producer: int, kind: ControlType) -> None:
     put_batch(rig, bytearray(build_marker(Marker(kind, 0), producer, 0, 1)))
 
 
-def loaded(rig: Rig[GroupShard]) -> GroupShard:
+def loaded(rig: Rig[GroupMachine]) -> GroupMachine:
     rig.load()
     machine = rig.runtime.machine(0)
     assert machine is not None
@@ -174,7 +174,7 @@ def test_two_shards_are_loaded_at_a_time(tmp_path: Path) -> None:
     rig.runtime = rig.new_runtime()
     rig.offload.held = True
     rig.runtime.create_shards()  # the empty ones are there at once
-    loading = [shard for shard in rig.runtime.shards() if rig.runtime.machine(shard) is None]
+    loading = [shard for shard in rig.runtime.partitions() if rig.runtime.machine(shard) is None]
     assert loading[:3] == [0, 100, 101] and rig.offload.waiting == 2
     rig.runtime.close()
     rig.offload.release()
@@ -319,7 +319,7 @@ def test_damaged_batch_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 # transactions
 
 
-def state_of(machine: GroupShard, group: str) -> tuple[dict[int, int], set[int]]:
+def state_of(machine: GroupMachine, group: str) -> tuple[dict[int, int], set[int]]:
     """Offsets by partition, and the partitions that are not stable."""
     wanted = [TopicFetch("t", [0, 1, 2])]
     found = machine.offsets.fetch(group, wanted, require_stable=False)

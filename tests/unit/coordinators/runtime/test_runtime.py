@@ -9,19 +9,19 @@ import pytest
 from kafkalite._speedups.groups.offset_commit_record import java_hash
 from kafkalite.cluster.changes import Refusal
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
-from kafkalite.coordinators.runtime.context import Command
+from kafkalite.coordinators.runtime.shard import Command
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.groups.consumer.requests import Topic
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
 from kafkalite.state.groups.registered.requests import RegisterConsumer
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.costly_clock import CostlyClock
 from tests.kit.work import calls_in
 from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow, commit, groups, offsets_of, warnings
 
 
-def upkeep_of(rig: Rig[GroupShard]) -> OffsetExpiration:
+def upkeep_of(rig: Rig[GroupMachine]) -> OffsetExpiration:
     return OffsetExpiration(rig.runtime, rig.clock, rig.config, rig.slicer)
 
 
@@ -55,15 +55,15 @@ def test_internal_topic_is_created_once_on_first_use(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "5"})
     rig.load()
     received: list[int] = []
-    assert list(rig.runtime.shards()) == [] and rig.runtime.shard_for("g") == 103 % 5
+    assert list(rig.runtime.partitions()) == [] and rig.runtime.partition_for("g") == 103 % 5
     rig.runtime.ensure_topic(received.append)
-    committing = rig.do(commit("g", 5), rig.runtime.shard_for("g"))
+    committing = rig.do(commit("g", 5), rig.runtime.partition_for("g"))
     assert received == [] and not committing.received and len(rig.topics.asked) == 1
     rig.topics.run_until_idle()
-    assert received == [0] and committing.received == [TAKEN] and list(rig.runtime.shards()) == [0, 1, 2, 3, 4]
+    assert received == [0] and committing.received == [TAKEN] and list(rig.runtime.partitions()) == [0, 1, 2, 3, 4]
     rig.runtime.ensure_topic(received.append)
     assert received == [0, 0] and not rig.topics.asked
-    assert rig.now(offsets_of("g"), rig.runtime.shard_for("g")) == {("t", 0): 5}
+    assert rig.now(offsets_of("g"), rig.runtime.partition_for("g")) == {("t", 0): 5}
 
 
 def test_failed_creation_of_the_internal_topic_is_logged_and_retried(
@@ -120,21 +120,21 @@ def test_close_during_creation_of_the_internal_topic(tmp_path: Path) -> None:
     rig.topics.run_until_idle()
     rig.runtime.ensure_topic(received.append)
     assert received == [NOT_AVAILABLE] and rig.do(commit("g", 5)).received == [NOT_HERE]
-    assert list(rig.runtime.shards()) == []
+    assert list(rig.runtime.partitions()) == []
 
 
 # upkeep
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig[GroupShard]:
+def rig(tmp_path: Path) -> Rig[GroupMachine]:
     settings = {"offsets.retention.minutes": str(60), "offsets.retention.check.interval.ms": str(HOUR_MS)}
     rig = Rig(tmp_path, groups, settings=settings, partitions=2)
     rig.load()
     return rig
 
 
-def test_offsets_expire_without_new_commits(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_expire_without_new_commits(rig: Rig[GroupMachine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 12
     )  # of one group for each shard
@@ -156,7 +156,7 @@ def test_offsets_expire_without_new_commits(rig: Rig[GroupShard], monkeypatch: p
     assert rig.clock.timers == 0
 
 
-def test_clock_jump_expires_no_offset(rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture) -> None:
+def test_clock_jump_expires_no_offset(rig: Rig[GroupMachine], caplog: pytest.LogCaptureFixture) -> None:
     """The clock jump pauses expiration for an hour; then the offsets expire."""
     upkeep = upkeep_of(rig)
     upkeep.start()
@@ -170,7 +170,7 @@ def test_clock_jump_expires_no_offset(rig: Rig[GroupShard], caplog: pytest.LogCa
     upkeep.close()
 
 
-def test_topic_deletion_during_load_deletes_its_offsets(rig: Rig[GroupShard]) -> None:
+def test_topic_deletion_during_load_deletes_its_offsets(rig: Rig[GroupMachine]) -> None:
     upkeep = upkeep_of(rig)
     for shard in (0, 1):
         assert rig.now(commit("g", 5), shard) == TAKEN
@@ -211,7 +211,7 @@ def test_topic_deletion_deletes_offsets_in_slices(tmp_path: Path, monkeypatch: p
     assert left == {"a": {("other", 0): 7}, "b": {("other", 0): 7}, "c": {("other", 0): 7, ("t", 0): 9}}
 
 
-def test_failed_offset_deletion_is_repeated_after_replay(rig: Rig[GroupShard]) -> None:
+def test_failed_offset_deletion_is_repeated_after_replay(rig: Rig[GroupMachine]) -> None:
     upkeep = upkeep_of(rig)
     for group in ("a", "b"):
         assert rig.now(commit(group, 5)) == TAKEN
@@ -242,7 +242,7 @@ def test_topic_deletion_visits_only_groups_with_its_offsets(tmp_path: Path) -> N
     assert work[1] < 1.2 * work[0]
 
 
-def registering(group: str, topic: str) -> Command[GroupShard]:
+def registering(group: str, topic: str) -> Command[GroupMachine]:
     request = RegisterConsumer(group, "consumer", (topic,), frozenset(), 10_000, 10_000, "client", "host")
     return lambda machine, token, now: machine.registry.register(request, token, now)
 
@@ -261,7 +261,7 @@ def test_topic_change_visits_only_registered_groups_that_read_it(tmp_path: Path)
     assert work[1] < 1.2 * work[0]
 
 
-def test_topics_deleted_during_a_notification_are_processed_together(rig: Rig[GroupShard]) -> None:
+def test_topics_deleted_during_a_notification_are_processed_together(rig: Rig[GroupMachine]) -> None:
     """2,000 topics of one request once cost 2,000 walks over all shards."""
     assert rig.now(commit("g", 5, topic="b")) == TAKEN
     clock = CostlyClock(rig.clock)
@@ -278,7 +278,7 @@ def test_topics_deleted_during_a_notification_are_processed_together(rig: Rig[Gr
     assert rig.now(offsets_of("g")) == {}
 
 
-def test_expiration_continues_after_a_replay(rig: Rig[GroupShard]) -> None:
+def test_expiration_continues_after_a_replay(rig: Rig[GroupMachine]) -> None:
     upkeep = upkeep_of(rig)
     upkeep.start()
     assert rig.now(commit("g", 5)) == TAKEN

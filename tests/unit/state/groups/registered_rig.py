@@ -9,6 +9,7 @@ from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, LeaveOf, L
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.registered.group import RegisteredGroup
 from kafkalite.state.groups.registered.requests import (
@@ -18,7 +19,6 @@ from kafkalite.state.groups.registered.requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
 from tests.story.groups.simulated_shard import Shard, check_changed_topics
 
@@ -34,9 +34,9 @@ class Rig:
         self.settings = ClassicSettings(members_max=members_max)
         self.shard = Shard(self._make)
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         consumers = ConsumerGroups(self.topics, lambda _: ConsumerGroupSettings())
-        return GroupShard(self.settings, OffsetSettings(), consumers)
+        return GroupMachine(self.settings, OffsetSettings(), consumers)
 
     @property
     def group(self) -> RegisteredGroup:

@@ -37,6 +37,7 @@ from kafkalite.state.groups.consumer.requests import (
     MigrationPolicy,
 )
 from kafkalite.state.groups.group import Group
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import OffsetSettings, PartitionCommit
 from kafkalite.state.groups.records import (
     ClassicGroupMetadata,
@@ -49,7 +50,6 @@ from kafkalite.state.groups.records import (
     ConsumerGroupTombstone,
     GroupDeleted,
 )
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics, durable
 from tests.story.groups.heartbeats import consumer_heartbeat, heartbeat
 from tests.story.groups.simulated_shard import Shard
@@ -90,14 +90,14 @@ class Story:
         self.shard.log += records
         self.shard.restart()
 
-    def _make(self) -> GroupShard:
+    def _make(self) -> GroupMachine:
         classic = ClassicSettings(topics_of=topics_of, partitions_of=partitions_of, held_of=held_of, members_max=3)
-        return GroupShard(
+        return GroupMachine(
             classic, OffsetSettings(), ConsumerGroups(self.topics, lambda _: self.settings, ConsumerProtocolSerde())
         )
 
     @property
-    def machine(self) -> GroupShard:
+    def machine(self) -> GroupMachine:
         return self.shard.machine
 
     def written(self, since: int) -> list[type]:

@@ -17,7 +17,7 @@ from kafkalite.state.groups.records import (
 )
 from tests.kit.seeds import chosen_seed
 from tests.kit.work import calls_in
-from tests.unit.state.groups.test_shard import NoTopics
+from tests.unit.state.groups.test_machine import NoTopics
 
 SEED = chosen_seed()
 TOPICS = [f"t{at}" for at in range(6)]

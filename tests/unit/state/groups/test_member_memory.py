@@ -6,7 +6,7 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import Join, Joined, Sync
 from kafkalite.state.groups.classic.settings import ClassicSettings
-from kafkalite.state.groups.member_memory import MEMBER_BYTES, MemberMemory, ShardMemory
+from kafkalite.state.groups.member_memory import MEMBER_BYTES, MachineMemory, MemberMemory
 from tests.story.groups.simulated_shard import Shard
 
 KIB = 1024
@@ -27,7 +27,7 @@ class Broker:
         self.refusals += 1
 
     def _machine(self) -> ClassicGroups:
-        return ClassicGroups(ClassicSettings(initial_delay_ms=0), ShardMemory(self.memory))
+        return ClassicGroups(ClassicSettings(initial_delay_ms=0), MachineMemory(self.memory))
 
     def join(self, shard: int, metadata: int, member_id: str = "", group: str = "g", **changes: object) -> int:
         """Send a join with metadata of a size; returns the token."""

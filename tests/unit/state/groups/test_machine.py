@@ -12,6 +12,7 @@ from kafkalite.state.groups.consumer.requests import (
     Topic,
 )
 from kafkalite.state.groups.group import DescribedGroup, ListedGroup
+from kafkalite.state.groups.machine import GroupMachine, GroupsDeleted
 from kafkalite.state.groups.offsets.manager import OffsetSettings
 from kafkalite.state.groups.records import (
     ClassicGroupMetadata,
@@ -20,7 +21,6 @@ from kafkalite.state.groups.records import (
     OffsetCommitted,
     OffsetDeleted,
 )
-from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
 from tests.story.groups.simulated_shard import delete_topic
 
 RETENTION_MS = 1_000
@@ -38,9 +38,9 @@ class NoTopics:
         return None
 
 
-def shard(*records: ClassicGroupMetadata | OffsetCommitted) -> GroupShard:
+def shard(*records: ClassicGroupMetadata | OffsetCommitted) -> GroupMachine:
     consumers = ConsumerGroups(NoTopics(), lambda _: ConsumerGroupSettings())
-    made = GroupShard(ClassicSettings(), OffsetSettings(RETENTION_MS), consumers)
+    made = GroupMachine(ClassicSettings(), OffsetSettings(RETENTION_MS), consumers)
     for record in records:
         made.apply(record)
     for effects in made.loaded(NOW):
@@ -56,7 +56,7 @@ def committed(group: str, topic: str = "t") -> OffsetCommitted:
     return OffsetCommitted(group, topic, 0, 1, -1, "", 0)
 
 
-def run(machine: GroupShard, effects: Effects) -> list[object]:
+def run(machine: GroupMachine, effects: Effects) -> list[object]:
     for record in effects.records:
         machine.apply(record)
     return effects.records
@@ -124,7 +124,7 @@ def test_record_with_duplicate_members_is_restored() -> None:
     assert group is not None and group.members.leader == "b"
 
 
-def fast_heartbeat(machine: GroupShard, epoch: int) -> tuple[list[object], HeartbeatResult]:
+def fast_heartbeat(machine: GroupMachine, epoch: int) -> tuple[list[object], HeartbeatResult]:
     asked = ConsumerGroupHeartbeat("g", "m", epoch, None, None, 1_000, ("t",), owned={})
     effects = machine.registry.consumer_heartbeat(asked, "t", NOW)
     result = effects.answers[-1].result
@@ -132,7 +132,7 @@ def fast_heartbeat(machine: GroupShard, epoch: int) -> tuple[list[object], Heart
     return run(machine, effects), result
 
 
-def classic_join(machine: GroupShard) -> tuple[list[object], Joined]:
+def classic_join(machine: GroupMachine) -> tuple[list[object], Joined]:
     request = Join("g", "", "1", "consumer", (("range", b""),), 10_000, 10_000, "c", "h")
     effects = machine.registry.join(request, "j", NOW)
     result = effects.answers[-1].result

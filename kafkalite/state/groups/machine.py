@@ -16,7 +16,7 @@ from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.counts import GroupCounts
 from kafkalite.state.groups.group import DescribedGroup, GroupType, ListedGroup, TopicIdPartition
-from kafkalite.state.groups.member_memory import MemberMemory, ShardMemory
+from kafkalite.state.groups.member_memory import MachineMemory, MemberMemory
 from kafkalite.state.groups.offsets.manager import CommitResult, OffsetManager, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.records import (
     CLASSIC,
@@ -39,7 +39,7 @@ class GroupsDeleted(NamedTuple):
     errors: tuple[int, ...]
 
 
-class GroupShard:
+class GroupMachine:
     """All groups of a shard.
 
     Arguments:
@@ -62,7 +62,7 @@ class GroupShard:
         counts: GroupCounts | None = None,
         memory: MemberMemory | None = None,
     ) -> None:
-        self.classic = ClassicGroups(classic, ShardMemory(memory))
+        self.classic = ClassicGroups(classic, MachineMemory(memory))
         self.consumers = consumers
         consumers.reconciler.memory = self.classic.memory
         registered = RegisteredSettings(

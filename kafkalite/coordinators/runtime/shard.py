@@ -116,7 +116,7 @@ class Incarnation(Generic[M]):
         self.commit_timer: Timer | None = None
 
 
-class CoordinatorContext(Generic[M]):
+class CoordinatorShard(Generic[M]):
     """A shard that this broker coordinates; `load` starts its replay.
 
     Arguments:

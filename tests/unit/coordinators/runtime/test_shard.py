@@ -13,9 +13,9 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.groups.classic.requests import Heartbeat, Join, Joined, Sync
+from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import CommitResult
 from kafkalite.state.groups.records import OffsetCommitted
-from kafkalite.state.groups.shard import GroupShard
 from tests.kit.costly_clock import CostlyClock
 from tests.unit.coordinators.rig import (
     COMPACTED,
@@ -57,13 +57,13 @@ class Ticking:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig[GroupShard]]:
+def rig(tmp_path: Path) -> Iterator[Rig[GroupMachine]]:
     rig = Rig(tmp_path, groups)
     rig.load()
     yield rig
 
 
-def test_commit_responds_once_it_is_written(rig: Rig[GroupShard]) -> None:
+def test_commit_responds_once_it_is_written(rig: Rig[GroupMachine]) -> None:
     waiting = rig.do(commit("g", 5))
     assert not waiting.received and rig.log.log_end_offset == 0
     rig.replicas.write_pending()
@@ -109,7 +109,7 @@ def test_commit_beyond_the_timeout_fails_and_is_stored_later(tmp_path: Path) -> 
     assert rig.now(offsets_of("g")) == {("t", 0): 6}
 
 
-def test_query_responds_after_the_records_it_saw_are_committed(rig: Rig[GroupShard]) -> None:
+def test_query_responds_after_the_records_it_saw_are_committed(rig: Rig[GroupMachine]) -> None:
     order: list[str] = []
     received = [OrderedAnswer(order, name) for name in ("commit", "read", "commit again")]
     rig.runtime.submit(0, commit("g", 5), received[0])
@@ -132,7 +132,7 @@ class OrderedAnswer(Answered):
 
 
 def test_failed_write_fails_pending_requests_and_replays_the_log(
-    rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture
+    rig: Rig[GroupMachine], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
     delayed = rig.do(join("members"))
@@ -168,7 +168,7 @@ def test_replay_waits_for_the_last_append_of_the_previous_incarnation(tmp_path: 
     assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(offsets_of("h")) == {}
 
 
-def test_unreadable_log_is_reported_and_retried(rig: Rig[GroupShard]) -> None:
+def test_unreadable_log_is_reported_and_retried(rig: Rig[GroupMachine]) -> None:
     rig.offline("", OSError())
     assert rig.now(commit("g", 5)) == NOT_HERE
     assert rig.do(commit("g", 5)).received == [NOT_HERE]
@@ -178,7 +178,7 @@ def test_unreadable_log_is_reported_and_retried(rig: Rig[GroupShard]) -> None:
 
 
 def test_appends_that_fail_for_the_same_reason_are_logged_once_a_minute(
-    rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture
+    rig: Rig[GroupMachine], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
     rig.disk.fail("write", errno.ENOSPC, path=".log", repeat=True)
@@ -195,7 +195,7 @@ def test_appends_that_fail_for_the_same_reason_are_logged_once_a_minute(
     assert lines_after(60) == 1, "the next minute"
 
 
-def test_full_disk_is_retried_with_a_delay(rig: Rig[GroupShard]) -> None:
+def test_full_disk_is_retried_with_a_delay(rig: Rig[GroupMachine]) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
     rig.disk.fail("write", errno.ENOSPC, path=".log", repeat=True)
     reads = rig.disk.counts["read"]
@@ -283,11 +283,11 @@ def test_machine_that_fails_to_start_is_retried_with_a_delay(tmp_path: Path) -> 
     assert rig.clock.timers == 0
 
 
-def test_command_that_raises_ends_only_its_incarnation(rig: Rig[GroupShard]) -> None:
+def test_command_that_raises_ends_only_its_incarnation(rig: Rig[GroupMachine]) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
     delayed, raised = rig.do(join("members")), Answered()
 
-    def broken(_machine: GroupShard, _token: Token, _now: Now) -> Effects:
+    def broken(_machine: GroupMachine, _token: Token, _now: Now) -> Effects:
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"):
@@ -376,7 +376,7 @@ def test_timers_end_with_their_incarnation(tmp_path: Path) -> None:
 # stop
 
 
-def test_close_fails_pending_requests(rig: Rig[GroupShard]) -> None:
+def test_close_fails_pending_requests(rig: Rig[GroupMachine]) -> None:
     delayed, behind = rig.do(join("members")), rig.do(commit("g", 5))
     rig.runtime.close()
     assert delayed.received == behind.received == [NOT_HERE]
@@ -393,7 +393,7 @@ def join(group: str, member_id: str = "") -> Any:
     return lambda machine, token, now: machine.registry.join(request, token, now)
 
 
-def test_member_joins_after_the_initial_delay_and_survives_a_restart(rig: Rig[GroupShard]) -> None:
+def test_member_joins_after_the_initial_delay_and_survives_a_restart(rig: Rig[GroupMachine]) -> None:
     joining = rig.do(join("members"))
     rig.replicas.write_pending()
     assert not joining.received
@@ -445,7 +445,7 @@ def test_acknowledged_commits_survive_every_failure(tmp_path: Path, flush_messag
     assert failures > 10
 
 
-def test_committed_machine_is_none_while_a_record_is_uncommitted(rig: Rig[GroupShard]) -> None:
+def test_committed_machine_is_none_while_a_record_is_uncommitted(rig: Rig[GroupMachine]) -> None:
     """A heartbeat on its short way is answered at once, so an answer before it must have left."""
     assert rig.runtime.committed_machine("g") is rig.runtime.machine(0)
     waiting = rig.do(commit("g", 5))
