@@ -21,7 +21,7 @@ from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Offload, Outcome, Timer
 
 BATCH = 100  # directories and files per job; a stop waits for one job
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.file_removal")
 
 
 class PendingRemoval(NamedTuple):
@@ -110,7 +110,7 @@ class FileRemover:
         self._busy = False
         try:
             if isinstance(outcome.error, OSError):
-                logger.error("cannot remove deleted files, the next start removes them: %s", outcome.error)
+                LOGGER.error("cannot remove deleted files, the next start removes them: %s", outcome.error)
             else:
                 outcome.result()
         finally:

@@ -26,7 +26,7 @@ from kafkalite.storage.log.log import Log
 HighWatermark = Callable[[Log], int]
 NEVER_MS = 2**63 - 1
 SPACE_CHECK_MS = 10_000
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.housekeeping")
 
 
 class HousekeptLogs(CleanerLogs, Protocol):
@@ -152,7 +152,7 @@ class Housekeeping:
             self._logs.report_disk_error(log.root, outcome.error)
             return
         paths = outcome.result()
-        logger.info("%s: deleting %d files, log start offset %d", log.directory, len(paths), log.log_start_offset)
+        LOGGER.info("%s: deleting %d files, log start offset %d", log.directory, len(paths), log.log_start_offset)
         self._logs.remove_later(log, paths)
 
     # Checkpoints.

@@ -20,7 +20,7 @@ from kafkalite.storage.file_removal import FileRemover
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.transient_errors import is_transient
 
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log_deletion")
 
 
 class LogDeleter:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported with the first move
 
 NOTED_S = 60.0
 CLOSED_FILES = 8  # closed segments that are unloaded where there are no descriptors, for the next attempt
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.manager")
 
 
 class LogManager(DirectorySet):
@@ -450,7 +450,7 @@ class LogManager(DirectorySet):
         now = self._clock.monotonic()
         if now - self._noted.get((path, error.errno), -NOTED_S) >= NOTED_S:
             self._noted[path, error.errno] = now
-            logger.error("%s: write failed, retrying: %s", path, error)
+            LOGGER.error("%s: write failed, retrying: %s", path, error)
 
     def lock_checked(self, path: str, lock: File, outcome: Outcome) -> None:
         """Apply the result of a check: whether the lock file of a directory still has its name.
@@ -482,7 +482,7 @@ class LogManager(DirectorySet):
         if not self.mark_offline(path, error):
             return
         logs = self.logs_of(path)
-        logger.error("%s: offline with %d partitions: %s", path, len(logs), error)
+        LOGGER.error("%s: offline with %d partitions: %s", path, len(logs), error)
         if self._mover is not None:
             self._mover.directory_failed(path)
         for log in logs:

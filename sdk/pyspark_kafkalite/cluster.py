@@ -16,7 +16,7 @@ from pyspark_kafkalite.options import EARLIEST, LATEST, Position, SourceOptions,
 from pyspark_kafkalite.planner import Layout, OffsetRange
 
 T = TypeVar("T")
-log = logging.getLogger("pyspark_kafkalite")
+LOGGER = logging.getLogger("pyspark_kafkalite")
 
 NO_ID = uuid_text(ZERO_UUID)
 
@@ -51,7 +51,7 @@ class Cluster:
             except KafkaError as error:
                 if not left or not error.retriable:
                     raise
-                log.warning("the request is repeated, at most %d times more: %s", left, error)
+                LOGGER.warning("the request is repeated, at most %d times more: %s", left, error)
                 time.sleep(self._options.retry_interval_s)
         raise AssertionError("unreachable")
 

@@ -10,7 +10,7 @@ from pyspark_kafkalite.errors import DataLossError
 from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.planner import OffsetRange
 
-log = logging.getLogger("pyspark_kafkalite")
+LOGGER = logging.getLogger("pyspark_kafkalite")
 
 HINT = (
     "to continue with what is left, set failOnDataLoss to false, or start an ingest with a new checkpoint, "
@@ -77,4 +77,4 @@ def report(losses: list[str], *, fail: bool) -> None:
     if losses and fail:
         raise DataLossError("; ".join([*losses, HINT]))
     for each in losses:
-        log.warning("%s", each)
+        LOGGER.warning("%s", each)

@@ -19,7 +19,7 @@ from pyspark_kafkalite.planner import OffsetRange
 if TYPE_CHECKING:
     import pyarrow
 
-log = logging.getLogger("pyspark_kafkalite")
+LOGGER = logging.getLogger("pyspark_kafkalite")
 
 BATCH_BYTES = 8 << 20
 
@@ -71,7 +71,7 @@ def batches(task: Task, columns: tuple[str, ...], schema: "pyarrow.Schema") -> I
                     continue
                 if task.fail_on_data_loss:
                     raise DataLossError(f"{error}; {HINT}") from error
-                log.warning("%s", error)
+                LOGGER.warning("%s", error)
                 start = _next_start(task, each, error)
 
 

@@ -30,7 +30,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from kafkalite._speedups.net.request_memory cimport RequestMemoryHolder, RequestMemory
 
-LOG = logging.getLogger("kafkalite.net")
+LOGGER = logging.getLogger("kafkalite.net")
 FAULT_INTERVAL_S = 60.0
 
 cdef enum:
@@ -438,12 +438,12 @@ cdef class Hub:
             trace = trace.tb_next
         key = (site, type(error), trace.tb_frame.f_code if trace is not None else None, trace and trace.tb_lineno)
         if self.may_log(key):
-            LOG.error("%s raised in %s", type(error).__name__, site, exc_info=error)
+            LOGGER.error("%s raised in %s", type(error).__name__, site, exc_info=error)
 
     def log_limited(self, str site, str text):
         """Log a warning, at most once per site and minute."""
         if self.may_log(site):
-            LOG.warning("%s", text)
+            LOGGER.warning("%s", text)
 
     def may_log(self, key):
         """Whether `key` was not logged in the last minute; it counts as logged now."""

@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 
 FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.server.sd_notify")
 
 
 class ServiceManagerError(ValueError):
@@ -83,7 +83,7 @@ class Notifier:
         try:
             self._socket.send("\n".join(lines).encode())
         except OSError as error:
-            log.warning("cannot notify the service manager of %r: %s", lines, error)
+            LOGGER.warning("cannot notify the service manager of %r: %s", lines, error)
 
 
 def inherited_sockets(environ: MutableMapping[str, str] = os.environ) -> list[tuple[str, socket.socket]]:

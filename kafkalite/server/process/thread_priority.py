@@ -6,7 +6,7 @@ import threading
 from functools import lru_cache
 
 NICE = 10
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.server.thread_priority")
 
 
 def lower_thread_priority() -> None:
@@ -39,4 +39,4 @@ def _go_last(thread: int) -> None:
 @lru_cache(maxsize=8)
 def log_rejected(reason: str) -> None:
     """Log a refused priority, once per reason."""
-    logger.warning("background threads (compaction, deletion) keep their normal priority: %s", reason)
+    LOGGER.warning("background threads (compaction, deletion) keep their normal priority: %s", reason)

@@ -35,7 +35,7 @@ from kafkalite.storage.log.log import Log
 
 MAP_BYTES_MIN = 4096
 LOAD_FACTOR_MIN = 0.01
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.compaction.cleaner")
 
 
 class CleanerConfig(NamedTuple):
@@ -308,7 +308,7 @@ class LogCleaner:
         elif isinstance(end, OSError):
             self._logs.take_offline(log.root, end)
         elif isinstance(end, OutOfSpaceError):
-            logger.error("%s-%d: compaction failed, retrying later: %s", log.topic, log.partition, end)
+            LOGGER.error("%s-%d: compaction failed, retrying later: %s", log.topic, log.partition, end)
         elif isinstance(end, UncleanableSegmentError):
             self._give_up(log, str(end))
         if self._closed:
@@ -328,7 +328,7 @@ class LogCleaner:
             self._check_all()
 
     def _give_up(self, log: Log, reason: str) -> None:
-        logger.error("%s-%d is excluded from compaction: %s", log.topic, log.partition, reason)
+        LOGGER.error("%s-%d is excluded from compaction: %s", log.topic, log.partition, reason)
         self.uncleanable[_key(log)] = reason
 
     def _succeeded(self, slot: CleanerSlot, done: CleaningRun, end: int) -> None:
@@ -339,13 +339,13 @@ class LogCleaner:
         self._clean_until[log.root][_key(log)] = end
         self._write(log.root)
         seconds = self._clock.monotonic() - slot.began
-        logger.info(
+        LOGGER.info(
             "%s-%d: compacted offsets %d to %d in %.1f s: %.1f MB in, %.1f MB out, %d of %d records kept",
             log.topic, log.partition, done.plan.first_dirty, end, seconds, worker.bytes_read / 1e6,
             worker.bytes_written / 1e6, worker.records_kept, worker.records_read,
         )  # fmt: skip
         if worker.keyless:
-            logger.warning("%s-%d: %d records without a key were dropped", log.topic, log.partition, worker.keyless)
+            LOGGER.warning("%s-%d: %d records without a key were dropped", log.topic, log.partition, worker.keyless)
 
     # Checkpoints.
 
@@ -353,7 +353,7 @@ class LogCleaner:
         try:
             found = checkpoints.read_offsets(self._logs.disk, os.path.join(path, checkpoints.CLEANER_OFFSETS))
         except checkpoints.BadCheckpoint as error:
-            logger.warning("%s; all compacted logs in the directory are cleaned again", error)
+            LOGGER.warning("%s; all compacted logs in the directory are cleaned again", error)
             return
         except OSError as error:
             self._logs.report_disk_error(path, error)

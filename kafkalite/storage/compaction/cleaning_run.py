@@ -24,7 +24,7 @@ from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.compaction.cleaning_run")
 
 
 class OutOfSpaceError(Exception):
@@ -144,7 +144,7 @@ class CleaningRun:
     def _mapped(self, mapped: object) -> None:
         assert isinstance(mapped, OffsetMapResult)
         if not mapped.whole:
-            logger.info(
+            LOGGER.info(
                 "%s: the cleaner's offset map is full at offset %d; the next run cleans the rest up to %d",
                 self.plan.directory, mapped.end_offset, self.plan.upper_offset,
             )  # fmt: skip

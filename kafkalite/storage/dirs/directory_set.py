@@ -20,7 +20,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.storage.dirs.log_directory import DirectoryError, Identity, LogDirectory, raise_without_descriptors
 
 PREFERRED_MAX = 10_000  # partitions without files for which a directory was requested
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.dirs.directory_set")
 
 
 class RejectedLog(NamedTuple):
@@ -101,7 +101,7 @@ class DirectorySet:
         self.see_one_online()
         for directory in online:
             if not directory.online:
-                logger.error("%s; it stays offline", directory.why_offline())
+                LOGGER.error("%s; it stays offline", directory.why_offline())
 
     def see_one_online(self) -> None:
         """Raise DirectoryError if all directories are offline."""
@@ -172,7 +172,7 @@ class DirectorySet:
     def lock_again(self, path: str) -> None:
         """Lock a directory whose lock file was removed. Raises OSError: another broker may use it."""
         self._directories[path].lock_again()
-        logger.warning("%s: its lock file was removed; it is locked again by a new one", path)
+        LOGGER.warning("%s: its lock file was removed; it is locked again by a new one", path)
 
     def directory_id(self, path: str) -> str:
         """The directory.id in `meta.properties`; it does not change when the directory is moved."""

@@ -16,7 +16,7 @@ LOW_SHARE = 0.10
 SCARCE_SHARE = 0.05
 SCARCE_BYTES = 1024**3
 RECOVERED = 1.1
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.dirs.free_space")
 
 
 class Level(IntEnum):
@@ -61,10 +61,10 @@ class SpaceWatch:
         if now > before:
             self._levels[path] = now
             share = 100 * free // max(total, 1)
-            logger.warning(
+            LOGGER.warning(
                 "%s: the file system has %d of %d MiB free (%d %%); produce requests fail when it is full",
                 path, free >> 20, total >> 20, share,
             )  # fmt: skip
         elif now < before and level_of(free, total, RECOVERED) is Level.ENOUGH:
             self._levels[path] = Level.ENOUGH
-            logger.warning("%s: the file system has enough space again, %d MiB free", path, free >> 20)
+            LOGGER.warning("%s: the file system has enough space again, %d MiB free", path, free >> 20)

@@ -29,7 +29,7 @@ FORMAT = ".kafkalite-format"
 FORMAT_VERSION = 1
 RESTORE = "restore it from a backup"
 UPGRADES: dict[int, Callable[[Disk, str], None]] = {}  # from this version to the next; 0 = written by Apache Kafka
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.dirs.log_directory")
 
 
 class DirectoryError(Exception):
@@ -240,11 +240,11 @@ class LogDirectory:
         """Upgrade the directory to the current format. Raises DirectoryError, OSError."""
         version = self.format_version(fresh=fresh)
         if not version:
-            logger.info("%s: no format version, assumed to be written by Apache Kafka", self.path)
+            LOGGER.info("%s: no format version, assumed to be written by Apache Kafka", self.path)
         for older in range(version, FORMAT_VERSION):
             if older in UPGRADES:
                 UPGRADES[older](self.disk, self.path)
-            logger.info("%s: upgraded from format %d to %d", self.path, older, older + 1)
+            LOGGER.info("%s: upgraded from format %d to %d", self.path, older, older + 1)
         if fresh or version < FORMAT_VERSION:  # otherwise every start would need space on the disk
             self.disk.write_atomic(self.file(FORMAT), f"{FORMAT_VERSION}\n".encode(), sync=True)
 

@@ -16,7 +16,7 @@ from kafkalite.clock import Offload, Then, outcome_of
 from kafkalite.storage.log import producer_state_loader
 from kafkalite.storage.transient_errors import is_transient
 
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log.flush_job")
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ def write_snapshots(disk: Disk, plan: FlushPlan, *, sync: bool = True) -> None:
     except OSError as error:
         if not is_transient(error):
             raise
-        logger.warning("%s: cannot write the producer snapshot: %s", plan.directory, error)
+        LOGGER.warning("%s: cannot write the producer snapshot: %s", plan.directory, error)
 
 
 def sync_path(disk: Disk, path: str) -> None:

@@ -31,7 +31,7 @@ from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
 
 OFFSET_MAX = 2**63 - 1
 SMALL_LOG = 64 << 10  # bytes, whose headers a start reads as quickly as a snapshot
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log.log")
 
 
 class Log(LogCore):
@@ -480,7 +480,7 @@ class Log(LogCore):
 def report(log: Log, error: OSError) -> None:
     """Log a failed write; for a log without a manager."""
     state = "the log is offline" if log.failed else "the batches were removed"
-    logger.error("%s-%d: write failed, %s: %s", log.topic, log.partition, state, error)
+    LOGGER.error("%s-%d: write failed, %s: %s", log.topic, log.partition, state, error)
 
 
 def nothing(log: Log) -> None:

@@ -22,7 +22,7 @@ from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.log.transaction_index import AbortedTransaction, BadTransactionIndex
 
 Aborted = Iterable[tuple[int, int, int, int]]
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log.producer_state_loader")
 
 
 def snapshot_path(directory: str, offset: int) -> str:
@@ -51,7 +51,7 @@ def load_snapshot(
                 state.load(read_snapshot(disk, path))
                 return offset
             except BadSnapshot as error:
-                logger.warning("%s; the producer state is rebuilt from the batches", error)
+                LOGGER.warning("%s; the producer state is rebuilt from the batches", error)
         disk.remove(path)
     return 0
 
@@ -62,7 +62,7 @@ def readable_until(segments: Sequence[Segment], limit: int) -> int:
         try:
             segment.transactions.load()
         except BadTransactionIndex as error:
-            logger.warning("%s; rebuilt from the batches", error)
+            LOGGER.warning("%s; rebuilt from the batches", error)
             segment.transactions.ignore_file()
             limit = min(limit, segment.base_offset)
     return limit

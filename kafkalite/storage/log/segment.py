@@ -26,7 +26,7 @@ from kafkalite.storage.transient_errors import is_transient
 DAMAGE_REPORTS_MAX = 1_000
 SMALL_INDEX = 4_096  # bytes
 WORK_NUMBERS = itertools.count()
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log.segment")
 
 
 class Segment(SegmentCore):
@@ -148,7 +148,7 @@ class Segment(SegmentCore):
         try:
             self.transactions.load()
         except BadTransactionIndex as error:  # raised again when it is used
-            logger.error("%s", error)
+            LOGGER.error("%s", error)
 
     def apart(self) -> "Segment":
         """A copy of this unloaded segment, which a job loads; `take_over` uses the result."""
@@ -221,7 +221,7 @@ class Segment(SegmentCore):
         found = scan(self, 0, size, self.interval)
         self.damaged = not found.whole
         text = "a batch is damaged" if self.damaged else "the indexes are rebuilt"
-        logger.warning("%s: %s", self.path(names.LOG), text)
+        LOGGER.warning("%s: %s", self.path(names.LOG), text)
         if self.damaged and before[0] is not None:
             self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset = before
             self.bytes_since_index, self.first_timestamp = counted
@@ -252,7 +252,7 @@ class Segment(SegmentCore):
         if position not in self.reported_damage and len(self.reported_damage) < DAMAGE_REPORTS_MAX:
             self.reported_damage |= {position}
             text = "%s: the batch at byte %d is damaged, so offset %d cannot be read"
-            logger.error(text, self.path(names.LOG), position, offset)
+            LOGGER.error(text, self.path(names.LOG), position, offset)
 
     def read_indexes(self, size: int) -> None:
         """Load both index files of a segment of `size` bytes. Raises CorruptIndexError, OSError."""
@@ -316,7 +316,7 @@ class Segment(SegmentCore):
         except OSError as error:
             if not is_transient(error):
                 raise
-            logger.warning("%s: cannot write the indexes: %s", self.path(names.LOG), error)
+            LOGGER.warning("%s: cannot write the indexes: %s", self.path(names.LOG), error)
             for suffix in (names.INDEX, names.TIME_INDEX):
                 if self.disk.exists(self.path(suffix)):
                     self.disk.remove(self.path(suffix))

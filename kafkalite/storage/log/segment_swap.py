@@ -22,7 +22,7 @@ from kafkalite.storage.log.segment import Segment
 SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.LOG)  # the log last: see above
 STAGES = (names.CLEANED, names.SWAP)
 WorkFile = tuple[int, str, str]  # base offset, suffix, stage
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log.segment_swap")
 
 
 class SwapError(ValueError):
@@ -123,7 +123,7 @@ def _finish_one(disk: Disk, directory: str, base: int, config: TopicConfig) -> N
     ready = Segment(base, directory, disk, config)
     ready.suffix = names.SWAP
     end = _end_of(ready)
-    logger.warning("%s: completed the interrupted swap of this compacted segment", ready.path(names.LOG))
+    LOGGER.warning("%s: completed the interrupted swap of this compacted segment", ready.path(names.LOG))
     for name in disk.list(directory):
         found = names.parse_file_name(name)
         if found is not None and found[1] in SUFFIXES and base < found[0] < end:

@@ -24,7 +24,7 @@ from kafkalite.storage.dirs.log_directory import raise_without_descriptors
 from kafkalite.storage.log_move import complete_mark
 from kafkalite.storage.transient_errors import is_transient
 
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log_move.interrupted_moves")
 
 
 class InterruptedMove(NamedTuple):
@@ -96,17 +96,17 @@ def _handle(
             again[future.key] = future.root
     elif len(logs.online()) < len(logs.directories()):
         text = "%s is not used: the partition may be in a log directory that is offline"
-        logger.error(text, future.directory)
+        LOGGER.error(text, future.directory)
     elif complete_mark.is_marked(disk, future.directory):
         final = os.path.join(future.root, names.directory_name(*future.key))
         disk.rename(future.directory, final)
         complete_mark.sync_and_unmark(disk, final)
         current[future.key] = future.root
-        logger.warning("%s: completed the interrupted move of this partition", final)
+        LOGGER.warning("%s: completed the interrupted move of this partition", final)
     else:
         renamed = stray_partitions.rename(disk, future.directory, future.key, (0, 0), random.bytes(16).hex(), None)
         disk.sync_dir(future.root)
-        logger.error("%s: the incomplete copy of a partition that has no directory; it is kept", renamed)
+        LOGGER.error("%s: the incomplete copy of a partition that has no directory; it is kept", renamed)
 
 
 def _remove(disk: Disk, future: FutureDirectory, random: Random) -> None:
@@ -124,4 +124,4 @@ def _remove(disk: Disk, future: FutureDirectory, random: Random) -> None:
 def _failed(logs: DirectorySet, root: str, error: OSError) -> None:
     raise_without_descriptors(root, error)
     logs.mark_offline(root, error)
-    logger.error("%s: cannot use this log directory, it stays offline: %s", root, error)
+    LOGGER.error("%s: cannot use this log directory, it stays offline: %s", root, error)

@@ -24,7 +24,7 @@ from kafkalite.storage.transient_errors import is_transient
 PIECE_BYTES = 4 << 20  # that one job copies
 REST_BYTES = 1 << 20  # that appends wait for
 ATTEMPTS_MAX = 1_000  # jobs that found a file removed or rewritten
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.log_move.log_move")
 
 
 class LogMove:
@@ -113,7 +113,7 @@ class LogMove:
         elif outcome.error is not None:
             self._fail(outcome.error)
         else:
-            logger.info("%s: moved from %s to %s", self.key, self.source, self.target)
+            LOGGER.info("%s: moved from %s to %s", self.key, self.source, self.target)
             self._end(outcome.value)
 
     def _fail(self, error: BaseException) -> None:
@@ -125,7 +125,7 @@ class LogMove:
         known = isinstance(error, (OSError, SourceError, SourceChangedError))
         if known:
             text = "%s stays in %s, it cannot be moved to %s: %s"
-            logger.error(text, self.key, self.source, self.target, error)
+            LOGGER.error(text, self.key, self.source, self.target, error)
         if isinstance(error, OSError) and not isinstance(error, FileExistsError):
             self._ports.logs.report_disk_error(self.target, error)
         self.cancel()

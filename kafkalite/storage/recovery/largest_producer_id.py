@@ -24,7 +24,7 @@ from kafkalite.storage.log.producer_state_loader import snapshot_path
 from kafkalite.storage.log.segment import Segment
 
 NO_ID = -1
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.recovery.largest_producer_id")
 
 
 def largest_of(producers: ProducerState) -> int:
@@ -49,7 +49,7 @@ def _largest_or_none(disk: Disk, directory: str) -> int:
     try:
         return largest_in(disk, directory)
     except OSError as error:
-        logger.error("%s: its producer ids cannot be read: %s", directory, error)
+        LOGGER.error("%s: its producer ids cannot be read: %s", directory, error)
         return NO_ID
 
 
@@ -71,7 +71,7 @@ def _load_newest(disk: Disk, directory: str, producers: ProducerState) -> int:
         try:
             producers.load(read_snapshot(disk, snapshot_path(directory, offset)))
         except BadSnapshot as error:
-            logger.warning("%s", error)
+            LOGGER.warning("%s", error)
         else:
             return offset
     return 0

@@ -51,7 +51,7 @@ class CreatedPartition:
 Outcome = (
     tuple[Log, RecoveryReport, bytes | None] | CreatedPartition | OSError | RecoveryError | checkpoints.BadCheckpoint
 )
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.recovery.load_logs")
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class RecoveryProgress:
         done, all_of_it = (self._checked, self._size) if self._checked else (partitions_done, self._partitions)
         elapsed = time.monotonic() - self._began
         left = f"about {elapsed * max(all_of_it - done, 0) / done:.0f} s left" if done else "just started"
-        logger.info(
+        LOGGER.info(
             "recovering: %d of %d partitions, %d of at most %d MiB checked, %s",
             partitions_done, self._partitions, self._checked >> 20, self._size >> 20, left,
         )  # fmt: skip
@@ -196,7 +196,7 @@ def _offsets(disk: Disk, loaded: LoadedDirectory, name: str) -> checkpoints.Offs
     try:
         return checkpoints.read_offsets(disk, os.path.join(loaded.path, name))
     except checkpoints.BadCheckpoint as error:
-        logger.warning("%s; every batch is checked", error)
+        LOGGER.warning("%s; every batch is checked", error)
         loaded.clean = False
         return {}
 
@@ -206,7 +206,7 @@ def _cleaned(disk: Disk, loaded: LoadedDirectory) -> checkpoints.Offsets | None:
     try:
         return checkpoints.read_offsets(disk, os.path.join(loaded.path, checkpoints.CLEANER_OFFSETS))
     except checkpoints.BadCheckpoint as error:
-        logger.warning("%s; gaps between offsets are accepted", error)
+        LOGGER.warning("%s; gaps between offsets are accepted", error)
         return None
 
 
@@ -228,7 +228,7 @@ def _partition_dirs(
         elif names.parse_future_directory_name(name) is not None:
             continue  # `log_move.interrupted_moves` has decided what happens to it
         elif (found := names.parse_directory_name(name)) is None:
-            logger.warning("%s: not a partition directory, ignored", directory)
+            LOGGER.warning("%s: not a partition directory, ignored", directory)
         else:
             topic, partition = found
             partition_dirs.append(
@@ -266,7 +266,7 @@ def _forget_others(
     except OSError as error:  # a full disk: the creation of a partition of that name removes the entry
         if not is_transient(error):
             raise
-        logger.warning("%s: cannot remove deleted partitions from the checkpoints: %s", loaded.path, error)
+        LOGGER.warning("%s: cannot remove deleted partitions from the checkpoints: %s", loaded.path, error)
 
 
 def _try_recover_all(loaded: LoadedDirectory, partition_dirs: Sequence[PartitionDirectory]) -> list[Outcome]:

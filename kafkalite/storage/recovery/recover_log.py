@@ -38,7 +38,7 @@ SET_ASIDE = ".aside"
 NOTHING = -1
 OFFSET_MAX = 2**63 - 1
 SEGMENT_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
-logger = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite.storage.recovery.recover_log")
 
 
 class RecoveryError(ValueError):
@@ -277,13 +277,13 @@ class Recovery:
             return False
         missing = f"{partition_dir.directory}: offsets {end} to {begin - 1} are missing"
         if not synced and not partition_dir.keep_gaps and end >= partition_dir.recovery_point:
-            logger.error("%s, and were not flushed; the rest is renamed to %s and not read", missing, SET_ASIDE)
+            LOGGER.error("%s, and were not flushed; the rest is renamed to %s and not read", missing, SET_ASIDE)
             self._set_aside(following)
             return True
         if not partition_dir.config.may_be_compacted:
             self.progress.gaps.append((end, begin))
             step = f"`kafkalite log truncate {partition_dir.directory} --to {end}` gives up what follows"
-            logger.error("%s: a segment was lost; the files are unchanged. Restore it from a backup; %s", missing, step)
+            LOGGER.error("%s: a segment was lost; the files are unchanged. Restore it from a backup; %s", missing, step)
         return False
 
     def _rebuild_indexes(self, segment: Segment, producers: ProducerState | None = None) -> SegmentScan:
@@ -303,7 +303,7 @@ class Recovery:
         end = segment.next_offset()
         while following and following[0].base_offset < end:
             overlap = following.popleft()
-            logger.error(
+            LOGGER.error(
                 "%s: segment overlaps the previous one (ends at %d); renamed to .aside", overlap.path(names.LOG), end
             )
             self._set_aside([overlap])
@@ -336,7 +336,7 @@ class Recovery:
         if start <= end:
             if not self.partition_dir.clean and end < self.partition_dir.recovery_point:
                 name = self.partition_dir.directory
-                logger.warning(
+                LOGGER.warning(
                     "%s: the log ends at %d, but was flushed up to %d", name, end, self.partition_dir.recovery_point
                 )
             return kept
@@ -346,7 +346,7 @@ class Recovery:
                 f"the log ends at {end}, but starts at {start} by {starts}, which was never synced; nothing is removed"
             )
             raise RecoveryError(f"{self.partition_dir.directory}: {text}")
-        logger.warning(
+        LOGGER.warning(
             "%s: the log end offset %d is below the log start offset: the log is empty from %d on",
             self.partition_dir.directory,
             end,
@@ -364,7 +364,7 @@ class Recovery:
             epochs = LeaderEpochCache.load(self._disk, path)
             missing = self._before_epochs(epochs, segments)
         except BadCheckpoint as error:
-            logger.warning("%s; the leader epochs are rebuilt from the batches", error)
+            LOGGER.warning("%s; the leader epochs are rebuilt from the batches", error)
             epochs, missing = LeaderEpochCache(self._disk, path), segments
             self.progress.epochs_lost = True
         for segment in missing:
@@ -387,7 +387,7 @@ class Recovery:
         if self.progress.bytes_dropped and not isinstance(
             self.partition_dir.disk, DryDisk
         ):  # the command prints the changes itself
-            logger.warning(
+            LOGGER.warning(
                 "%s-%d: truncated %d bytes and %d segments from offset %d on",
                 log.topic, log.partition, self.progress.bytes_dropped, self.progress.segments_dropped,
                 log.log_end_offset,

@@ -33,7 +33,7 @@ from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.routes import Route
 
-log = logging.getLogger("kafkalite_sdk.retries")  # DEBUG: each error after which a request is repeated
+LOGGER = logging.getLogger("kafkalite_sdk.retries")  # DEBUG: each error after which a request is repeated
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -282,7 +282,7 @@ class _Run(Generic[K, V]):
                 self._client.forget_coordinator(address, 0 if self._row.route is Route.GROUP else 1)
         if self._may_repeat(error):
             self._pending[key] = error
-            log.debug("%s: %s", key, error)
+            LOGGER.debug("%s: %s", key, error)
         elif error.code in TIMEOUTS and not self._row.repeatable:
             name = self._operation.request.__name__.removesuffix("Request")
             self._end(key, OutcomeUnknownError(f"the broker does not know the outcome of {name}: {error}"))

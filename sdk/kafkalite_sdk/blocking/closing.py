@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from kafkalite_sdk.blocking.loop_thread import LoopThread
 from kafkalite_sdk.blocking.operation import Operation
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.blocking.closing")
 
 _open: dict[LoopThread, Callable[[], Awaitable[object]]] = {}
 
@@ -65,7 +65,7 @@ def _close_all() -> None:
         try:
             operation.raise_error()
         except Exception as error:
-            log.error("a client that was not closed has ended with an error: %s", error)
+            LOGGER.error("a client that was not closed has ended with an error: %s", error)
         thread.end()
 
 

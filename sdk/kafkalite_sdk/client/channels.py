@@ -23,7 +23,7 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import ClientSettings
 
 DATA = ""
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.client.channels")
 
 
 def bootstrap_node(index: int) -> int:
@@ -127,10 +127,10 @@ class Channels:
         connected = any(each.name == name and each.connection is not None for each in self._channels.values())
         if channel.last_error is not None and name not in self._unreachable and not connected:
             self._unreachable.add(name)
-            log.warning("lost a broker, which is connected again when it is reachable: %s", channel.last_error)
+            LOGGER.warning("lost a broker, which is connected again when it is reachable: %s", channel.last_error)
         elif connected and name in self._unreachable:
             self._unreachable.remove(name)
-            log.info("connected again to %s", name)
+            LOGGER.info("connected again to %s", name)
 
     def data_channels(self) -> Iterator[Channel]:
         """Yield the channels for data that requests have used."""

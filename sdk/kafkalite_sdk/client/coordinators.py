@@ -22,7 +22,7 @@ from kafkalite_sdk.client.alarm import Alarm
 if TYPE_CHECKING:
     from kafkalite.protocol.messages.find_coordinator import FindCoordinatorResponse
 
-log = logging.getLogger("kafkalite_sdk.retries")
+LOGGER = logging.getLogger("kafkalite_sdk.retries")
 GROUP, TRANSACTION = 0, 1
 NAMES = {GROUP: "group", TRANSACTION: "transactional id"}
 
@@ -134,7 +134,7 @@ class Coordinators:
         if not error.retriable:
             self._fail(key, error)
             return
-        log.debug("%s", error)
+        LOGGER.debug("%s", error)
         lookup.failures += 1
         at = self._loop.time() + self._backoff.delay_s(lookup.failures)
         if at < lookup.deadline:

@@ -12,7 +12,7 @@ from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.consumer.auto_commit")
 
 
 class AutoCommit:
@@ -70,7 +70,7 @@ class AutoCommit:
         """Log why a commit has failed; once for those that end together, as at the close without a connection."""
         now = self._driver.now()
         if text != self._warned or now >= self._warn_at:
-            log.warning("automatic commit: %s", text)
+            LOGGER.warning("automatic commit: %s", text)
         self._warned, self._warn_at = text, now + self._interval_s
 
     async def commit(self, partitions: Container[TopicPartition] | None, deadline: float) -> None:

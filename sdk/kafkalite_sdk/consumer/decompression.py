@@ -18,7 +18,7 @@ from kafkalite_sdk.consumer.fetcher import Fetcher
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor  # imported with the first large batch
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.consumer.decompression")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -69,7 +69,7 @@ class Decompression(Generic[K, V]):
         self.close()  # it has queued the job
         if not self._warned:
             self._warned = True
-            log.warning("large batches are decompressed on the event loop, no thread can be started: %r", error)
+            LOGGER.warning("large batches are decompressed on the event loop, no thread can be started: %r", error)
         job.decompress()
         self._fetcher.decompressed(job)
         self._changed()

@@ -25,7 +25,7 @@ from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets, FetchOffs
 from kafkalite_sdk.membership.membership import Membership
 from kafkalite_sdk.membership.settings import GroupCall, MemberIdentity, MembershipSettings
 
-log = logging.getLogger("kafkalite_sdk.retries")
+LOGGER = logging.getLogger("kafkalite_sdk.retries")
 
 GROUP_CHANNEL = "group"
 
@@ -179,7 +179,7 @@ class GroupRequests:
         if code := getattr(response, "error_code", 0):
             error = error_for(code, getattr(response, "error_message", None))
             if error.retriable:
-                log.debug("group %s: %s", self.group, error)
+                LOGGER.debug("group %s: %s", self.group, error)
         self.membership.answered(call, response, self._now())
         self._changed()
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from kafkalite.errors import KafkaErrorCode, error_for
 from kafkalite_sdk.client.cluster_view import ClusterView
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.consumer.missing_topics")
 
 MISSING_S = 1.0
 UNKNOWN = (KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, KafkaErrorCode.UNKNOWN_TOPIC_ID)
@@ -46,7 +46,7 @@ class MissingTopics:
         for topic, since in self._since.items():
             if now >= since + MISSING_S and topic not in self._reported:
                 self._reported.add(topic)
-                log.warning("%s reads topic %s: %s", self._reader, topic, self._reason(topic))
+                LOGGER.warning("%s reads topic %s: %s", self._reader, topic, self._reason(topic))
 
     def _reason(self, topic: str) -> str:
         code = self._view.errors[topic]

@@ -27,7 +27,7 @@ from kafkalite_sdk.consumer.positions import PartitionState
 if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor, ConsumerStages
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.consumer.poison")
 
 PoisonHandler = Callable[[Record[Any, Any], Exception], Awaitable[None] | None]
 PoisonPolicy = Literal["raise", "skip"] | PoisonHandler
@@ -174,7 +174,7 @@ class PoisonCheck:
         if kind not in self._reported and len(self._reported) < REPORTS_MAX:
             self._reported.add(kind)
             where = f"{record.topic}-{record.partition} at offset {record.offset}"
-            log.warning("%s is skipped, later ones with this error without a message: %r", where, error)
+            LOGGER.warning("%s is skipped, later ones with this error without a message: %r", where, error)
 
     async def _handle(self, record: Record[Any, Any], error: Exception) -> None:
         """Apply the policy to the first record of `iteration`. Raises PoisonRecordError."""

@@ -50,7 +50,7 @@ from kafkalite_sdk.membership.settings import (
 from kafkalite_sdk.membership.subscription import NO_SUBSCRIPTION, Subscription
 from kafkalite_sdk.membership.topics import metadata_of_all
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.membership.membership")
 
 
 def member_class(protocol: str) -> type[GroupProtocol]:
@@ -460,7 +460,7 @@ class Membership:
             f"group {self.settings.group_id}: poll was not called for {interval_s:g} s, so the consumer has left the "
             "group and lost its partitions; process fewer records per poll or increase max_poll_interval_ms"
         )
-        log.warning("%s", self._poll_error)  # the next poll, which raises it, may be far away
+        LOGGER.warning("%s", self._poll_error)  # the next poll, which raises it, may be far away
         if self._protocol is not None:
             self._protocol.leave(lambda: None)
         self._core.lose_all(now, lambda now: None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.handler import BatchHandler
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.producer.producer")
 CLOSE_S = 1.0  # for writing queued requests when all records have their outcomes
 
 
@@ -321,7 +321,7 @@ class Producer(Generic[K, V]):
             return
         if raises:
             raise error
-        log.error("%s", "; ".join((str(error), *getattr(error, "__notes__", ()))))
+        LOGGER.error("%s", "; ".join((str(error), *getattr(error, "__notes__", ()))))
 
     async def _end(self, dispatcher: Dispatcher, timeout_s: float | None) -> Exception | None:
         """Flush, and end everything; return the error of records that no user has awaited."""

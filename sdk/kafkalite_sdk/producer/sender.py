@@ -28,7 +28,7 @@ from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
 from kafkalite_sdk.producer.settings import ProducerSettings
 
-log = logging.getLogger("kafkalite_sdk.retries")
+LOGGER = logging.getLogger("kafkalite_sdk.retries")
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 TOO_LARGE = (KafkaErrorCode.MESSAGE_TOO_LARGE, KafkaErrorCode.RECORD_LIST_TOO_LARGE)
@@ -282,7 +282,7 @@ class Sender(SenderBase):
             partition.rejected(batch)
             return
         self.retried += 1
-        log.debug("%s", error)
+        LOGGER.debug("%s", error)
         partition.failures += 1
         retry_at = now if at_once else now + self._backoff.delay_s(partition.failures)
         partition.returned(batch, instead_of=batch, retry_at=retry_at)

@@ -27,7 +27,7 @@ from kafkalite_sdk.registry.wire import Key
 if TYPE_CHECKING:
     import aiohttp
 
-log = logging.getLogger(__name__)
+LOGGER = logging.getLogger("kafkalite_sdk.registry.client")
 
 REFERENCES_MAX = 100
 OK, NOT_FOUND = 200, 404
@@ -249,13 +249,13 @@ class SchemaRegistry:
         self._fail(key, error, now + RETRY_S)
         if now >= self._unavailable_until:
             self._unavailable_until = now + self._retry_after_s
-            log.warning("records wait for schema %s, it is requested every %g s: %s", key, RETRY_S, error)
+            LOGGER.warning("records wait for schema %s, it is requested every %g s: %s", key, RETRY_S, error)
         self._attempts[key].set_result(None)
         await asyncio.sleep(RETRY_S)
 
     def _remember(self, key: Key, error: SchemaError) -> None:
         self._fail(key, error, asyncio.get_running_loop().time() + self._retry_after_s)
-        log.warning("schema %s cannot be loaded, retried after %g s: %s", key, self._retry_after_s, error)
+        LOGGER.warning("schema %s cannot be loaded, retried after %g s: %s", key, self._retry_after_s, error)
 
     def _fail(self, key: Key, error: SchemaError, until: float) -> None:
         if len(self._failed) >= self._schemas_max:

@@ -13,7 +13,7 @@ from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.offsets import Offsets
 
-log = logging.getLogger("pyspark_kafkalite")
+LOGGER = logging.getLogger("pyspark_kafkalite")
 
 
 class ProgressGroup:
@@ -37,7 +37,7 @@ class ProgressGroup:
         try:
             clients.admin(self._client).group_offsets.alter(self._group, changed).check()
         except KafkaError as error:
-            log.warning("progress is not shown as group %s until the next micro-batch: %s", self._group, error)
+            LOGGER.warning("progress is not shown as group %s until the next micro-batch: %s", self._group, error)
         else:
             self._committed |= changed
 
@@ -46,7 +46,7 @@ class ProgressGroup:
         try:
             lag = clients.admin(self._client).groups.lag(self._group, ages=True)[self._group]
         except KafkaError as error:
-            log.warning("the lag of group %s is unknown: %s", self._group, error)
+            LOGGER.warning("the lag of group %s is unknown: %s", self._group, error)
             return None
         ages = [each.age_s for each in lag.partitions.values() if each.age_s is not None]
         return max(ages, default=None)

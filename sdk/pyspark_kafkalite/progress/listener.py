@@ -15,7 +15,7 @@ from pyspark_kafkalite.progress.facts import recorded
 from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.progress.model import Output, batch_progress
 
-log = logging.getLogger("pyspark_kafkalite")
+LOGGER = logging.getLogger("pyspark_kafkalite")
 
 
 class ProgressListener(StreamingQueryListener):
@@ -68,4 +68,4 @@ class ProgressListener(StreamingQueryListener):
             try:
                 call(output)
             except Exception:
-                log.exception("progress is not shown by %s", type(output).__name__)
+                LOGGER.exception("progress is not shown by %s", type(output).__name__)

@@ -15,7 +15,7 @@ from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.errors import DamagedTableError
 from pyspark_kafkalite.tables.state import TableState
 
-log = logging.getLogger("pyspark_kafkalite")
+LOGGER = logging.getLogger("pyspark_kafkalite")
 
 EVERY = 500
 """Commits between two snapshots."""
@@ -32,7 +32,7 @@ def load(directory: Path) -> TableState:
         except FileNotFoundError:
             continue  # a writer has removed it
         except (ValueError, DamagedTableError) as error:
-            log.warning("the table is read from its commits: %s: %s", path, error)
+            LOGGER.warning("the table is read from its commits: %s: %s", path, error)
     return TableState()
 
 
@@ -55,9 +55,9 @@ def write(directory: Path, temporary: Path, state: TableState, disk: Disk) -> No
     try:
         disk.link(written, directory / f"{state.sequence:020}{SUFFIX}")
     except FileExistsError:
-        log.info("another writer has created the snapshot of commit %d", state.sequence)
+        LOGGER.info("another writer has created the snapshot of commit %d", state.sequence)
     except FileNotFoundError:
-        log.info("another writer has removed the snapshot of commit %d before it was complete", state.sequence)
+        LOGGER.info("another writer has removed the snapshot of commit %d before it was complete", state.sequence)
     disk.remove(written)
     for path in _snapshots(directory)[KEPT:]:
         disk.remove(path)

@@ -20,7 +20,7 @@ from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
 from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 
-log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
+LOGGER = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 
 
 class ListenerAdapter(RebalanceListener):
@@ -62,7 +62,7 @@ class ListenerAdapter(RebalanceListener):
             if inspect.isawaitable(result):
                 await result
         except Exception:
-            log.exception("the listener %r failed for %s", self._listener, sorted(partitions))
+            LOGGER.exception("the listener %r failed for %s", self._listener, sorted(partitions))
 
 
 class Rebalances:
@@ -91,7 +91,7 @@ class Rebalances:
                 async with self._lock:
                     await self._changes.carry_out()
         except Exception:
-            log.exception("a change of the assignment has failed; the next call continues it")
+            LOGGER.exception("a change of the assignment has failed; the next call continues it")
         else:
             self._driver.changed()
         finally:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.driver import AnyDriver
 
-log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
+LOGGER = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 
 NOTHING: frozenset[TopicPartition] = frozenset()
 
@@ -64,7 +64,7 @@ class GroupLeave:
         try:
             await self._leave()
         except Exception:
-            log.exception("the consumer has not left its group")
+            LOGGER.exception("the consumer has not left its group")
         finally:
             self._task = None
             self.assigned = NOTHING
@@ -76,4 +76,4 @@ class GroupLeave:
             try:
                 action()
             except Exception:
-                log.exception("a call behind unsubscribe() has failed")
+                LOGGER.exception("a call behind unsubscribe() has failed")

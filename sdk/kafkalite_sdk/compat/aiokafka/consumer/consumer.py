@@ -36,7 +36,7 @@ from kafkalite_sdk.consumer import offset_and_metadata as engine
 from kafkalite_sdk.consumer.application_calls import check_not_inside
 from kafkalite_sdk.consumer.consumer import Consumer
 
-log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
+LOGGER = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 
 ALL_RECORDS = 1 << 30
 SEEK_EXTRA_S = 0.5  # for the request behind the one that was open at the seek
@@ -333,7 +333,7 @@ class AIOKafkaConsumer(Lookups):
                 try:
                     return await self._consumer._loop.poll(timeout_s, records_max, only)
                 except MaxPollIntervalExceededError as error:
-                    log.warning("%s", error)
+                    LOGGER.warning("%s", error)
                 except ClientUseError:
                     if not self._closed:
                         raise

@@ -10,7 +10,7 @@ from kafkalite_sdk.compat.aiokafka.settings import CLIENT_ARGUMENTS, client_opti
 from kafkalite_sdk.producer.producer import Producer
 from kafkalite_sdk.producer.reports import FailedRecords
 
-log = logging.getLogger("kafkalite_sdk.compat.aiokafka")
+LOGGER = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 COMPRESSION_TYPES = ("gzip", "snappy", "lz4", "zstd", None)
@@ -84,4 +84,4 @@ def _partitioner(partitioner: Partitioner) -> Any:
 
 
 def _log_failures(failed: FailedRecords) -> None:
-    log.error("records of a producer have failed, and no task awaits them: %s", failed)
+    LOGGER.error("records of a producer have failed, and no task awaits them: %s", failed)
