@@ -14,10 +14,11 @@ guarantees, and machines rely on this:
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 Token = object  # the pending response of a command; a machine only keeps it and returns it
-TimerName = tuple[str, ...]
+TimerName = tuple[str, ...]  # of a group
+Name = TypeVar("Name", bound=tuple[object, ...])
 
 
 class Now(NamedTuple):
@@ -38,17 +39,23 @@ class Answer(NamedTuple):
 _answer: Callable[[tuple[Token, object]], Answer] = partial(tuple.__new__, Answer)
 
 
-class SetTimer(NamedTuple):
-    """Call `expired(name, now)` at `at_ms` of the monotonic clock."""
+class SetTimer(NamedTuple, Generic[Name]):
+    """Report at `at_ms` of the monotonic clock that the timer has expired. It replaces an earlier timer of this name.
 
-    name: TimerName
+    Groups receive `expired(name, now)`, the controller the event `TimerExpired`.
+    """
+
+    name: Name
     at_ms: int
 
 
-class CancelTimer(NamedTuple):
+class CancelTimer(NamedTuple, Generic[Name]):
     """Cancel a timer, if it is set."""
 
-    name: TimerName
+    name: Name
+
+
+TimerChange = SetTimer[TimerName] | CancelTimer[TimerName]
 
 
 class ResolvePatterns(NamedTuple):
@@ -76,7 +83,7 @@ class Effects:
 
     records: list[object] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
-    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+    timers: list[TimerChange] = field(default_factory=list)
     questions: list[ResolvePatterns] = field(default_factory=list)
 
     def answer(self, token: Token, result: object) -> None:

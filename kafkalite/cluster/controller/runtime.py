@@ -51,6 +51,7 @@ from kafkalite.state.controller.events import (
     TopicRead,
 )
 from kafkalite.state.controller.values import Broker, ControllerSettings, TimerName
+from kafkalite.state.effects import CancelTimer, SetTimer
 
 LOGGER = logging.getLogger("kafkalite.controller")
 FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 1.0, 60.0  # before the next election, after a term that failed
@@ -293,8 +294,8 @@ class RunningTerm:
             effects.Connect: self._connect,
             effects.Disconnect: lambda effect: self._disconnect(effect.broker_id),
             effects.Completion: self._complete,
-            effects.SetTimer: self._set_timer,
-            effects.CancelTimer: lambda effect: self._cancel_timer(effect.name),
+            SetTimer: self._set_timer,
+            CancelTimer: lambda effect: self._cancel_timer(effect.name),
             effects.Log: lambda effect: LOGGER.log(LEVELS[effect.level], "%s", effect.text),
             effects.Resign: lambda effect: self._end(effect.reason),
         }
@@ -466,7 +467,7 @@ class RunningTerm:
         del self._waiting[waiting]
         waiting.done(completion.error)
 
-    def _set_timer(self, effect: effects.SetTimer) -> None:
+    def _set_timer(self, effect: SetTimer[TimerName]) -> None:
         self._cancel_timer(effect.name)
         self._timers[effect.name] = self._clock.call_at(effect.at_ms / 1000, self._fire, effect.name)
 

@@ -27,7 +27,7 @@ from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
-from kafkalite.state.effects import Answer, CancelTimer, Effects, Now, ResolvePatterns, SetTimer, TimerName, Token
+from kafkalite.state.effects import Answer, Effects, Now, ResolvePatterns, SetTimer, TimerChange, TimerName, Token
 
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -111,7 +111,7 @@ class Incarnation(Generic[M]):
         self.entries: deque[PendingAppend] = deque()
         self.completions: dict[CommandCompletion, None] = {}
         self.timers: dict[TimerName, Timer] = {}
-        self.unset: dict[TimerName, SetTimer] = {}
+        self.unset: dict[TimerName, SetTimer[TimerName]] = {}
         self.committed = False
         self.commit_timer: Timer | None = None
 
@@ -306,7 +306,7 @@ class CoordinatorShard(Generic[M]):
 
     # timers
 
-    def _set_timer(self, incarnation: Incarnation[M], change: SetTimer | CancelTimer) -> None:
+    def _set_timer(self, incarnation: Incarnation[M], change: TimerChange) -> None:
         incarnation.unset.pop(change.name, None)
         old = incarnation.timers.pop(change.name, None)
         if old is not None:
@@ -316,7 +316,7 @@ class CoordinatorShard(Generic[M]):
                 change.at_ms / 1000, self._expired, incarnation, change
             )
 
-    def _expired(self, incarnation: Incarnation[M], timer: SetTimer) -> None:
+    def _expired(self, incarnation: Incarnation[M], timer: SetTimer[TimerName]) -> None:
         if self._incarnation is not incarnation:
             return
         del incarnation.timers[timer.name]

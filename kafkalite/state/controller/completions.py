@@ -8,11 +8,12 @@ create it again, or as soon as it waits only for replicas that are not available
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.controller.effects import CancelTimer, Completion, Effect, SetTimer
+from kafkalite.state.controller.effects import Completion, Effect
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.topics import Topic
 from kafkalite.state.controller.values import TimerName, Token
+from kafkalite.state.effects import CancelTimer, SetTimer
 
 AWAIT = "await"  # first part of the names of the timers
 

@@ -10,12 +10,13 @@ from typing import Literal
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.channel import Channel
 from kafkalite.state.controller.completions import Completions
-from kafkalite.state.controller.effects import CancelTimer, Effect, Log, Operation, SetTimer, TopicMetadata, Write
+from kafkalite.state.controller.effects import Effect, Log, Operation, TopicMetadata, Write
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.values import Broker, ControllerSettings, Replicas, TimerName
 from kafkalite.state.controller.writes import PendingWrite
+from kafkalite.state.effects import CancelTimer, SetTimer
 
 UNKNOWN_TOPICS = frozenset((TopicState.UNREAD, TopicState.WITHOUT_ID, TopicState.INVALID))
 IN_DELETION = frozenset((TopicState.DELETING, TopicState.INELIGIBLE, TopicState.REMOVING))

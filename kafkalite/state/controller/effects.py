@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.values import Broker, LeaderAndIsr, Replicas, TimerName, Token
+from kafkalite.state.effects import CancelTimer, SetTimer
 
 # Operations of a transaction.
 
@@ -329,19 +330,6 @@ class Completion(NamedTuple):
     error: int
 
 
-class SetTimer(NamedTuple):
-    """Report `TimerExpired(name)` at `at_ms`. It replaces an earlier timer of this name."""
-
-    name: TimerName
-    at_ms: int
-
-
-class CancelTimer(NamedTuple):
-    """Cancel a timer, if it is set."""
-
-    name: TimerName
-
-
 class Log(NamedTuple):
     """Write a line to the log of the broker."""
 
@@ -366,8 +354,8 @@ Effect: TypeAlias = (
     | Connect
     | Disconnect
     | Completion
-    | SetTimer
-    | CancelTimer
+    | SetTimer[TimerName]
+    | CancelTimer[TimerName]
     | Log
     | Resign
 )

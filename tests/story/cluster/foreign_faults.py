@@ -9,12 +9,13 @@ from kafkalite.coordination.znodes import CLUSTER_ID
 from kafkalite.server.running.member_broker import MemberBroker
 from kafkalite.slicing import finish
 from kafkalite.state.controller import effects
+from kafkalite.state.effects import SetTimer
 from tests.story.cluster.foreign_program import CASES, FOREIGN, ForeignProgram
 from tests.story.cluster.world import ClusterWorld
 
 MINUTE_MS = 60_000
 SKEWS_MS = (-20 * MINUTE_MS, -3 * MINUTE_MS, 0, 3 * MINUTE_MS, 20 * MINUTE_MS)
-RAISING = (effects.Write, effects.SendLeaderAndIsr, effects.SendUpdateMetadata, effects.Connect, effects.SetTimer)
+RAISING = (effects.Write, effects.SendLeaderAndIsr, effects.SendUpdateMetadata, effects.Connect, SetTimer)
 # No broker starts while the cluster id cannot be read, which is an error of the operator.
 NODES = [*((case.node.path, case.data) for case in CASES if case.node.path != CLUSTER_ID), *FOREIGN]
 

@@ -24,6 +24,7 @@ from kafkalite.state.controller.values import (
     TimerName,
     TopicNodes,
 )
+from kafkalite.state.effects import CancelTimer, SetTimer
 from tests.story.controller import tree as nodes
 from tests.story.controller.changes import TopicValue, changes_of, state_path
 from tests.story.controller.schedule import Schedule
@@ -361,7 +362,7 @@ class ControllerRuntime:
         assert effect.token not in self.completions, "completed twice"
         self.completions[effect.token] = effect.error
 
-    def set_timer(self, effect: out.SetTimer) -> None:
+    def set_timer(self, effect: SetTimer) -> None:
         self._timer_number += 1
         number = self._timers[effect.name] = self._timer_number
 
@@ -372,7 +373,7 @@ class ControllerRuntime:
 
         self.schedule.at(effect.at_ms, expired)
 
-    def cancel_timer(self, effect: out.CancelTimer) -> None:
+    def cancel_timer(self, effect: CancelTimer) -> None:
         self._timers.pop(effect.name, None)
 
     def log(self, effect: out.Log) -> None:
@@ -394,8 +395,8 @@ EXECUTE: dict[type[out.Effect], Callable[[ControllerRuntime, Any], None]] = {
     out.Connect: ControllerRuntime.connect,
     out.Disconnect: ControllerRuntime.disconnect,
     out.Completion: ControllerRuntime.complete,
-    out.SetTimer: ControllerRuntime.set_timer,
-    out.CancelTimer: ControllerRuntime.cancel_timer,
+    SetTimer: ControllerRuntime.set_timer,
+    CancelTimer: ControllerRuntime.cancel_timer,
     out.Log: ControllerRuntime.log,
     out.Resign: ControllerRuntime.resign,
 }

@@ -20,6 +20,7 @@ from kafkalite.state.controller.values import (
     LeaderAndIsr,
     StoredState,
 )
+from kafkalite.state.effects import CancelTimer, SetTimer
 from tests.kit.costly_clock import CostlyClock
 from tests.unit.cluster.controller.kit import TOPIC_ID, NotingHost, NotingMachine, Service
 
@@ -211,7 +212,7 @@ def test_a_write_is_one_fenced_transaction() -> None:
     assert znodes.decode_state("", service.data(znodes.state_path("orders", 0))) == znodes.PartitionState(*STATE)
     node.script.update(on(events.TimerExpired, effects.Write(8, (effects.SetState(key, STATE, 0),))))
     node.machine.events.clear()
-    node.script.update(on(events.DeletionsChanged, effects.SetTimer(("again", None), 0)))
+    node.script.update(on(events.DeletionsChanged, SetTimer(("again", None), 0)))
     service.write(controller.delete_topic_path("x"), b"")
     service.clock.advance(1)
     assert node.machine.of(events.WriteDone) == [events.WriteDone(8, (1,))]
@@ -380,8 +381,8 @@ def test_what_clients_wait_for_is_completed_once() -> None:
 def test_timers_fire_once_are_replaced_and_cancelled() -> None:
     service = Service()
     name, other = ("retry", 1), ("retry", 2)
-    timers = effects.SetTimer(name, 100), effects.SetTimer(other, 100), effects.SetTimer(name, 200)
-    node = Node(service, on(events.SnapshotRead, *timers, effects.CancelTimer(other), effects.CancelTimer(("no", 0))))
+    timers = SetTimer(name, 100), SetTimer(other, 100), SetTimer(name, 200)
+    node = Node(service, on(events.SnapshotRead, *timers, CancelTimer(other), CancelTimer(("no", 0))))
     service.clock.advance(199)
     assert not node.machine.of(events.TimerExpired)
     service.clock.advance(500)
@@ -391,7 +392,7 @@ def test_timers_fire_once_are_replaced_and_cancelled() -> None:
 def test_a_machine_that_resigns_is_dropped_and_another_one_elected() -> None:
     service = Service()
     node = Node(service)
-    node.script.update(on(events.DeletionsChanged, effects.SetTimer(("x", 0), 50), effects.Resign("an error")))
+    node.script.update(on(events.DeletionsChanged, SetTimer(("x", 0), 50), effects.Resign("an error")))
     service.write(controller.delete_topic_path("x"), b"")
     assert len(node.machines) == 2 and node.runtime.epoch == 2
     service.clock.advance(100)

@@ -12,6 +12,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller import effects, events
 from kafkalite.state.controller.values import Broker, ControllerSettings
+from kafkalite.state.effects import CancelTimer, SetTimer
 from tests.kit.costly_clock import CostlyClock
 from tests.unit.cluster.controller.kit import NotingMachine, Service
 from tests.unit.cluster.controller.test_runtime import Node, on
@@ -104,8 +105,8 @@ def test_a_term_that_ends_while_its_effects_are_executed_ends_with_the_current_o
 
 def test_a_timer_that_an_event_cancels_does_not_expire_behind_it() -> None:
     name = ("x", 1)
-    service, node = long_node(on(events.SnapshotRead, effects.SetTimer(name, 200)))
-    node.script.update(on(events.DeletionsChanged, effects.CancelTimer(name)))
+    service, node = long_node(on(events.SnapshotRead, SetTimer(name, 200)))
+    node.script.update(on(events.DeletionsChanged, CancelTimer(name)))
     service.clock.advance(99)
     request_deletion(service)
     service.clock.advance(200)
@@ -114,8 +115,8 @@ def test_a_timer_that_an_event_cancels_does_not_expire_behind_it() -> None:
 
 def test_a_timer_that_an_event_sets_again_expires_once() -> None:
     name = ("x", 1)
-    service, node = long_node(on(events.SnapshotRead, effects.SetTimer(name, 200)))
-    node.script.update(on(events.DeletionsChanged, effects.SetTimer(name, 5_000)))
+    service, node = long_node(on(events.SnapshotRead, SetTimer(name, 200)))
+    node.script.update(on(events.DeletionsChanged, SetTimer(name, 5_000)))
     service.clock.advance(99)
     request_deletion(service)
     service.clock.advance(1_000)

@@ -4,6 +4,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.channel import RETRY
+from kafkalite.state.effects import SetTimer
 from tests.unit.state.controller.kit import Situation, nodes, stored
 
 TIMES = [100, 200, 400, 800, 1_000, 1_000]
@@ -12,7 +13,7 @@ REFUSED = KafkaErrorCode.UNKNOWN_SERVER_ERROR
 
 def back_off(situation: Situation) -> int:
     """How long broker 1 waits."""
-    (timer,) = (one for one in situation.effects if isinstance(one, out.SetTimer) and one.name == (RETRY, 1))
+    (timer,) = (one for one in situation.effects if isinstance(one, SetTimer) and one.name == (RETRY, 1))
     return timer.at_ms - situation.now_ms
 
 
@@ -29,7 +30,7 @@ def test_refused_partitions_wait_twice_as_long_each_time_up_to_a_limit() -> None
     situation = Situation({"a": nodes(stored(1))}).answer_until(1, out.SendLeaderAndIsr)
     assert [refused(situation) for _ in TIMES] == TIMES
     situation.answer(1)
-    assert not [one for one in situation.effects if isinstance(one, out.SetTimer)]
+    assert not [one for one in situation.effects if isinstance(one, SetTimer)]
 
 
 def test_accepted_partitions_end_the_doubling() -> None:

@@ -13,6 +13,7 @@ from kafkalite.state.controller.state_writes import MULTI_STATES_MAX
 from kafkalite.state.controller.topic_deletion import PARTITIONS_PER_WRITE, removal
 from kafkalite.state.controller.topics import Topic
 from kafkalite.state.controller.values import ControllerSettings, FeaturesNode, Snapshot, TopicNodes
+from kafkalite.state.effects import SetTimer
 from tests.unit.state.controller.kit import EPOCH, ID, KEY, OTHER_ID, Situation, broker, nodes, stored
 
 TOKEN, DEADLINE_MS = object(), 5_000
@@ -50,7 +51,7 @@ def test_created_topic_is_completed_when_the_image_of_the_controller_has_its_lea
 
 def test_created_topic_is_not_completed_while_its_broker_is_not_alive() -> None:
     situation = awaited(Situation({"a": nodes()}, alive=()).quiet())
-    (timer,) = (each for each in situation.effects if isinstance(each, out.SetTimer) and each.name[0] == AWAIT)
+    (timer,) = (each for each in situation.effects if isinstance(each, SetTimer) and each.name[0] == AWAIT)
     assert timer.at_ms == DEADLINE_MS
     assert completions(situation.report(into.TimerExpired(timer.name))) == [KafkaErrorCode.REQUEST_TIMED_OUT]
 

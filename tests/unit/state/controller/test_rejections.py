@@ -9,6 +9,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.channel import RETRY
+from kafkalite.state.effects import SetTimer
 from tests.unit.state.controller.kit import Send, Situation, nodes, stored
 
 NAMES = [f"t{number}" for number in range(20)]
@@ -44,7 +45,7 @@ class PickyBroker:
         raise AssertionError(f"it does not end: {self.rejected}")
 
     def _retry(self) -> bool:
-        due = [each for each in self.situation.effects if isinstance(each, out.SetTimer) and each.name == (RETRY, 1)]
+        due = [each for each in self.situation.effects if isinstance(each, SetTimer) and each.name == (RETRY, 1)]
         if due:
             self.situation.now_ms = due[0].at_ms
             self.situation.report(into.TimerExpired((RETRY, 1)))
