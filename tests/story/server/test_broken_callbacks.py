@@ -164,7 +164,7 @@ GONE = DeleteTopicsRequest.DeleteTopicState(name="t")
 
 # The request, and what of its last step is broken: (owner, name).
 LAST_STEPS: dict[str, tuple[Request, Any, str]] = {
-    "create": (CreateTopicsRequest(topics=[NEW]), create_topics, "described"),
+    "create": (CreateTopicsRequest(topics=[NEW]), create_topics, "describe_created"),
     "grow": (CreatePartitionsRequest(topics=[MORE]), create_partitions, "Result"),
     "delete": (DeleteTopicsRequest(topics=[GONE]), delete_topics, "result"),
     "alter": (AlterConfigsRequest(resources=[CONFIGS]), config_changes, "zip"),
