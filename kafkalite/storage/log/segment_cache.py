@@ -7,13 +7,22 @@
 """
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from kafkalite.storage.log.segment import Segment
+from kafkalite._speedups.storage.index import OffsetIndex, TimeIndex
 
 FILES_MAX = 512
 INDEX_BYTES_MAX = 64 * 1024 * 1024
+
+
+class CachedSegment(Protocol):
+    """The part of a `Segment` that the cache uses."""
+
+    used: int  # sequence number of its last read
+
+    @property
+    def indexes(self) -> tuple[OffsetIndex, TimeIndex]: ...
+    def unload(self) -> None: ...
 
 
 class SegmentCache:
@@ -28,12 +37,12 @@ class SegmentCache:
         self.files_max = files_max
         self.index_bytes_max = index_bytes_max
         self.index_bytes = 0
-        self._loaded: OrderedDict[Segment, tuple[int, int]] = OrderedDict()
+        self._loaded: OrderedDict[CachedSegment, tuple[int, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._loaded)
 
-    def add(self, segment: "Segment") -> None:
+    def add(self, segment: CachedSegment) -> None:
         """Add a loaded segment, and unload others until the bounds hold."""
         self.forget(segment)
         memory = sum(index.memory for index in segment.indexes)
@@ -48,12 +57,12 @@ class SegmentCache:
             self.forget(segment)
             segment.unload()
 
-    def forget(self, segment: "Segment") -> None:
+    def forget(self, segment: CachedSegment) -> None:
         """Remove a segment that is unloaded, deleted or active again."""
         memory, _ = self._loaded.pop(segment, (0, 0))
         self.index_bytes -= memory
 
-    def _unload_one(self, spared: "Segment") -> None:
+    def _unload_one(self, spared: CachedSegment) -> None:
         segment, (memory, used) = next(iter(self._loaded.items()))
         if segment is spared or segment.used != used:
             self._loaded[segment] = memory, segment.used
