@@ -7,16 +7,38 @@
 Source: UnifiedLog.flush.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kafkalite._speedups.storage.producer_state import ProducerState
 from kafkalite.storage import names
 from kafkalite.storage.log.flush_job import FlushPlan
+from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.storage.log.segment import Segment
 
-if TYPE_CHECKING:
-    from kafkalite.storage.log.log import Log
+
+class PlannedLog(Protocol):
+    """The part of a `Log` that decides what a flush must sync."""
+
+    directory: str
+    segments: tuple[Segment, ...]
+    active: Segment
+    epochs: LeaderEpochCache
+    producers: ProducerState
+    due_snapshots: dict[int, bytes]
+    log_end_offset: int
+    synced: int
+    truncations: int
+    rolls: int
+
+    @property
+    def rolled(self) -> bool: ...
+    @property
+    def needs_snapshot(self) -> bool: ...
+    def take_due_snapshots(self) -> dict[int, bytes]: ...
+    def bases(self) -> list[int]: ...
 
 
-def flush_plan(log: "Log", *, active: bool) -> FlushPlan:
+def flush_plan(log: PlannedLog, *, active: bool) -> FlushPlan:
     """The files of a log to sync; without `active`, those of closed segments only."""
     offset = log.log_end_offset if active else log.active.base_offset
     plan = FlushPlan(offset, log.truncations, log.rolls, log.epochs.written)
@@ -34,7 +56,7 @@ def flush_plan(log: "Log", *, active: bool) -> FlushPlan:
     return plan
 
 
-def closing_plan(log: "Log") -> FlushPlan:
+def closing_plan(log: PlannedLog) -> FlushPlan:
     """All files of a log after its last append, with a producer snapshot at its end if the next start needs it."""
     plan = flush_plan(log, active=True)
     if log.needs_snapshot:
@@ -45,14 +67,14 @@ def closing_plan(log: "Log") -> FlushPlan:
     return plan
 
 
-def _add_snapshots(log: "Log", plan: FlushPlan) -> None:
+def _add_snapshots(log: PlannedLog, plan: FlushPlan) -> None:
     """Add the producer snapshots of each roll, before the recovery point passes it."""
     plan.snapshots |= log.take_due_snapshots()
     plan.bases = log.bases()
     plan.directory = log.directory
 
 
-def _add_closed(log: "Log", plan: FlushPlan) -> None:
+def _add_closed(log: PlannedLog, plan: FlushPlan) -> None:
     """Add the closed segments that may not be on the disk, the newest first; unloaded ones are synced by path."""
     for segment in reversed(log.segments[:-1]):
         if segment.file is not None:
