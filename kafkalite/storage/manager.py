@@ -418,7 +418,7 @@ class LogManager(DirectorySet):
             from kafkalite.storage.log_move.ports import MovePorts, UnusedLogs
 
             shared = self._flushers, self._deletions, self._exclusion, self._offload, self._copies, self._random
-            self._mover = LogMover(MovePorts(self, self._files, *shared, UnusedLogs()))
+            self._mover = LogMover(MovePorts(self, self._files, *shared, UnusedLogs()), self.moves)
         return self._mover
 
     # Truncation.

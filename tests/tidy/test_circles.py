@@ -15,7 +15,6 @@ KNOWN_MODULE_CIRCLES: list[str] = [
     "kafkalite.coordination.served: connection server",
     "kafkalite.coordinators.runtime: loader partition_writer",
     "kafkalite.net.client: connection session",
-    "kafkalite.storage.log_move: log_move log_swap ports relocation",
     "kafkalite.testing: held_bytes memory_network",
     "kafkalite_sdk._speedups: deliveries producer_queues",
     "kafkalite_sdk.admin: cluster coordination",

@@ -22,14 +22,15 @@ class LogMover:
 
     Arguments:
         ports: what moves use.
+        moves: those that have not ended, by partition; the log manager reads them.
 
     Attributes:
         moves: those that have not ended, by partition.
     """
 
-    def __init__(self, ports: MovePorts) -> None:
+    def __init__(self, ports: MovePorts, moves: dict[TopicPartition, LogMove]) -> None:
         self.ports = ports
-        self.moves = ports.logs.moves
+        self.moves = moves
         self._queues: dict[str, deque[LogMove]] = defaultdict(deque)  # by target; the first one is running
 
     def begin(self, log: Log, target: str, topic_id: bytes, begun: Callable[[OSError | None], object]) -> None:

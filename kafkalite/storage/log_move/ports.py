@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Offload, Random
@@ -13,10 +13,6 @@ from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.flush.flushes_in_progress import FlushesInProgress
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log_deletion import LogDeleter
-
-if TYPE_CHECKING:
-    from kafkalite.model import TopicPartition
-    from kafkalite.storage.log_move.log_move import LogMove
 
 
 class MovedPartitions(Protocol):
@@ -52,7 +48,6 @@ class MovingLogs(Protocol):
     disk: Disk
     holds: DirectoriesInUse
     cleaner: LogCleaner | None
-    moves: "dict[TopicPartition, LogMove]"
 
     def is_online(self, path: str) -> bool: ...
     def reserve(self, path: str, count: int) -> None: ...
