@@ -18,18 +18,20 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Protocol
 
 from kafkalite.callbacks import call_all, call_each
-from kafkalite.clock import Outcome
+from kafkalite.clock import Clock, Offload, Outcome, Raised
 from kafkalite.cluster.append import Append, AppendAwaitingFlush, OwnAppend
 from kafkalite.cluster.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.partition_state import NEVER, NOT_LEADER, PartitionState
-from kafkalite.cluster.validation import append_to_log, validate_now, validate_on_loop
+from kafkalite.cluster.validation import LoopBudget, append_to_log, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ACKS_ALL
 from kafkalite.records import BatchError, ValidationResult
 from kafkalite.records.batch_header import HEADER_SIZE
+from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, the received bytes leave the CPU cache before they are written (measured)
@@ -39,12 +41,45 @@ FIRST = bytes(4)  # base sequence 0: the first batch of its producer
 REFUSED_MAX = 100  # headers of first batches
 
 
+class PartitionHost(Protocol):
+    """The part of the broker that a partition uses."""
+
+    clock: Clock
+    offload: Offload
+    flusher: Flusher
+    loop_budget: LoopBudget  # shared by all partitions
+    report: Raised  # logs an exception that has ended an append
+
+    def mark_dirty(self, partition: "Partition") -> None:
+        """Call `partition.write()` at the end of the loop iteration."""
+
+    def open_log(self, partition: "Partition", opened: Callable[[Log | int], None]) -> None:
+        """Create the files of a partition that has none yet; `opened` receives the log or a Kafka error code."""
+
+
 class Partition(PartitionState):
-    """A replica of a partition, led by this broker until `follow` is called; the arguments are those of
-    `PartitionState`.
+    """A replica of a partition, led by this broker until `follow` is called.
+
+    Arguments:
+        topic, topic_id, index, config, leader_epoch, isr, replicas: see `PartitionState`.
+        host: the broker.
     """
 
-    __slots__ = ()
+    __slots__ = ("_host",)
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        config: TopicConfig,
+        host: PartitionHost,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        replicas: int = 1,
+    ) -> None:
+        super().__init__(topic, topic_id, index, config, leader_epoch, isr, replicas)
+        self._host = host
 
     # Appending.
 

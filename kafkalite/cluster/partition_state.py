@@ -2,40 +2,18 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.callbacks import call_each
-from kafkalite.clock import Clock, Offload, Raised
 from kafkalite.cluster.append import Append, AppendAwaitingFlush
 from kafkalite.cluster.image import NO_LEADER
 from kafkalite.cluster.purgatory import DelayedFetch
-from kafkalite.cluster.validation import BatchRules, LoopBudget
+from kafkalite.cluster.validation import BatchRules
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
-
-if TYPE_CHECKING:
-    from kafkalite.cluster.partition import Partition
 
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 NEVER = 2**63 - 1
-
-
-class PartitionHost(Protocol):
-    """The part of the broker that a partition uses."""
-
-    clock: Clock
-    offload: Offload
-    flusher: Flusher
-    loop_budget: LoopBudget  # shared by all partitions
-    report: Raised  # logs an exception that has ended an append
-
-    def mark_dirty(self, partition: "Partition") -> None:
-        """Call `partition.write()` at the end of the loop iteration."""
-
-    def open_log(self, partition: "Partition", opened: Callable[[Log | int], None]) -> None:
-        """Create the files of a partition that has none yet; `opened` receives the log or a Kafka error code."""
 
 
 class PartitionState:
@@ -44,7 +22,6 @@ class PartitionState:
     Arguments:
         topic, topic_id, index: of the partition; the id is 16 bytes.
         config: the settings of the topic; replaced by `configure`.
-        host: the broker.
         leader_epoch, isr: of the partition's state.
         replicas: number of replicas.
 
@@ -57,7 +34,6 @@ class PartitionState:
         "_flush_at",
         "_flush_requested",
         "_held",
-        "_host",
         "_in_job",
         "_paused",
         "_queue",
@@ -86,7 +62,6 @@ class PartitionState:
         topic_id: bytes,
         index: int,
         config: TopicConfig,
-        host: PartitionHost,
         leader_epoch: int,
         isr: tuple[int, ...],
         replicas: int = 1,
@@ -103,7 +78,6 @@ class PartitionState:
         self.error = 0
         self.high_watermark = 0
         self.delayed_fetches: dict[DelayedFetch, None] = {}
-        self._host = host
         self._in_job = False
         self._paused: Callable[[], object] | None = None  # appends are to be paused, or are
         self._queue: deque[Append] = deque()

@@ -5,13 +5,16 @@ by an event that changes the response (deletion, a new leader epoch, a new log s
 read_committed fetch waits for the last stable offset: the records of an open transaction do not count. Nothing polls.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from kafkalite.clock import Clock, Timer
 
-if TYPE_CHECKING:
-    from kafkalite.cluster.partition import Partition
+
+class FetchedPartition(Protocol):
+    """The part of a partition that a delayed fetch uses."""
+
+    delayed_fetches: "dict[DelayedFetch, None]"
 
 
 class DelayedFetch:
@@ -28,7 +31,7 @@ class DelayedFetch:
 
     def __init__(
         self,
-        partitions: list["Partition"],
+        partitions: Sequence[FetchedPartition],
         bytes_missing: int,
         wake: Callable[[], None],
         missing: Callable[[], int] | None = None,
@@ -79,4 +82,4 @@ class DelayedFetch:
             self._timer = None
         for partition in self._partitions:
             partition.delayed_fetches.pop(self, None)
-        self._partitions = []
+        self._partitions = ()

@@ -28,7 +28,7 @@ LOGGER = logging.getLogger("kafkalite.server")
 
 
 class PartitionHosting:
-    """The host of partitions (`cluster.partition_state.PartitionHost`).
+    """The host of partitions (`cluster.partition.PartitionHost`).
 
     Arguments:
         config: configs of the broker, replaced by `configure`.
