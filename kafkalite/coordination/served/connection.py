@@ -12,9 +12,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
-from kafkalite.clock import Outcome, Timer
+from kafkalite.clock import Clock, Outcome, Then, Timer
 from kafkalite.coordination.errors import (
     AuthenticationError,
     ConnectionLossError,
@@ -23,13 +23,12 @@ from kafkalite.coordination.errors import (
     UnimplementedError,
 )
 from kafkalite.coordination.served import requests
-from kafkalite.coordination.tree import Result, WatchEvent
+from kafkalite.coordination.transactions import JournaledTree
+from kafkalite.coordination.tree import Result, SessionRecord, WatchEvent
 from kafkalite.coordination.zookeeper import protocol, records
 from kafkalite.coordination.zookeeper.codec import ProtocolError
-from kafkalite.slicing import Steps
-
-if TYPE_CHECKING:
-    from kafkalite.coordination.served.server import ServedSession, TreeServer
+from kafkalite.rate_limited_log import RateLimitedLog
+from kafkalite.slicing import Slicer, Steps
 
 OPEN_RESPONSES_MAX = 4096
 PAUSE_BYTES = 1024 * 1024
@@ -39,10 +38,40 @@ REFUSED = records.ConnectResponse(0, 0, 0, bytes(16), False)
 OF_THE_WHOLE_MULTI = (ConnectionLossError, SessionExpiredError)
 
 
+class ServedSession:
+    """A session: its record in the journal, when it expires, and its connection."""
+
+    __slots__ = ("connection", "deadline", "record", "session_id")
+
+    def __init__(self, session_id: int, record: SessionRecord, deadline: float) -> None:
+        self.session_id = session_id
+        self.record = record
+        self.deadline = deadline
+        self.connection: ServerConnection | None = None
+
+
+class SessionServer(Protocol):
+    """The part of the server that a connection uses; `TreeServer` describes it."""
+
+    tree: JournaledTree
+    clock: Clock
+    slicer: Slicer
+    log: RateLimitedLog
+
+    @property
+    def has_too_many_responses(self) -> bool: ...
+    def register(self, connection: "ServerConnection") -> bool: ...
+    def unregister(self, connection: "ServerConnection") -> None: ...
+    def connect(self, connection: "ServerConnection", request: records.ConnectRequest) -> None: ...
+    def touch(self, session: ServedSession) -> None: ...
+    def end(self, session: ServedSession, then: Then) -> None: ...
+    def charge(self, size: int) -> None: ...
+
+
 class ServerConnection(asyncio.Protocol):
     """One connection; created by `TreeServer.accept`."""
 
-    def __init__(self, server: "TreeServer") -> None:
+    def __init__(self, server: SessionServer) -> None:
         self.session: ServedSession | None = None
         self.transport: asyncio.Transport
         self._server = server
@@ -153,7 +182,7 @@ class ServerConnection(asyncio.Protocol):
         self._cancel_timer()
         self._server.connect(self, protocol.decode_connect(frame))
 
-    def greet(self, session: "ServedSession") -> None:
+    def greet(self, session: ServedSession) -> None:
         """Continue with this session."""
         self.session = session
         record = session.record
@@ -168,7 +197,7 @@ class ServerConnection(asyncio.Protocol):
 
     # Requests.
 
-    def _request(self, session: "ServedSession", frame: bytes) -> None:
+    def _request(self, session: ServedSession, frame: bytes) -> None:
         try:
             header, request = protocol.decode_request(frame)
         except protocol.UnknownOpcodeError as error:
@@ -278,7 +307,7 @@ class ServerConnection(asyncio.Protocol):
 
         self._tree.read(lambda: requests.set_watches(self._tree.tree, request, self.send_event, session_id), restored)
 
-    def _close(self, header: records.RequestHeader, session: "ServedSession") -> None:
+    def _close(self, header: records.RequestHeader, session: ServedSession) -> None:
         zxid = self._tree.tree.zxid + 1
         self._open += 1
 

@@ -19,7 +19,7 @@ import sys
 
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Random, Then, Timer
-from kafkalite.coordination.served.connection import ServerConnection
+from kafkalite.coordination.served.connection import ServedSession, ServerConnection
 from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.tree import SessionRecord
 from kafkalite.coordination.zookeeper import records
@@ -34,18 +34,6 @@ SESSIONS_MAX = 10_000
 OPEN_BYTES_MAX = 64 * 1024 * 1024
 LATE_S = 0.2
 RETRY_S = 1.0
-
-
-class ServedSession:
-    """A session: its record in the journal, when it expires, and its connection."""
-
-    __slots__ = ("connection", "deadline", "record", "session_id")
-
-    def __init__(self, session_id: int, record: SessionRecord, deadline: float) -> None:
-        self.session_id = session_id
-        self.record = record
-        self.deadline = deadline
-        self.connection: ServerConnection | None = None
 
 
 class TreeServer:
