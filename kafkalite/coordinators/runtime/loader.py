@@ -16,20 +16,18 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome, Timer
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.partition_reads import read
 from kafkalite.cluster.read_ahead import ReadAhead
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordinators.runtime.record_serde import RecordSerde
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.gc_pause import PAUSE
 from kafkalite.records import Batch, BatchError, Record
 from kafkalite.records.control import ControlType, read_marker
-
-if TYPE_CHECKING:
-    from kafkalite.coordinators.runtime.partition_writer import RecordSerde
 
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADS_AT_ONCE = 2
@@ -115,7 +113,7 @@ class CoordinatorLoader:
         self,
         host: LoaderHost,
         partition: Partition,
-        serde: "RecordSerde",
+        serde: RecordSerde,
         loads: LoadQueue,
         apply: Callable[[object], None],
         done: Callable[[int], None],

@@ -28,7 +28,8 @@ from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.coordinators.runtime.loader import LoadQueue
-from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, RecordSerde, WriterHost
+from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, WriterHost
+from kafkalite.coordinators.runtime.record_serde import RecordSerde
 from kafkalite.coordinators.runtime.shard import Command, CommandCompletion, CoordinatorShard, Machine
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.slicing import Slicer, Steps
