@@ -11,8 +11,8 @@ Invariants (KIP-152, KIP-368):
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 from kafkalite.errors import (
     AuthenticationError,
@@ -25,14 +25,23 @@ from kafkalite.errors import (
 from kafkalite.net.sasl.steps import ClientMechanism, ClientSteps, Job, check_size
 from kafkalite.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalite.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from kafkalite.net.client.connection import ClientConnection
+from kafkalite.protocol.schema import Request
 
 LOGGER = logging.getLogger("kafkalite.client")
 RENEW_FROM = 0.85
 RENEW_JITTER = 0.1
 RETRY_S_MIN = 0.1
+
+
+class AuthenticatedConnection(Protocol):
+    """The part of a `ClientConnection` that its session uses."""
+
+    host: str
+
+    def call(self, request: Request, *, ahead: bool) -> Awaitable[Any]: ...
+    def hold(self) -> None: ...
+    def release(self) -> None: ...
+    def abort(self, reason: KafkaError | None) -> None: ...
 
 
 class SaslSession:
@@ -46,7 +55,7 @@ class SaslSession:
     """
 
     def __init__(
-        self, connection: "ClientConnection", mechanism: ClientMechanism, name: str, random: Callable[[], float]
+        self, connection: AuthenticatedConnection, mechanism: ClientMechanism, name: str, random: Callable[[], float]
     ) -> None:
         self._connection = connection
         self._mechanism = mechanism
