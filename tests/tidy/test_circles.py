@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KNOWN_MODULE_CIRCLES: list[str] = [
     "kafkalite._speedups.net: framing responses",
     "kafkalite._speedups.storage: damaged_headers page_cache segment_reader",
-    "kafkalite.testing: held_bytes memory_network",
     "kafkalite_sdk._speedups: deliveries producer_queues",
     "kafkalite_sdk.admin: cluster coordination",
     "kafkalite_sdk.admin: groups lag",
