@@ -1,7 +1,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.loop import ConnectionBase
 
 class RespondingConnection(ConnectionBase):
@@ -10,7 +9,7 @@ class RespondingConnection(ConnectionBase):
 
 @final
 class Reply:
-    connection: Connection
+    connection: Any  # a Connection of `framing`, which creates replies
     on_gone: Callable[[], object] | None
     in_progress: bool
     @property

@@ -1,7 +1,6 @@
 from typing import Any, final
 
 from kafkalite._speedups.storage.file import File
-from kafkalite._speedups.storage.segment_reader import SegmentCore
 
 @final
 class PageCacheMiss:
@@ -12,7 +11,7 @@ class PageCacheMiss:
     size: int
     attempts: int
     def __init__(
-        self, segment: SegmentCore, file: File | None, offset: int, position: int, size: int, attempts: int = 0
+        self, segment: object, file: File | None, offset: int, position: int, size: int, attempts: int = 0
     ) -> None: ...
     def at_position(self, position: int) -> PageCacheMiss: ...
 
@@ -34,4 +33,4 @@ class ReadAttempt:
         wait: bool = False,
         read_ahead: PageCacheMiss | None = None,
     ) -> None: ...
-    def miss_of_unloaded(self, segment: SegmentCore, offset: int, size: int) -> PageCacheMiss | None: ...
+    def miss_of_unloaded(self, segment: object, offset: int, size: int) -> PageCacheMiss | None: ...

@@ -49,7 +49,8 @@ class Call(Generic[Context]):
 
     @property
     def connection(self) -> Connection:
-        return self.reply.connection
+        connection: Connection = self.reply.connection
+        return connection
 
     @property
     def client_id(self) -> str:

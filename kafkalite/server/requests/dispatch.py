@@ -97,7 +97,7 @@ class Dispatcher:
 
     def is_between_brokers(self, reply: Reply) -> bool:
         """Whether a request came over the listener between brokers."""
-        return reply.connection.listener == self._between_brokers
+        return bool(reply.connection.listener == self._between_brokers)
 
     def refuse_key(self, reply: Reply, key: int) -> None:
         """Close a connection that sent a key, or a variant of a request, which is not served on its listener."""

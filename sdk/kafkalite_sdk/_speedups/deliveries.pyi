@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from typing_extensions import Buffer
 
 from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite.model import TopicPartition
-from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 
 __all__ = ["FutureRecordMetadata", "ProducerBatch", "RecordMetadata"]
+
+class _Queue(Protocol):
+    """A `PartitionQueue`."""
+
+    sender: Any
 
 @final
 class RecordMetadata:
@@ -68,7 +72,7 @@ class ProducerBatch:
     base_sequence: int
     in_doubt: bool
     compressing: bool
-    queue: PartitionQueue | None
+    queue: _Queue | None
 
     def __new__(
         cls, topic: str, partition: int, size_max: int, loop: asyncio.AbstractEventLoop, created_s: float = 0.0
