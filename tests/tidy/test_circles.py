@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KNOWN_MODULE_CIRCLES: list[str] = [
     "kafkalite_sdk.admin: cluster coordination",
     "kafkalite_sdk.admin: groups lag",
-    "kafkalite_sdk.consumer: fetch_node partition_buffer",
 ]
 KNOWN_FOLDER_CIRCLES: list[str] = [
     "kafkalite_sdk: _speedups consumer interceptors producer streams",

@@ -15,7 +15,7 @@ from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView
 from kafkalite_sdk.consumer.fetch_node import FetchNode
 from kafkalite_sdk.consumer.fetch_session import WantedPartition
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.partition_buffer import PartitionBuffer
+from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer
 from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA
 
 Buffer = PartitionBuffer[Any, Any]
@@ -89,10 +89,11 @@ class FetchPlan:
         node.want(name, WantedPartition(topic_id, buffer.next_offset, buffer.leader_epoch, max_bytes))
 
     def _move(self, buffer: Buffer, node: FetchNode | None) -> None:
-        if buffer.node is not node:
-            if buffer.node is not None:
-                buffer.node.remove(buffer.state.topic_partition)
-            buffer.node = node
+        broker_id = NO_NODE if node is None else node.node
+        if buffer.node != broker_id:
+            if buffer.node != NO_NODE:
+                self.nodes[buffer.node].remove(buffer.state.topic_partition)
+            buffer.node = broker_id
 
     def _node(self, buffer: Buffer, now: float) -> FetchNode | None:
         """The broker to fetch a partition from; None = it is not fetched now."""

@@ -7,7 +7,7 @@ Pure. Invariants:
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from kafkalite.errors import KafkaError
 from kafkalite_sdk._speedups.column_builder import ColumnBuilder
@@ -15,9 +15,6 @@ from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
-
-if TYPE_CHECKING:
-    from kafkalite_sdk.consumer.fetch_node import FetchNode
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -35,7 +32,7 @@ class PartitionBuffer(Generic[K, V]):
     Attributes:
         assigned: the partition is still assigned.
         size: unread bytes.
-        node: the broker among whose partitions this one is, None = nothing is fetched now.
+        node: id of the broker among whose partitions this one is, NO_NODE = nothing is fetched now.
         expected_from: broker id whose response is expected; other responses are ignored. NO_NODE = none is.
         leader_epoch: of the leader from which the records were fetched.
         failed_node: broker id whose response was an error, NO_NODE = the last response was none.
@@ -67,7 +64,7 @@ class PartitionBuffer(Generic[K, V]):
         self.state = state
         self.assigned = True
         self.size = 0
-        self.node: FetchNode | None = None
+        self.node = NO_NODE
         self.expected_from = NO_NODE
         self.leader_epoch = NO_EPOCH
         self.failed_node = NO_NODE
