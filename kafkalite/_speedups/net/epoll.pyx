@@ -20,7 +20,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from kafkalite._speedups.storage.file cimport FileRegion
+from kafkalite._speedups.storage.file cimport FileRegion, iovec
 from kafkalite._speedups.net.framing cimport Connection
 from kafkalite._speedups.net.loop cimport Hub, Limits
 from kafkalite._speedups.net.responses cimport Reply
@@ -37,11 +37,6 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_wait(int epfd, epoll_event *events, int maxevents, int timeout)
     int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
     int EPOLLRDHUP
-
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void *iov_base
-        size_t iov_len
 
 cdef extern from "<sys/socket.h>" nogil:
     struct msghdr:
