@@ -23,9 +23,9 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.connection import connect, opened
 from kafkalite.cli.failure import fail
-from kafkalite.cli.partition_reader import PartitionReader, check_leaders, partitions_of, without_leader
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
-from kafkalite.cli.record_output import FORMAT_HELP, Output, new_output, write, write_in_thread
+from kafkalite.cli.records.output import FORMAT_HELP, Output, new_output, write, write_in_thread
+from kafkalite.cli.records.partition_reader import PartitionReader, check_leaders, partitions_of, without_leader
 
 BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES = 4 * 1024 * 1024
@@ -296,7 +296,7 @@ def report_end(selection: Selection, starts: dict[TopicPartition, int], ends: di
 @command_runner
 async def consume_in_group(cluster: Cluster, selection: Selection, output: Output, group: str) -> None:
     """Read as a member of a group."""
-    from kafkalite.cli.group_reader import read_group
+    from kafkalite.cli.records.group_reader import read_group
 
     if selection.pattern is None:
         async with connect(cluster) as admin:

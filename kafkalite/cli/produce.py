@@ -20,8 +20,8 @@ from kafkalite_sdk import Producer
 from kafkalite.cli.client_options import BASE64_HELP, Cluster, cluster_options, command_runner, is_default
 from kafkalite.cli.connection import connect, opened
 from kafkalite.cli.failure import Failure, fail
-from kafkalite.cli.record_limits import read_limits
-from kafkalite.cli.record_lines import (
+from kafkalite.cli.records.limits import read_limits
+from kafkalite.cli.records.lines import (
     LINE_BYTES_MAX,
     LineFailure,
     RecordLine,
@@ -30,7 +30,7 @@ from kafkalite.cli.record_lines import (
     plain_reader,
     readable,
 )
-from kafkalite.cli.record_sender import RecordSender, created_topic
+from kafkalite.cli.records.sender import RecordSender, created_topic
 from kafkalite.cli.retry import RETRY_S
 from kafkalite.cli.signals import TERMINATED, cancel_on_sigterm
 from kafkalite.cli.standard_streams import InputFile
@@ -159,7 +159,7 @@ async def send_all(
         source: the input.
         read: converts a line with its number.
         sender: sends the records.
-        keep_cr: see `record_lines.blocks`.
+        keep_cr: see `records.lines.blocks`.
         linger_s: how long records wait for further input.
     """
     number = 0

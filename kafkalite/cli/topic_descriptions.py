@@ -11,8 +11,8 @@ from kafkalite_sdk.admin import Config, ConfigSource, Resource
 from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescription
 
 from kafkalite.cli.client_options import column_key, fail_for, print_rows
-from kafkalite.cli.partition_reader import partitions_of
 from kafkalite.cli.positions import EARLIEST, LATEST
+from kafkalite.cli.records.partition_reader import partitions_of
 from kafkalite.errors import KafkaError
 
 # The column names of kafka-topics --describe.

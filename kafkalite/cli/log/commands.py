@@ -31,7 +31,7 @@ from kafkalite.cli.log.small_files import reader_of
 from kafkalite.cli.log.stray import stray
 from kafkalite.cli.log.truncate import truncate
 from kafkalite.cli.log.verify import verify
-from kafkalite.cli.record_lines import to_text
+from kafkalite.cli.records.lines import to_text
 from kafkalite.cli.times import time_text
 from kafkalite.model import TopicPartition
 from kafkalite.records import BatchLocation

@@ -18,8 +18,8 @@ from kafkalite.cli.client_options import Cluster
 from kafkalite.cli.connection import Dialer, connect, opened
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.produce import PRODUCER_SETTINGS
-from kafkalite.cli.record_lines import RecordLine
-from kafkalite.cli.record_sender import CHECK_S, STICKY_BYTES, RecordSender
+from kafkalite.cli.records.lines import RecordLine
+from kafkalite.cli.records.sender import CHECK_S, STICKY_BYTES, RecordSender
 from kafkalite.cli.signals import REPEATED_S
 from tests.kit.brokers import Kafkalite
 from tests.kit.proxy import CuttingProxy

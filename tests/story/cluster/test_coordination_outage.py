@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkalite.cli.cluster import state_of
-from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus
+from kafkalite.cli.cluster.commands import state_of
+from kafkalite.cli.cluster.status import BrokerStatus, ClusterStatus
 from kafkalite.protocol.extensions.describe_coordination import DescribeCoordinationRequest
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_cluster import SESSION_MS, ZOOKEEPER, SimulatedCluster

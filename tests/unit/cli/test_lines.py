@@ -10,7 +10,7 @@ from kafkalite_sdk._speedups.consumer_records import RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.record_lines import chunks, described, json_line
+from kafkalite.cli.records.lines import chunks, described, json_line
 from kafkalite.records import Builder
 
 

@@ -14,7 +14,7 @@ from kafkalite_sdk.admin import PartitionDescription, TopicDescription
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
-from kafkalite.cli.record_sender import creation_wait_s
+from kafkalite.cli.records.sender import creation_wait_s
 from kafkalite.cli.serve import start_line
 from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.verify.verify import verify_directory

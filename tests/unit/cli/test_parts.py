@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalite.cli.client_options import cell_text, parse_address, print_rows
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.record_lines import json_line, plain_reader, to_bytes, to_text
+from kafkalite.cli.records.lines import json_line, plain_reader, to_bytes, to_text
 from kafkalite.cli.serve import is_local, listener
 from kafkalite.cli.times import time_text
 from kafkalite.server.process.logging_setup import set_up_logging

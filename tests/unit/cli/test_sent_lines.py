@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 
-from kafkalite.cli.record_limits import RecordLimits
-from kafkalite.cli.record_lines import RecordLine
-from kafkalite.cli.sent_lines import SentLines
+from kafkalite.cli.records.limits import RecordLimits
+from kafkalite.cli.records.lines import RecordLine
+from kafkalite.cli.records.sent_lines import SentLines
 from kafkalite.errors import KafkaTimeoutError
 
 BATCH_BYTES = 10_000

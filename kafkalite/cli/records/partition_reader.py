@@ -15,7 +15,7 @@ from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescripti
 from kafkalite.cli.client_options import next_steps, refusal
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.positions import EARLIEST, offsets
-from kafkalite.cli.record_output import Output
+from kafkalite.cli.records.output import Output
 from kafkalite.cli.retry import Retry
 from kafkalite.errors import (
     BrokerResponseError,

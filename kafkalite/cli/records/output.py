@@ -108,7 +108,7 @@ def new_output(
     """
     if not as_json and text is None and not timestamps and not headers:
         return Lines(key_separator, write)
-    from kafkalite.cli.record_formats import json_format, plain_format, text_format
+    from kafkalite.cli.records.formats import json_format, plain_format, text_format
 
     if as_json:
         return Formatted(json_format, write)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import click
 from kafkalite_sdk import Consumer, TopicPartition
 
-from kafkalite.cli.partition_reader import EMPTY_POLL_S, WAIT_S, print_records, reachable
-from kafkalite.cli.record_output import Output
+from kafkalite.cli.records.output import Output
+from kafkalite.cli.records.partition_reader import EMPTY_POLL_S, WAIT_S, print_records, reachable
 from kafkalite.cli.retry import Retry
 from kafkalite.cli.signals import TERMINATED, cancel_on_sigterm
 from kafkalite.errors import KafkaError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafkalite_sdk import Record
 
 from kafkalite.cli.failure import fail
-from kafkalite.cli.record_lines import described
+from kafkalite.cli.records.lines import described
 from kafkalite.cli.times import time_text
 
 ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}

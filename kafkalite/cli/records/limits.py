@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Config, Resource
 
-from kafkalite.cli.record_lines import RecordLine
+from kafkalite.cli.records.lines import RecordLine
 
 OVERHEAD_BYTES = 512  # of a batch with one record, at most, beside key, value and headers
 HEADER_BYTES = 20  # of a header, at most, beside its name and value

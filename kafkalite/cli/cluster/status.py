@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Coordination, Resource, TopicDescription
 
-from kafkalite.cli.invalid_tree_nodes import NodeStatus, node_statuses
+from kafkalite.cli.cluster.invalid_tree_nodes import NodeStatus, node_statuses
 from kafkalite.errors import KafkaError
 
 COORDINATION_KEYS = ("zookeeper.connect", "kafkalite.coordination.directory")

@@ -12,11 +12,11 @@ from kafkalite_sdk.producer.reports import FailedRecords
 
 from kafkalite.cli.client_options import fail_for, next_steps
 from kafkalite.cli.failure import Failure, fail
-from kafkalite.cli.partition_reader import check_leaders, partitions_of
-from kafkalite.cli.record_limits import RecordLimits
-from kafkalite.cli.record_lines import RecordLine, bad_line
+from kafkalite.cli.records.limits import RecordLimits
+from kafkalite.cli.records.lines import RecordLine, bad_line
+from kafkalite.cli.records.partition_reader import check_leaders, partitions_of
+from kafkalite.cli.records.sent_lines import LINES_MAX, Delivered, SentLines
 from kafkalite.cli.retry import RETRY_S
-from kafkalite.cli.sent_lines import LINES_MAX, Delivered, SentLines
 from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, MessageTooLargeError, RetriableError
 
 DRAIN_BYTES = 128 * 1024  # of records, after which batches leave

@@ -16,7 +16,7 @@ from typing import Self
 
 import click
 
-from kafkalite.cli.broker_process import BrokerProcess
+from kafkalite.cli.cluster.broker_process import BrokerProcess
 from kafkalite.cli.failure import Failure, fail
 
 STOP_S = 30.0  # then a broker is killed

@@ -20,11 +20,11 @@ from kafkalite.cli.client_options import (
     servers_timeout_option,
     zookeeper_config_option,
 )
-from kafkalite.cli.cluster_status import BrokerStatus, ClusterStatus, read_status
-from kafkalite.cli.cluster_up import ClusterProcesses
+from kafkalite.cli.cluster.invalid_tree_nodes import one_line
+from kafkalite.cli.cluster.status import BrokerStatus, ClusterStatus, read_status
+from kafkalite.cli.cluster.up import ClusterProcesses
 from kafkalite.cli.connection import connect, opened, require_brokers
 from kafkalite.cli.failure import fail
-from kafkalite.cli.invalid_tree_nodes import one_line
 from kafkalite.cli.signals import cancel_on_sigterm
 
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")
@@ -211,7 +211,7 @@ async def adopt(data: str, zookeeper: str | None, coordination: str | None, conf
     Records and committed offsets stay where they are. The broker must be stopped, and the tree must be empty. An
     interrupted command can be repeated. Afterwards the broker starts only with the matching setting.
     """
-    from kafkalite.cli.cluster_adopt import adopt_tree
+    from kafkalite.cli.cluster.adopt import adopt_tree
 
     if (zookeeper is None) == (coordination is None):
         fail("give either --zookeeper or --coordination: where the cluster has its tree")

@@ -1,0 +1,1 @@
+"""Reads, formats and sends the records of `kafkalite produce` and `kafkalite consume`."""
