@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from kafkalite_sdk.consumer.consumer import Consumer as Consumer
     from kafkalite_sdk.consumer.health import ConsumerHealth as ConsumerHealth
     from kafkalite_sdk.consumer.listeners import RebalanceListener as RebalanceListener
-    from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
-    from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalite_sdk.consumer.parts import Deserializer as Deserializer
     from kafkalite_sdk.consumer.settings import ConsumerOptions as ConsumerOptions
     from kafkalite_sdk.producer.producer import Producer as Producer
-    from kafkalite_sdk.producer.record import ProducerRecord as ProducerRecord
     from kafkalite_sdk.producer.settings import ProducerOptions as ProducerOptions
+    from kafkalite_sdk.values import OffsetAndMetadata as OffsetAndMetadata
+    from kafkalite_sdk.values import OffsetAndTimestamp as OffsetAndTimestamp
+    from kafkalite_sdk.values import ProducerRecord as ProducerRecord
 
 _MODULES = {
     "Admin": "kafkalite_sdk.admin.admin",
@@ -47,11 +47,11 @@ _MODULES = {
     "FutureRecordMetadata": "kafkalite_sdk._speedups.deliveries",
     "Job": "kafkalite.net.sasl.steps",
     "OAuthToken": "kafkalite.net.sasl.tokens",
-    "OffsetAndMetadata": "kafkalite_sdk.consumer.offset_and_metadata",
-    "OffsetAndTimestamp": "kafkalite_sdk.consumer.offset_and_metadata",
+    "OffsetAndMetadata": "kafkalite_sdk.values",
+    "OffsetAndTimestamp": "kafkalite_sdk.values",
     "Producer": "kafkalite_sdk.producer.producer",
     "ProducerOptions": "kafkalite_sdk.producer.settings",
-    "ProducerRecord": "kafkalite_sdk.producer.record",
+    "ProducerRecord": "kafkalite_sdk.values",
     "RebalanceListener": "kafkalite_sdk.consumer.listeners",
     "Record": "kafkalite_sdk._speedups.consumer_records",
     "RecordMetadata": "kafkalite_sdk._speedups.deliveries",

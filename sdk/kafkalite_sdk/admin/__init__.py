@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.acls import Permission as Permission
     from kafkalite_sdk.admin.admin import Admin as Admin
     from kafkalite_sdk.admin.cluster import ClusterDescription as ClusterDescription
-    from kafkalite_sdk.admin.cluster import Coordination as Coordination
     from kafkalite_sdk.admin.cluster import Features as Features
-    from kafkalite_sdk.admin.cluster import InvalidTreeNode as InvalidTreeNode
     from kafkalite_sdk.admin.cluster import LogDirectory as LogDirectory
     from kafkalite_sdk.admin.cluster import Replica as Replica
     from kafkalite_sdk.admin.cluster import ReplicaInfo as ReplicaInfo
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.configs import ConfigSource as ConfigSource
     from kafkalite_sdk.admin.configs import Resource as Resource
     from kafkalite_sdk.admin.configs import ResourceType as ResourceType
+    from kafkalite_sdk.admin.coordination import Coordination as Coordination
+    from kafkalite_sdk.admin.coordination import InvalidTreeNode as InvalidTreeNode
     from kafkalite_sdk.admin.group_types import Committed as Committed
     from kafkalite_sdk.admin.group_types import GroupDescription as GroupDescription
     from kafkalite_sdk.admin.group_types import GroupLag as GroupLag
@@ -60,15 +60,14 @@ _NAMES = {
     "admin": ("Admin",),
     "cluster": (
         "ClusterDescription",
-        "Coordination",
         "Features",
-        "InvalidTreeNode",
         "LogDirectory",
         "Replica",
         "ReplicaInfo",
         "Upgrade",
     ),
     "configs": ("Config", "ConfigChange", "ConfigOperation", "ConfigSource", "Resource", "ResourceType"),
+    "coordination": ("Coordination", "InvalidTreeNode"),
     "group_types": (
         *("Committed", "GroupDescription", "GroupLag", "GroupListing"),
         *("GroupMember", "PartitionLag", "RemovedMember"),

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite._version import VERSION
 from kafkalite.errors import KafkaError, error_for
@@ -16,6 +16,9 @@ from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest, U
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.operation import Operation, by_topic, checked, is_address, operations_of, require
 from kafkalite_sdk.admin.outcomes import Outcomes
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.admin.coordination import Coordination
 
 SOFTWARE = "kafkalite"
 
@@ -66,29 +69,6 @@ class LogDirectory:
     replicas: Mapping[TopicPartition, ReplicaInfo]
     total_bytes: int
     usable_bytes: int
-
-
-class InvalidTreeNode(NamedTuple):
-    """A node of the coordination service that a broker leaves out, and what is wrong with it."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Coordination:
-    """A broker and its coordination service.
-
-    Attributes:
-        outage_s: for how many seconds the service has been out of reach, None = it is connected.
-        invalid_nodes: nodes of the tree whose contents or names are invalid, sorted by path, at most 1,000. The
-            controller names all of them, any broker names `/controller_epoch` while it prevents an election.
-        invalid_node_count: their number, at most 10,000.
-    """
-
-    outage_s: float | None
-    invalid_nodes: tuple[InvalidTreeNode, ...]
-    invalid_node_count: int
 
 
 class Replica(NamedTuple):
@@ -177,7 +157,7 @@ class Cluster:
         left_s = self._driver.countdown(timeout)
         return await self._driver.run(operation, brokers or await self._driver.brokers(left_s()), left_s())
 
-    async def coordination(self, *brokers: int, timeout: float | None = None) -> Outcomes[int, Coordination]:
+    async def coordination(self, *brokers: int, timeout: float | None = None) -> "Outcomes[int, Coordination]":
         """Describe the sessions of brokers with their coordination service, and the invalid nodes of its tree.
 
         Served by kafkalite in a cluster; else UnsupportedVersionError.

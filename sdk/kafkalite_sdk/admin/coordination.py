@@ -1,15 +1,39 @@
 """The sessions of brokers with their coordination service, which kafkalite describes."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkalite.protocol.extensions.describe_coordination import (
     DescribeCoordinationRequest,
     DescribeCoordinationResponse,
 )
-from kafkalite_sdk.admin.cluster import Coordination, InvalidTreeNode
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.operation import Operation, is_address
 from kafkalite_sdk.admin.outcomes import Outcomes
+
+
+class InvalidTreeNode(NamedTuple):
+    """A node of the coordination service that a broker leaves out, and what is wrong with it."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """A broker and its coordination service.
+
+    Attributes:
+        outage_s: for how many seconds the service has been out of reach, None = it is connected.
+        invalid_nodes: nodes of the tree whose contents or names are invalid, sorted by path, at most 1,000. The
+            controller names all of them, any broker names `/controller_epoch` while it prevents an election.
+        invalid_node_count: their number, at most 10,000.
+    """
+
+    outage_s: float | None
+    invalid_nodes: tuple[InvalidTreeNode, ...]
+    invalid_node_count: int
 
 
 async def describe_coordination(

@@ -157,7 +157,7 @@ class Groups:
         """
         from kafkalite_sdk.admin.lag import Lag  # decodes records, which other calls do not need
 
-        return await Lag(self._driver).of_groups(groups, ages=ages, timeout=timeout)
+        return await Lag(self._driver, self.describe).of_groups(groups, ages=ages, timeout=timeout)
 
     async def create(
         self,

@@ -1,6 +1,7 @@
 """The lag of groups: in records, and as the age of the first record that is not committed."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from typing import Protocol
 
 from kafkalite.errors import KafkaError
 from kafkalite.model import READ_COMMITTED, TopicPartition
@@ -9,7 +10,6 @@ from kafkalite.records import batches
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.group_offsets import GroupOffsets
 from kafkalite_sdk.admin.group_types import Committed, GroupDescription, GroupLag, PartitionLag
-from kafkalite_sdk.admin.groups import Groups
 from kafkalite_sdk.admin.operation import Operation, is_address
 from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.partitions import EARLIEST, LATEST, Partitions
@@ -17,15 +17,23 @@ from kafkalite_sdk.admin.partitions import EARLIEST, LATEST, Partitions
 FetchTopic = FetchRequest.FetchTopic
 
 
+class DescribeGroups(Protocol):
+    """`Groups.describe`."""
+
+    def __call__(self, *groups: str, timeout: float | None) -> Awaitable[Outcomes[str, GroupDescription]]: ...
+
+
 class Lag:
     """Computes the lag of groups.
 
     Arguments:
         driver: sends the requests.
+        describe: describes groups.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, describe: DescribeGroups) -> None:
         self._driver = driver
+        self._describe = describe
         self._partitions = Partitions(driver)
 
     async def of_groups(self, groups: Collection[str], *, ages: bool, timeout: float | None) -> Outcomes[str, GroupLag]:
@@ -37,7 +45,7 @@ class Lag:
             timeout: deadline in seconds; None = `default_api_timeout_ms`.
         """
         left_s = self._driver.countdown(timeout)
-        described = await Groups(self._driver).describe(*groups, timeout=left_s())
+        described = await self._describe(*groups, timeout=left_s())
         committed = await GroupOffsets(self._driver).list(*described.results, timeout=left_s())
         offsets = committed.results
         wanted = {each for name, group in described.results.items() for each in {*offsets.get(name, ()), *group.owners}}

@@ -15,11 +15,11 @@ from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.consumer.consumer import ROWS_MAX, K, V
 from kafkalite_sdk.consumer.listeners import RebalanceListener
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
 from kafkalite_sdk.consumer.parts import Deserializer
 from kafkalite_sdk.consumer.poison import PoisonPolicy
 from kafkalite_sdk.consumer.queries import Offsets
 from kafkalite_sdk.consumer.settings import ConsumerOptions
+from kafkalite_sdk.values import OffsetAndMetadata, OffsetAndTimestamp
 
 if TYPE_CHECKING:
     from kafkalite_sdk.consumer.health import ConsumerHealth

@@ -19,7 +19,7 @@ from kafkalite_sdk.consumer import consumer as asynchronous
 from kafkalite_sdk.consumer.arguments import check_count
 from kafkalite_sdk.consumer.consumer import K, V
 from kafkalite_sdk.consumer.listeners import Partitions, RebalanceListener
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.values import OffsetAndMetadata
 
 RECORDS_PER_SWITCH = 4000
 """Records that the loop prepares while the application waits; `poll` returns them without a switch of threads."""

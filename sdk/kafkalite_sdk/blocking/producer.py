@@ -15,15 +15,15 @@ from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.producer import producer as asynchronous
-from kafkalite_sdk.producer.record import K, ProducerRecord, V
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
 from kafkalite_sdk.producer.serializers import Headers, Serializer
 from kafkalite_sdk.producer.settings import ProducerOptions
+from kafkalite_sdk.values import K, ProducerRecord, V
 
 if TYPE_CHECKING:
     from kafkalite_sdk._speedups.column_sends import ColumnsDelivery
-    from kafkalite_sdk.interceptors.handler import BatchHandler
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
+    from kafkalite_sdk.producer.handler import BatchHandler
 
 Rows = list[tuple[str, int, int, int]]
 

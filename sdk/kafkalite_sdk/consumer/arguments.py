@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.values import OffsetAndMetadata
 
 
 def check_count(name: str, value: object) -> None:

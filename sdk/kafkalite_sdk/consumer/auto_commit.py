@@ -10,7 +10,7 @@ from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.group_requests import GroupRequests
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.values import OffsetAndMetadata
 
 LOGGER = logging.getLogger("kafkalite_sdk.consumer.auto_commit")
 

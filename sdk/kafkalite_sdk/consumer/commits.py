@@ -19,8 +19,8 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.membership.settings import MemberIdentity
+from kafkalite_sdk.values import OffsetAndMetadata
 
 CommitDone = Callable[[KafkaError | None], object]
 CommitObserver = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], object]

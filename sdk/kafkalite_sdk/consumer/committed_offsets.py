@@ -17,7 +17,7 @@ from kafkalite.backoff import doubled
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.values import OffsetAndMetadata
 
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
 OffsetsDone = Callable[[Committed | KafkaError], object]

@@ -23,13 +23,13 @@ from kafkalite_sdk.consumer.arguments import (
     topics_of,
 )
 from kafkalite_sdk.consumer.listeners import RebalanceListener
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
 from kafkalite_sdk.consumer.parts import ConsumerParts, Deserializer, new_parts
 from kafkalite_sdk.consumer.poison import PoisonPolicy
 from kafkalite_sdk.consumer.polls import Polls
 from kafkalite_sdk.consumer.queries import Offsets
 from kafkalite_sdk.consumer.reset_policy import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, ResetPolicy
 from kafkalite_sdk.consumer.settings import ConsumerOptions, consumer_settings
+from kafkalite_sdk.values import OffsetAndMetadata, OffsetAndTimestamp
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

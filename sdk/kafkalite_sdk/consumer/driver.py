@@ -29,10 +29,10 @@ from kafkalite_sdk.consumer.fetcher import Fetcher
 from kafkalite_sdk.consumer.iteration import Iteration
 from kafkalite_sdk.consumer.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
 from kafkalite_sdk.consumer.missing_topics import MissingTopics
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.positions import Positions
 from kafkalite_sdk.consumer.settings import ConsumerSettings
+from kafkalite_sdk.values import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from kafkalite_sdk.consumer.group_requests import GroupRequests

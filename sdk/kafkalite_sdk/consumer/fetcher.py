@@ -33,10 +33,10 @@ from kafkalite_sdk.consumer.fetch_errors import FetchErrors
 from kafkalite_sdk.consumer.fetch_node import FetchCall, FetchNode
 from kafkalite_sdk.consumer.fetch_plan import FetchPlan, leader_epoch
 from kafkalite_sdk.consumer.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer, Target
 from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions, changed_states
 from kafkalite_sdk.consumer.response_memory import ResponseMemory
+from kafkalite_sdk.values import OffsetAndMetadata
 
 JOBS_MAX = 2
 """Batches that a thread decompresses, and that wait for it: beyond the memory of invariant 3."""

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from operator import attrgetter
 
 from kafkalite.model import TopicPartition
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.reset_policy import ResetPolicy
+from kafkalite_sdk.values import OffsetAndMetadata
 
 NO_POSITION = NO_EPOCH = NO_REPLICA = UNKNOWN = -1
 

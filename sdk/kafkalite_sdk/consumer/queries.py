@@ -23,8 +23,8 @@ from kafkalite_sdk.client.coordinators import GROUP
 from kafkalite_sdk.consumer.arguments import offset_of, partition_of
 from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.leader_lookups import FoundOffset
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.positions import PartitionState
+from kafkalite_sdk.values import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse

@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkalite_sdk.dead_letters import DeadLetterTopic as DeadLetterTopic
     from kafkalite_sdk.interceptors.batches import SealedBatch as SealedBatch
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor as ConsumerInterceptor
-    from kafkalite_sdk.interceptors.dead_letters import DeadLetterTopic as DeadLetterTopic
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor as ProducerInterceptor
 
 _MODULES = {
     "ConsumerInterceptor": "kafkalite_sdk.interceptors.consumer",
-    "DeadLetterTopic": "kafkalite_sdk.interceptors.dead_letters",
+    "DeadLetterTopic": "kafkalite_sdk.dead_letters",
     "ProducerInterceptor": "kafkalite_sdk.interceptors.producer",
     "SealedBatch": "kafkalite_sdk.interceptors.batches",
 }

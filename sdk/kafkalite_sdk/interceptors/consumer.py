@@ -12,8 +12,8 @@ from typing import Any
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.interceptors.stages import methods, note
+from kafkalite_sdk.values import OffsetAndMetadata
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 

@@ -15,7 +15,7 @@ from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.interceptors.batches import SealedBatch
 from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor
 from kafkalite_sdk.interceptors.producer import ProducerInterceptor
-from kafkalite_sdk.producer.record import ProducerRecord
+from kafkalite_sdk.values import ProducerRecord
 
 LINKS_MAX = 128
 NAME = "kafkalite_sdk"

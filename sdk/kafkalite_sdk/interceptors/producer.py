@@ -16,7 +16,7 @@ from typing import Any
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk.interceptors.batches import SealedBatch
 from kafkalite_sdk.interceptors.stages import methods, note
-from kafkalite_sdk.producer.record import ProducerRecord
+from kafkalite_sdk.values import ProducerRecord
 
 
 class ProducerInterceptor:

@@ -15,16 +15,16 @@ from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import address_text
 from kafkalite_sdk.producer.dispatcher import Dispatcher
-from kafkalite_sdk.producer.record import K, ProducerRecord, V
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
 from kafkalite_sdk.producer.serializers import Headers, Serializer, bound_serializer
 from kafkalite_sdk.producer.settings import ProducerOptions, parse_options
+from kafkalite_sdk.values import K, ProducerRecord, V
 
 if TYPE_CHECKING:
     from kafkalite_sdk._speedups.accumulator import RecordAccumulator
     from kafkalite_sdk._speedups.column_sends import ColumnsDelivery
-    from kafkalite_sdk.interceptors.handler import BatchHandler
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
+    from kafkalite_sdk.producer.handler import BatchHandler
 
 LOGGER = logging.getLogger("kafkalite_sdk.producer.producer")
 CLOSE_S = 1.0  # for writing queued requests when all records have their outcomes
@@ -85,7 +85,7 @@ class Producer(Generic[K, V]):
 
             check_interceptors(interceptors, ProducerInterceptor)
         if handler is not None:
-            from kafkalite_sdk.interceptors.handler import HandlerClient
+            from kafkalite_sdk.producer.handler import HandlerClient
 
             self._client = HandlerClient(handler, handler_partitions, client_settings, environment)
             self._settings = self._settings._replace(idempotent=False)

@@ -265,7 +265,9 @@ async def test_a_call_of_several_requests_has_one_deadline(world: Story) -> None
     world.broker.on(ListOffsetsRequest, stall=True, times=None)
     async with admin_of(world) as admin:
         began = world.now
-        starts, ends, unknown = await Lag(admin._driver)._bounds(ORDERS[:1], admin._driver.countdown(5.0))
+        starts, ends, unknown = await Lag(admin._driver, admin.groups.describe)._bounds(
+            ORDERS[:1], admin._driver.countdown(5.0)
+        )
         assert starts == {ORDERS[0]: 0} and ends == {} and list(unknown) == ORDERS[:1]
         assert 5.0 <= world.now - began < 5.1
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from kafkalite_sdk.consumer.listeners import RebalanceListener
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
+from kafkalite_sdk.values import OffsetAndMetadata
 
 from kafkalite.errors import ClientUseError, KafkaErrorCode, KafkaTimeoutError, MaxPollIntervalExceededError
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kafkalite_sdk import Producer, blocking
 from kafkalite_sdk.interceptors import ProducerInterceptor
-from kafkalite_sdk.producer.record import ProducerRecord
+from kafkalite_sdk.values import ProducerRecord
 
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.scripted_broker import ScriptedBroker

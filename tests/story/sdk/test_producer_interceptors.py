@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafkalite_sdk.interceptors import ProducerInterceptor, SealedBatch
 from kafkalite_sdk.producer.producer import Producer
-from kafkalite_sdk.producer.record import ProducerRecord
+from kafkalite_sdk.values import ProducerRecord
 
 from kafkalite.errors import KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.protocol.messages.produce import ProduceRequest

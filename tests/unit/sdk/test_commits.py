@@ -3,8 +3,8 @@
 import pytest
 from kafkalite_sdk.consumer.commits import Commits
 from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.membership.settings import MemberIdentity
+from kafkalite_sdk.values import OffsetAndMetadata
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.model import TopicPartition

@@ -4,8 +4,8 @@ import math
 
 import pytest
 from kafkalite_sdk.producer.producer import Producer
-from kafkalite_sdk.producer.record import ProducerRecord
 from kafkalite_sdk.producer.settings import parse_options
+from kafkalite_sdk.values import ProducerRecord
 
 
 def parsed(**options):

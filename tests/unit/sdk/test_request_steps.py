@@ -7,11 +7,11 @@ import pytest
 from kafkalite_sdk.consumer.commits import Commits
 from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets, FetchOffsetsCall
 from kafkalite_sdk.consumer.leader_lookups import OffsetLookups
-from kafkalite_sdk.consumer.offset_and_metadata import OffsetAndMetadata
 from kafkalite_sdk.consumer.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.positions import Positions
 from kafkalite_sdk.consumer.reset_policy import EARLIEST
 from kafkalite_sdk.membership.settings import MemberIdentity
+from kafkalite_sdk.values import OffsetAndMetadata
 
 from kafkalite.model import TopicPartition
 from tests.kit.steps import Bug, Stepper

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from kafkalite.errors import ClientUseError, KafkaError, KafkaErrorCode, MaxPollIntervalExceededError
 from kafkalite.model import TopicPartition
+from kafkalite_sdk import values as engine
 from kafkalite_sdk._speedups.aiokafka_records import ConsumerRecord, converted, converted_by_partition
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.closing import Closing
@@ -32,7 +33,6 @@ from kafkalite_sdk.compat.aiokafka.installation import VERSION
 from kafkalite_sdk.compat.aiokafka.structs import OffsetAndMetadata
 from kafkalite_sdk.compat.aiokafka.topics import wait_for_topic
 from kafkalite_sdk.compat.aiokafka.util import commit_structure_validate
-from kafkalite_sdk.consumer import offset_and_metadata as engine
 from kafkalite_sdk.consumer.application_calls import check_not_inside
 from kafkalite_sdk.consumer.consumer import Consumer
 

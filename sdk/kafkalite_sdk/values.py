@@ -1,4 +1,4 @@
-"""A record of a producer, as `send_many` accepts it and as interceptors see it."""
+"""Values that a user gives to the clients or gets from them, and that interceptors see: offsets and records to send."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple
@@ -15,6 +15,34 @@ else:
 
 
 SHOWN_BYTES_MAX = 64
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset.
+
+    Attributes:
+        offset: of the next record to read.
+        metadata: text of the application.
+        leader_epoch: of the record before the offset, -1 = unknown.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record of a time or later.
+
+    Attributes:
+        offset: of the record.
+        timestamp_ms: of the record, in ms since 1970.
+        leader_epoch: of the record, -1 = unknown.
+    """
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = -1
 
 
 class ProducerRecord(NamedTuple, Generic[K, V]):
