@@ -59,7 +59,7 @@ class ForeignFaults:
         """The next effect of a type raises, once per broker: the pause after it doubles each time."""
         running = self._world.brokers[controller].running
         assert isinstance(running, MemberBroker)
-        runtime = running.member._controller
+        runtime = running.member.controller._runtime
         term = None if runtime is None else runtime._running
         if term is None or controller in self._raised:
             return
