@@ -118,7 +118,7 @@ class MetadataUpdate:
         return (yield from self._change(self._image.brokers if brokers == self._image.brokers else brokers))
 
     def _begin(self, name: str, topic_id: bytes) -> list[PartitionImage]:
-        """The partitions of a topic, which the request changes."""
+        """Return the partitions of a topic: a list that the request changes."""
         found = self._partitions.get(name)
         if found is None:
             check_name(name)

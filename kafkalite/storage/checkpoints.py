@@ -97,7 +97,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
     entries: list[tuple[int, int]] = []
     for fields in _entries(disk, path):
         if len(fields) != 2:
-            raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not epoch, offset")
+            raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not two integers, an epoch and an offset")
         entry = _number(path, fields[0], INT32_MAX), _number(path, fields[1], INT64_MAX)
         if entries and (entry[0] <= entries[-1][0] or entry[1] < entries[-1][1]):
             raise BadCheckpoint(f"{path}: epochs must increase")

@@ -65,7 +65,7 @@ NEW_SESSION = SessionKey(0, bytes(16))
 
 
 class State(enum.Enum):
-    """Of a session; SUSPENDED is the first one, too."""
+    """The states of a session, which begins as SUSPENDED."""
 
     SUSPENDED = "suspended"
     CONNECTED = "connected"

@@ -157,7 +157,7 @@ class CoordinatorRuntime(Generic[M]):
                 self.ensure_topic(partial(self._submit_created, partition, command, completion, producer_epoch))
 
     def write_pending(self) -> None:
-        """Write what commands outside a loop iteration of the network have appended."""
+        """Write the records of commands that ran outside a loop iteration of the network."""
         self._host.replicas.write_pending()
 
     # events of the broker

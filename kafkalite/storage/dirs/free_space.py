@@ -1,6 +1,6 @@
 """Logs a warning before the file system of a log directory is full.
 
-One line is logged for each change for the worse (below 10 % free; again below 5 % or 1 GiB, whichever is less), and one
+One line is logged when free space falls below 10 %, again below the smaller of 5 % and 1 GiB, and one
 when there is enough space again: a tenth above the threshold, so that free space around it does not repeat the lines.
 """
 

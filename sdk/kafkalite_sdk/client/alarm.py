@@ -37,7 +37,7 @@ class Alarm:
         self._timer = self._loop.call_at(at, self._fire)
 
     def cancel(self) -> None:
-        """Do not ring."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self.at = None, inf
