@@ -77,10 +77,7 @@ SDK_LIBRARIES = {
             f"kafkalite_sdk.consumer.{module}"
             for module in ("consumer", "decompression", "driver", "poison", "poll_loop", "queries")
         ),
-        *(
-            f"kafkalite_sdk.producer.{module}"
-            for module in ("compression", "dispatcher", "handler", "producer", "waiters")
-        ),
+        *(f"kafkalite_sdk.producer.{module}" for module in ("compression", "driver", "handler", "producer", "waiters")),
         *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries", "loop_guard")),
         *(f"kafkalite_sdk.admin.{module}" for module in ("addresses", "driver")),
         "kafkalite_sdk.rpc.connection",

@@ -14,7 +14,7 @@ from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import address_text
-from kafkalite_sdk.producer.dispatcher import Dispatcher
+from kafkalite_sdk.producer.driver import Driver
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
 from kafkalite_sdk.producer.serializers import Headers, Serializer, bound_serializer
 from kafkalite_sdk.producer.settings import ProducerOptions, parse_options
@@ -89,7 +89,7 @@ class Producer(Generic[K, V]):
 
             self._client = HandlerClient(handler, handler_partitions, client_settings, environment)
             self._settings = self._settings._replace(idempotent=False)
-        self._dispatcher: Dispatcher | None = None
+        self._driver: Driver | None = None
         self._closing: Closing[Exception | None] = Closing(self._client.owner, "Producer")
         self._closed = False
 
@@ -117,8 +117,8 @@ class Producer(Generic[K, V]):
             from kafkalite_sdk.interceptors.producer import ProducerStages
 
             self._stages = ProducerStages(self._interceptors, self._client.loop)
-        self._dispatcher = Dispatcher(self._client, self._settings, self._stages, self._on_error)
-        self._bind(self._dispatcher.accumulator)
+        self._driver = Driver(self._client, self._settings, self._stages, self._on_error)
+        self._bind(self._driver.accumulator)
 
     def _bind(self, accumulator: "RecordAccumulator") -> None:
         """Replace the methods of each record by faster ones, unless a subclass overrides them."""
@@ -129,12 +129,12 @@ class Producer(Generic[K, V]):
         if self._stages is not None and self._stages.intercepts_send:
             self.__dict__["send"] = self._stages.around(self.send)
 
-    def _started(self) -> Dispatcher:
-        """Return the dispatcher. Raises ClientUseError before the start, after the close, and for another loop."""
+    def _started(self) -> Driver:
+        """Return the driver. Raises ClientUseError before the start, after the close, and for another loop."""
         self._client.check_owner()
-        if self._dispatcher is None or self._closed:
+        if self._driver is None or self._closed:
             raise ClientUseError("this Producer is being started or closed; use it inside `async with`")
-        return self._dispatcher
+        return self._driver
 
     def send(
         self,
@@ -245,32 +245,32 @@ class Producer(Generic[K, V]):
         Raises:
             TypeError: an element is not a record; those before it are sent.
         """
-        dispatcher = self._started()
+        driver = self._started()
         outcomes: list[FutureRecordMetadata | Exception] = []
         blocked: KafkaTimeoutError | None = None
         for record in records:
             if blocked is None:
                 try:
-                    outcomes.append(await self._send_when_possible(dispatcher, _record(record)))
+                    outcomes.append(await self._send_when_possible(driver, _record(record)))
                     continue
                 except KafkaTimeoutError as error:
                     blocked = error
             outcomes.append(blocked)
-        await dispatcher.ended(each for each in outcomes if not isinstance(each, Exception))
+        await driver.ended(each for each in outcomes if not isinstance(each, Exception))
         return [_outcome(each) for each in outcomes]
 
     async def _send_when_possible(
-        self, dispatcher: Dispatcher, record: ProducerRecord[K, V]
+        self, driver: Driver, record: ProducerRecord[K, V]
     ) -> FutureRecordMetadata | Exception:
         """Send a record when there is space for it. Raises KafkaTimeoutError: there is none in time."""
         topic, value, key, partition, timestamp_ms, headers = record
         while True:
-            if dispatcher.accumulator.iteration_due():
-                await dispatcher.iteration()
+            if driver.accumulator.iteration_due():
+                await driver.iteration()
             try:
                 return self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
             except BufferExhaustedError:
-                await dispatcher.space()
+                await driver.space()
             except Exception as error:  # of this record: its type, size or partition, or its serializer
                 return error
 
@@ -284,10 +284,10 @@ class Producer(Generic[K, V]):
             KafkaTimeoutError: the time has passed. The error of a record that has failed and whose future no user has
             awaited. TypeError, ValueError: `timeout` is no number of seconds, or below 0.
         """
-        dispatcher = self._started()
+        driver = self._started()
         _check_timeout(timeout)
-        await dispatcher.flush(timeout)
-        dispatcher.raise_failures()
+        await driver.flush(timeout)
+        driver.raise_failures()
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush, and end all connections. A call while another one runs waits for that one; a later call does nothing.
@@ -307,60 +307,58 @@ class Producer(Generic[K, V]):
 
     async def _close(self, timeout_s: float | None, *, raises: bool) -> None:
         """Close. None = until each record has an outcome."""
-        dispatcher = self._dispatcher
-        if dispatcher is None:
+        driver = self._driver
+        if driver is None:
             await self._client.close()
             return
         if not self._closing.begun:
             self._client.owner.check_loop()
             if self._stages is None:  # else they may have last records
                 self._closed = True
-                dispatcher.refuse_records()
-        error = await self._closing.run(partial(self._end, dispatcher, timeout_s), timeout_s)
+                driver.refuse_records()
+        error = await self._closing.run(partial(self._end, driver, timeout_s), timeout_s)
         if error is None:
             return
         if raises:
             raise error
         LOGGER.error("%s", "; ".join((str(error), *getattr(error, "__notes__", ()))))
 
-    async def _end(self, dispatcher: Dispatcher, timeout_s: float | None) -> Exception | None:
+    async def _end(self, driver: Driver, timeout_s: float | None) -> Exception | None:
         """Flush, and end everything; return the error of records that no user has awaited."""
         loop = self._client.loop
         until = None if timeout_s is None else loop.time() + timeout_s
         try:
             if self._stages is not None:
-                await self._send_last(dispatcher, self._stages.last_records(), until)
+                await self._send_last(driver, self._stages.last_records(), until)
             self._closed = True
-            dispatcher.refuse_records()
-            await dispatcher.flush(None if until is None else max(0.0, until - loop.time()))
+            driver.refuse_records()
+            await driver.flush(None if until is None else max(0.0, until - loop.time()))
         except KafkaTimeoutError:
             limit = "in time" if timeout_s is None else f"within {timeout_s:g} s, the timeout of close"
-            dispatcher.fail_records(f"they were not acknowledged {limit}")
+            driver.fail_records(f"they were not acknowledged {limit}")
         except BaseException:
-            dispatcher.refuse_records()
-            dispatcher.fail_records("close was cancelled")
+            driver.refuse_records()
+            driver.fail_records("close was cancelled")
             raise
         finally:
             self._closed = True
             try:
                 await self._client.close(CLOSE_S if until is None else min(CLOSE_S, max(0.0, until - loop.time())))
             finally:
-                dispatcher.end()
+                driver.end()
         try:
-            dispatcher.raise_failures()
+            driver.raise_failures()
         except Exception as error:
             return error
         return None
 
-    async def _send_last(
-        self, dispatcher: Dispatcher, records: Iterable[ProducerRecord[K, V]], until: float | None
-    ) -> None:
+    async def _send_last(self, driver: Driver, records: Iterable[ProducerRecord[K, V]], until: float | None) -> None:
         """Send the records of `last_batch`. Those that are rejected, or have no space before a time of the loop's
         clock, are reported to the exception handler of the loop."""
         for record in records:
             try:
                 async with asyncio.timeout_at(until):
-                    sent: object = await self._send_when_possible(dispatcher, record)
+                    sent: object = await self._send_when_possible(driver, record)
             except TimeoutError as error:
                 sent = error
             if isinstance(sent, Exception):
@@ -368,23 +366,23 @@ class Producer(Generic[K, V]):
                 self._client.loop.call_exception_handler(context)
 
     def __del__(self) -> None:
-        dispatcher: Dispatcher | None = self.__dict__.get("_dispatcher")
-        if dispatcher is None or self._closed or self._client.owner.forked:
+        driver: Driver | None = self.__dict__.get("_driver")
+        if driver is None or self._closed or self._client.owner.forked:
             return
-        count = dispatcher.accumulator.records_incomplete
+        count = driver.accumulator.records_incomplete
         if count:
             text = "a Producer was not closed, and %d record(s) were not acknowledged; they may be lost: "
             logging.getLogger("kafkalite_sdk").error(text + 'use "async with", or await its close()', count)
 
     def __repr__(self) -> str:
-        state = "not started" if self._dispatcher is None else "closed" if self._closed else "open"
+        state = "not started" if self._driver is None else "closed" if self._closed else "open"
         return f"<Producer of {address_text(self._client.settings.bootstrap)}, {state}>"
 
     def metrics(self) -> ProducerMetrics:
         """Return a snapshot of the counters. Raises ClientUseError before the start."""
-        if self._dispatcher is None:
+        if self._driver is None:
             raise ClientUseError("this Producer is not started; it has no metrics yet")
-        return self._dispatcher.metrics()
+        return self._driver.metrics()
 
     def begin_transaction(self) -> None:
         """Raise ClientUseError: transactions are not supported yet."""

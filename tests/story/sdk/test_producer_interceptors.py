@@ -188,7 +188,7 @@ async def test_send_without_stages_is_the_method_of_the_accumulator(world: Story
     world.broker.cluster.create_topic("orders")
     for interceptors in ((), (Batches(),)):
         async with producing(world, interceptors=interceptors) as producer:
-            assert producer.send == producer._dispatcher.accumulator.send
+            assert producer.send == producer._driver.accumulator.send
             await producer.send("orders", b"v")
 
 

@@ -148,17 +148,17 @@ class AIOKafkaProducer(LoopClient):
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> FutureRecordMetadata:
-        dispatcher = self._producer._started()
-        accumulator = dispatcher.accumulator
+        driver = self._producer._started()
+        accumulator = driver.accumulator
         if accumulator.iteration_due():
-            await dispatcher.iteration()
+            await driver.iteration()
         while True:
             try:
                 return accumulator.send(
                     topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
                 )
             except BufferExhaustedError:
-                await dispatcher.space()
+                await driver.space()
 
     async def send_and_wait(
         self,

@@ -53,11 +53,11 @@ ABSENT = (KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, KafkaErrorCode.UNKNOWN_TOPI
 TIMER_RESOLUTION_S = 0.001  # of uvloop; a linger time ends this much earlier instead of one timer later
 
 
-class Dispatcher:
+class Driver:
     """The part of a producer that belongs to an event loop.
 
     Arguments:
-        client: a started client; the dispatcher does not close it.
+        client: a started client; the driver does not close it.
         settings: of the producer.
         stages: calls the interceptors; None = there are none.
         on_error: of the user; called with failures that no user has seen.
