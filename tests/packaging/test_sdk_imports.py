@@ -16,7 +16,8 @@ FORBIDDEN = {"uvloop", "aiozk", "click", "re2"}
 ON_FIRST_USE = re.compile(
     r"kafkalite\.(state|protocol\.stored)\.|kafkalite\.net\.(tls|certificates|sasl\.(?!steps))|"
     r"kafkalite_sdk\.(blocking|_speedups\.shared_sends)\b|kafkalite_sdk\.membership\.(?!patterns)|"
-    r"kafkalite_sdk\.consumer\.(group_requests|commit|auto_commit|assignment_changes|health|legacy_batches)|"
+    r"kafkalite_sdk\.consumer\.(group_requests|offsets\.(commit|auto_commit)|assignment_changes|health|streams)|"
+    r"kafkalite\.records\.legacy|"
     r"(dataclasses|concurrent\.futures\.thread|aiohappyeyeballs|difflib|importlib\.metadata)\b"
 )
 MESSAGES = {

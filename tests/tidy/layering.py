@@ -72,10 +72,9 @@ SDK_LIBRARIES = {
         "kafkalite_sdk.columns.range_reader",
         "kafkalite_sdk.interceptors",
         "kafkalite_sdk.registry",
-        "kafkalite_sdk.streams",
         *(
             f"kafkalite_sdk.consumer.{module}"
-            for module in ("consumer", "decompression", "driver", "poison", "poll_loop", "queries")
+            for module in ("consumer", "driver", "fetch.decompression", "poison", "poll_loop", "queries", "streams")
         ),
         *(f"kafkalite_sdk.producer.{module}" for module in ("compression", "driver", "handler", "producer", "waiters")),
         *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries", "loop_guard")),
@@ -97,7 +96,7 @@ SDK_LIBRARIES = {
     "concurrent": (
         "kafkalite_sdk.blocking.closing",
         "kafkalite_sdk.producer.compression",
-        "kafkalite_sdk.consumer.decompression",
+        "kafkalite_sdk.consumer.fetch.decompression",
     ),  # codecs of large batches
 }
 # In `client`, these are pure, too.

@@ -448,7 +448,7 @@ cdef class FetchedRecords:
 
     cdef int open_legacy(self, Py_ssize_t size) except -1:
         """Open the entry of magic 0 or 1 at `at`, rewritten as records of magic 2. Raises BatchError."""
-        from kafkalite_sdk.consumer.legacy_batches import rewritten
+        from kafkalite.records.legacy_conversion import rewritten
 
         cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
         if <int64_t> load_u64(self.bytes_at(self.at)) < self.position:

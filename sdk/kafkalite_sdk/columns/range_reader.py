@@ -34,8 +34,8 @@ from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import NO_LEADER, MetadataChanges
 from kafkalite_sdk.columns.range_plan import Part, RangePlan
-from kafkalite_sdk.consumer.fetch_session import FetchSession, WantedPartition
-from kafkalite_sdk.consumer.fetch_settings import FetchSettings
+from kafkalite_sdk.consumer.fetch.fetch_session import FetchSession, WantedPartition
+from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 NO_REPLICA = NO_EPOCH = -1

@@ -13,7 +13,7 @@ from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.options import ClientOptions
 from kafkalite_sdk.columns.range_reader import OffsetRange, RangeReader
-from kafkalite_sdk.consumer.decompression import OFFLOAD_BYTES
+from kafkalite_sdk.consumer.fetch.decompression import OFFLOAD_BYTES
 from kafkalite_sdk.consumer.settings import ConsumerOptions, consumer_settings
 
 FETCH_BYTES = 4 << 20

@@ -17,11 +17,11 @@ from typing import Any
 from kafkalite.errors import ClientUseError, KafkaTimeoutError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.application_calls import application_call
-from kafkalite_sdk.consumer.auto_commit import AutoCommit
 from kafkalite_sdk.consumer.driver import AnyDriver, Limit, ReturnedRecords
 from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.listeners import Partitions, RebalanceListener, call_listener
-from kafkalite_sdk.consumer.positions import PartitionState
+from kafkalite_sdk.consumer.offsets.auto_commit import AutoCommit
+from kafkalite_sdk.consumer.offsets.positions import PartitionState
 from kafkalite_sdk.membership.settings import AssignmentChange
 
 Assigned = frozenset[TopicPartition]

@@ -23,11 +23,17 @@ from kafkalite_sdk.consumer.arguments import (
     topics_of,
 )
 from kafkalite_sdk.consumer.listeners import RebalanceListener
+from kafkalite_sdk.consumer.offsets.reset_policy import (
+    EARLIEST,
+    EARLIEST_TIMESTAMP,
+    LATEST,
+    LATEST_TIMESTAMP,
+    ResetPolicy,
+)
 from kafkalite_sdk.consumer.parts import ConsumerParts, Deserializer, new_parts
 from kafkalite_sdk.consumer.poison import PoisonPolicy
 from kafkalite_sdk.consumer.polls import Polls
 from kafkalite_sdk.consumer.queries import Offsets
-from kafkalite_sdk.consumer.reset_policy import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, ResetPolicy
 from kafkalite_sdk.consumer.settings import ConsumerOptions, consumer_settings
 from kafkalite_sdk.values import OffsetAndMetadata, OffsetAndTimestamp
 
@@ -35,8 +41,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from kafkalite_sdk.consumer.health import ConsumerHealth
+    from kafkalite_sdk.consumer.streams.streams import Stream
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor
-    from kafkalite_sdk.streams.streams import Stream
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
@@ -242,7 +248,7 @@ class Consumer(Polls[K, V]):
         Raises:
             ClientUseError: the consumer has streams. TypeError, ValueError: an argument is not valid.
         """
-        from kafkalite_sdk.streams.streams import Streams
+        from kafkalite_sdk.consumer.streams.streams import Streams
 
         if self._driver.streams is not None:
             raise ClientUseError("this Consumer has streams; streams() is called once")

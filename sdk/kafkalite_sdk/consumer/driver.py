@@ -24,13 +24,13 @@ from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import MetadataChanges
 from kafkalite_sdk.client.settings import address_text
-from kafkalite_sdk.consumer.decompression import Decompression
-from kafkalite_sdk.consumer.fetcher import Fetcher
+from kafkalite_sdk.consumer.fetch.decompression import Decompression
+from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
 from kafkalite_sdk.consumer.iteration import Iteration
-from kafkalite_sdk.consumer.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
 from kafkalite_sdk.consumer.missing_topics import MissingTopics
-from kafkalite_sdk.consumer.offset_resolver import OffsetResolver
-from kafkalite_sdk.consumer.positions import Positions
+from kafkalite_sdk.consumer.offsets.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
+from kafkalite_sdk.consumer.offsets.offset_resolver import OffsetResolver
+from kafkalite_sdk.consumer.offsets.positions import Positions
 from kafkalite_sdk.consumer.settings import ConsumerSettings
 from kafkalite_sdk.values import OffsetAndMetadata
 
@@ -61,7 +61,7 @@ class Machine(Protocol):
 
 
 class ReturnedRecords(Protocol[K, V]):
-    """The streams of a consumer, as far as its other parts know them; see `kafkalite_sdk.streams.streams`."""
+    """The streams of a consumer, as far as its other parts know them; see `kafkalite_sdk.consumer.streams.streams`."""
 
     def bounds(self) -> dict[TopicPartition, Record[K, V]]: ...
     def resumed(self) -> None: ...

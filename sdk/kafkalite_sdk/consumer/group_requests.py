@@ -20,8 +20,8 @@ from kafkalite.protocol.messages.offset_fetch import OffsetFetchResponse
 from kafkalite.protocol.schema import Response
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.coordinators import GROUP
-from kafkalite_sdk.consumer.commits import CommitCall, Commits
-from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets, FetchOffsetsCall
+from kafkalite_sdk.consumer.offsets.commits import CommitCall, Commits
+from kafkalite_sdk.consumer.offsets.committed_offsets import CommittedOffsets, FetchOffsetsCall
 from kafkalite_sdk.membership.membership import Membership
 from kafkalite_sdk.membership.settings import GroupCall, MemberIdentity, MembershipSettings
 

@@ -9,7 +9,7 @@ from kafkalite_sdk.client.channels import DATA
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.consumer.driver import AnyDriver
 from kafkalite_sdk.consumer.group_requests import GROUP_CHANNEL
-from kafkalite_sdk.consumer.positions import PartitionState
+from kafkalite_sdk.consumer.offsets.positions import PartitionState
 
 CHANNELS = (DATA, GROUP_CHANNEL)
 

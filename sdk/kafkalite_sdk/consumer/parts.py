@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.consumer.decompression import OFFLOAD_BYTES
 from kafkalite_sdk.consumer.driver import Driver
-from kafkalite_sdk.consumer.fetcher import Fetcher
+from kafkalite_sdk.consumer.fetch.decompression import OFFLOAD_BYTES
+from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
+from kafkalite_sdk.consumer.offsets.positions import Positions
 from kafkalite_sdk.consumer.poison import PoisonPolicy, new_check
 from kafkalite_sdk.consumer.poll_loop import PollLoop
-from kafkalite_sdk.consumer.positions import Positions
 from kafkalite_sdk.consumer.queries import Queries
 from kafkalite_sdk.consumer.settings import ConsumerSettings, check_deserializer
 from kafkalite_sdk.consumer.subscriptions import Subscriptions
@@ -80,7 +80,7 @@ def new_parts(
     auto_commit = changes = None
     if driver.group is not None:
         from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
-        from kafkalite_sdk.consumer.auto_commit import AutoCommit
+        from kafkalite_sdk.consumer.offsets.auto_commit import AutoCommit
 
         if settings.auto_commit_interval_s is not None:
             auto_commit = AutoCommit(driver, driver.group, settings.auto_commit_interval_s)

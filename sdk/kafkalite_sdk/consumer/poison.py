@@ -22,7 +22,7 @@ from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.consumer.application_calls import application_call
 from kafkalite_sdk.consumer.driver import AnyDriver
-from kafkalite_sdk.consumer.positions import PartitionState
+from kafkalite_sdk.consumer.offsets.positions import PartitionState
 
 if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor, ConsumerStages

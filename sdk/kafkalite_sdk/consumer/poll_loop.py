@@ -22,12 +22,12 @@ from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.consumer.arguments import check_count
 from kafkalite_sdk.consumer.driver import Driver, K, V
-from kafkalite_sdk.consumer.partition_buffer import Target
+from kafkalite_sdk.consumer.fetch.partition_buffer import Target
 from kafkalite_sdk.values import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
-    from kafkalite_sdk.consumer.auto_commit import AutoCommit
+    from kafkalite_sdk.consumer.offsets.auto_commit import AutoCommit
     from kafkalite_sdk.consumer.poison import PoisonCheck
 
 YIELD_AFTER_S = 0.01

@@ -22,14 +22,14 @@ from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.coordinators import GROUP
 from kafkalite_sdk.consumer.arguments import offset_of, partition_of
 from kafkalite_sdk.consumer.driver import AnyDriver
-from kafkalite_sdk.consumer.leader_lookups import FoundOffset
-from kafkalite_sdk.consumer.positions import PartitionState
+from kafkalite_sdk.consumer.offsets.leader_lookups import FoundOffset
+from kafkalite_sdk.consumer.offsets.positions import PartitionState
 from kafkalite_sdk.values import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
-    from kafkalite_sdk.consumer.committed_offsets import Committed
     from kafkalite_sdk.consumer.group_requests import GroupRequests
+    from kafkalite_sdk.consumer.offsets.committed_offsets import Committed
 
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]

@@ -14,8 +14,8 @@ from kafkalite_sdk.membership.patterns import check_pattern
 
 if TYPE_CHECKING:
     from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
-    from kafkalite_sdk.consumer.auto_commit import AutoCommit
     from kafkalite_sdk.consumer.group_requests import GroupRequests
+    from kafkalite_sdk.consumer.offsets.auto_commit import AutoCommit
     from kafkalite_sdk.consumer.poll_loop import PollLoop
 
 CALLS_SHARE, POLL_SHARE = 0.5, 0.75

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from kafkalite_sdk.consumer.consumer import Consumer
-from kafkalite_sdk.streams.streams import Stream
+from kafkalite_sdk.consumer.streams.streams import Stream
 
 from kafkalite.errors import ClientUseError, KafkaError
 from kafkalite.model import TopicPartition

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from kafkalite_sdk.client.ownership import Owner
-from kafkalite_sdk.consumer import decompression
 from kafkalite_sdk.consumer.consumer import Consumer
-from kafkalite_sdk.consumer.decompression import Decompression
-from kafkalite_sdk.consumer.partition_buffer import PartitionBuffer
+from kafkalite_sdk.consumer.fetch import decompression
+from kafkalite_sdk.consumer.fetch.decompression import Decompression
+from kafkalite_sdk.consumer.fetch.partition_buffer import PartitionBuffer
 from kafkalite_sdk.interceptors import ConsumerInterceptor
 
 from tests.kit.server import batch

@@ -5,8 +5,8 @@ import random
 import threading
 
 from kafkalite_sdk.client.ownership import Owner
-from kafkalite_sdk.consumer import decompression
-from kafkalite_sdk.consumer.decompression import Decompression
+from kafkalite_sdk.consumer.fetch import decompression
+from kafkalite_sdk.consumer.fetch.decompression import Decompression
 
 from tests.kit.server import batch
 from tests.story.sdk.client_rig import Story, story

@@ -21,7 +21,10 @@ from tests.story.sdk.consumer_rig import A, B, append, committed, new_consumer
 COUNT = 8
 SOURCES = tuple(
     f"sdk/kafkalite_sdk/consumer/{name}.py"
-    for name in ("fetcher", "iteration", "partition_buffer", "poison", "poll_loop", "positions", "response_memory")
+    for name in (
+        *("fetch/fetcher", "fetch/partition_buffer", "fetch/response_memory", "offsets/positions"),
+        *("iteration", "poison", "poll_loop"),
+    )
 )
 STEPPER = Stepper(SOURCES, frozenset())
 EXCEPTIONS_MAX = 5

@@ -8,10 +8,10 @@ import pytest
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk.consumer.assignment_changes import Assigned, AssignmentChanges
 from kafkalite_sdk.consumer.driver import Driver
+from kafkalite_sdk.consumer.streams.streams import Streams
 from kafkalite_sdk.membership.settings import AssignmentChange
 from kafkalite_sdk.producer.partition_sender import PartitionSender, ProducerId
 from kafkalite_sdk.producer.sender import Sender
-from kafkalite_sdk.streams.streams import Streams
 from kafkalite_sdk.values import OffsetAndMetadata
 
 from kafkalite.model import TopicPartition

@@ -4,11 +4,11 @@ from typing import Any
 
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
 from kafkalite_sdk.client.cluster_view import ClusterView
-from kafkalite_sdk.consumer.fetch_node import FetchCall
-from kafkalite_sdk.consumer.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.fetcher import Fetcher
-from kafkalite_sdk.consumer.positions import Positions
-from kafkalite_sdk.consumer.reset_policy import EARLIEST, ResetPolicy
+from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall
+from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
+from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
+from kafkalite_sdk.consumer.offsets.positions import Positions
+from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST, ResetPolicy
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition

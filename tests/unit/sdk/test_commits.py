@@ -1,8 +1,8 @@
 """Commits of offsets: order, retries, members that lose partitions; and reading committed offsets."""
 
 import pytest
-from kafkalite_sdk.consumer.commits import Commits
-from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets
+from kafkalite_sdk.consumer.offsets.commits import Commits
+from kafkalite_sdk.consumer.offsets.committed_offsets import CommittedOffsets
 from kafkalite_sdk.membership.settings import MemberIdentity
 from kafkalite_sdk.values import OffsetAndMetadata
 

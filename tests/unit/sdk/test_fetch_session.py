@@ -1,7 +1,7 @@
 """Fetch sessions of a client: full and incremental requests, session errors, topic ids."""
 
 import pytest
-from kafkalite_sdk.consumer.fetch_session import FetchSession, WantedPartition
+from kafkalite_sdk.consumer.fetch.fetch_session import FetchSession, WantedPartition
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ZERO_UUID, TopicPartition

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from kafkalite_sdk.consumer.fetcher import Fetcher
+from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
 
 from kafkalite.errors import KafkaError
 from tests.kit.seeds import chosen_seed

@@ -2,7 +2,7 @@
 
 import pytest
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView, PartitionView, TopicView
-from kafkalite_sdk.consumer.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
+from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, error_for
 from kafkalite.model import TopicPartition

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafkalite_sdk.consumer.commits import Commits
-from kafkalite_sdk.consumer.committed_offsets import CommittedOffsets, FetchOffsetsCall
-from kafkalite_sdk.consumer.leader_lookups import OffsetLookups
-from kafkalite_sdk.consumer.offset_resolver import OffsetResolver
-from kafkalite_sdk.consumer.positions import Positions
-from kafkalite_sdk.consumer.reset_policy import EARLIEST
+from kafkalite_sdk.consumer.offsets.commits import Commits
+from kafkalite_sdk.consumer.offsets.committed_offsets import CommittedOffsets, FetchOffsetsCall
+from kafkalite_sdk.consumer.offsets.leader_lookups import OffsetLookups
+from kafkalite_sdk.consumer.offsets.offset_resolver import OffsetResolver
+from kafkalite_sdk.consumer.offsets.positions import Positions
+from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST
 from kafkalite_sdk.membership.settings import MemberIdentity
 from kafkalite_sdk.values import OffsetAndMetadata
 
@@ -19,8 +19,8 @@ from tests.unit.sdk.fetch_rig import Rig, data, offset, partitions
 from tests.unit.sdk.test_fetched_records import batch
 from tests.unit.sdk.test_leader_lookups import view_of
 
-FETCHES = ("fetcher", "fetch_node", "fetch_plan", "fetch_session", "positions")
-OTHERS = ("commits", "committed_offsets", "leader_lookups", "offset_resolver")
+FETCHES = ("fetch/fetcher", "fetch/fetch_node", "fetch/fetch_plan", "fetch/fetch_session", "offsets/positions")
+OTHERS = ("offsets/commits", "offsets/committed_offsets", "offsets/leader_lookups", "offsets/offset_resolver")
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 World = Callable[[], Iterator[Any]]
 

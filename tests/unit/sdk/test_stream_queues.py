@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from kafkalite_sdk.consumer.positions import Positions
-from kafkalite_sdk.consumer.reset_policy import LATEST
-from kafkalite_sdk.streams.queues import StreamQueues
+from kafkalite_sdk.consumer.offsets.positions import Positions
+from kafkalite_sdk.consumer.offsets.reset_policy import LATEST
+from kafkalite_sdk.consumer.streams.queues import StreamQueues
 
 from kafkalite.model import TopicPartition
 

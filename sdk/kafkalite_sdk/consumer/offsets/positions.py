@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 
 from kafkalite.model import TopicPartition
-from kafkalite_sdk.consumer.reset_policy import ResetPolicy
+from kafkalite_sdk.consumer.offsets.reset_policy import ResetPolicy
 from kafkalite_sdk.values import OffsetAndMetadata
 
 NO_POSITION = NO_EPOCH = NO_REPLICA = UNKNOWN = -1

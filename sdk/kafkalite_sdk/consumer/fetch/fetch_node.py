@@ -13,9 +13,9 @@ from typing import Any
 from kafkalite.backoff import doubled
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
-from kafkalite_sdk.consumer.fetch_session import FetchSession, WantedPartition
-from kafkalite_sdk.consumer.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.partition_buffer import PartitionBuffer
+from kafkalite_sdk.consumer.fetch.fetch_session import FetchSession, WantedPartition
+from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
+from kafkalite_sdk.consumer.fetch.partition_buffer import PartitionBuffer
 
 
 class FetchCall:

@@ -24,7 +24,7 @@ from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.consumer.arguments import check_count
 from kafkalite_sdk.consumer.driver import Driver, K, V
 from kafkalite_sdk.consumer.poll_loop import PollLoop
-from kafkalite_sdk.streams.queues import PartitionQueue, StreamQueue, StreamQueues
+from kafkalite_sdk.consumer.streams.queues import PartitionQueue, StreamQueue, StreamQueues
 
 
 class Stream(Generic[K, V]):

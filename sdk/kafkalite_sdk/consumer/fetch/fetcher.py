@@ -29,13 +29,13 @@ from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView
-from kafkalite_sdk.consumer.fetch_errors import FetchErrors
-from kafkalite_sdk.consumer.fetch_node import FetchCall, FetchNode
-from kafkalite_sdk.consumer.fetch_plan import FetchPlan, leader_epoch
-from kafkalite_sdk.consumer.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer, Target
-from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA, Positions, changed_states
-from kafkalite_sdk.consumer.response_memory import ResponseMemory
+from kafkalite_sdk.consumer.fetch.fetch_errors import FetchErrors
+from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall, FetchNode
+from kafkalite_sdk.consumer.fetch.fetch_plan import FetchPlan, leader_epoch
+from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
+from kafkalite_sdk.consumer.fetch.partition_buffer import NO_NODE, PartitionBuffer, Target
+from kafkalite_sdk.consumer.fetch.response_memory import ResponseMemory
+from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, NO_REPLICA, Positions, changed_states
 from kafkalite_sdk.values import OffsetAndMetadata
 
 JOBS_MAX = 2

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from kafkalite.errors import KafkaError, KafkaErrorCode, LogTruncationError, NoOffsetForPartitionError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.cluster_view import ClusterView
-from kafkalite_sdk.consumer.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
-from kafkalite_sdk.consumer.positions import NO_EPOCH, PartitionState, Positions, changed_states
-from kafkalite_sdk.consumer.reset_policy import LATEST, ResetPolicy
+from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
+from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, PartitionState, Positions, changed_states
+from kafkalite_sdk.consumer.offsets.reset_policy import LATEST, ResetPolicy
 
 if TYPE_CHECKING:
-    from kafkalite_sdk.consumer.committed_offsets import Committed, CommittedOffsets
+    from kafkalite_sdk.consumer.offsets.committed_offsets import Committed, CommittedOffsets
 
 UNSUPPORTED_VERSION = KafkaErrorCode.UNSUPPORTED_VERSION
 Need = tuple[int, ResetPolicy | None, bool]

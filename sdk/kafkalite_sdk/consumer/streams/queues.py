@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
-from kafkalite_sdk.consumer.positions import PartitionState, Positions
+from kafkalite_sdk.consumer.offsets.positions import PartitionState, Positions
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
-from kafkalite_sdk.consumer.fetcher import Fetcher
+from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor  # imported with the first large batch

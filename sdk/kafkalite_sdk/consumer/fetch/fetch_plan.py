@@ -12,11 +12,11 @@ from typing import Any
 
 from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView
-from kafkalite_sdk.consumer.fetch_node import FetchNode
-from kafkalite_sdk.consumer.fetch_session import WantedPartition
-from kafkalite_sdk.consumer.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.partition_buffer import NO_NODE, PartitionBuffer
-from kafkalite_sdk.consumer.positions import NO_EPOCH, NO_REPLICA
+from kafkalite_sdk.consumer.fetch.fetch_node import FetchNode
+from kafkalite_sdk.consumer.fetch.fetch_session import WantedPartition
+from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
+from kafkalite_sdk.consumer.fetch.partition_buffer import NO_NODE, PartitionBuffer
+from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, NO_REPLICA
 
 Buffer = PartitionBuffer[Any, Any]
 

@@ -1,0 +1,1 @@
+"""Where a consumer reads: positions, their reset and validation, committed offsets, and commits."""
