@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_tra
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest, refuse_unsafe
 from kafkalite.config.group import check_times
 from kafkalite.config.keys import ConfigError, Support, Value
-from kafkalite.config.kraft import check_quorum, members, of_brokers
+from kafkalite.config.kraft import check_quorum, entries, of_brokers
 from kafkalite.config.listeners import (
     check_advertised,
     check_ports,
@@ -299,7 +299,7 @@ class BrokerConfig:
         listeners = parse_listeners("listeners", of_brokers(bound, self.values), protocols)
         check_ports(listeners)
         advertised = parse_listeners(
-            "advertised.listeners", of_brokers(members(advertised_nodes), self.values), protocols
+            "advertised.listeners", of_brokers(entries(advertised_nodes), self.values), protocols
         )
         check_advertised(advertised, listeners)
         object.__setattr__(self, "listeners", listeners)

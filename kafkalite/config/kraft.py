@@ -18,11 +18,11 @@ def check_quorum(static: Mapping[str, str], values: Mapping[str, Value]) -> None
         static: texts of the file, the environment and the command line.
         values: the values of all keys.
     """
-    roles = members(values["process.roles"])
+    roles = entries(values["process.roles"])
     if roles and "broker" not in roles:
         raise refused(static, "process.roles", "process.roles lacks broker: a controller alone serves no clients")
     for key in QUORUMS:
-        controllers = members(values[key])
+        controllers = entries(values[key])
         if len(controllers) > 1:
             raise refused(static, key, f"{key} names {len(controllers)} controllers, this version runs one broker")
         if controllers and "controller" not in roles:
@@ -32,8 +32,8 @@ def check_quorum(static: Mapping[str, str], values: Mapping[str, Value]) -> None
             raise refused(static, key, f"{key} is {controllers[0]}, which is not a controller listener of this process")
 
 
-def members(value: Value) -> tuple[str, ...]:
-    """Return the members of a list, none of an unset one."""
+def entries(value: Value) -> tuple[str, ...]:
+    """Return the entries of a list, none of an unset one."""
     return tuple(filter(None, value)) if isinstance(value, tuple) else ()
 
 
@@ -44,7 +44,7 @@ def is_own(controller: str, values: Mapping[str, Value]) -> bool:
         return False
     port = address.rpartition(":")[2]
     names = controller_listeners(values)
-    own = [entry for entry in members(values["listeners"]) if listener_name(entry) in names]
+    own = [entry for entry in entries(values["listeners"]) if listener_name(entry) in names]
     return any(entry.rpartition(":")[2] == port for entry in own)
 
 

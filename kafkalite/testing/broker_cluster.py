@@ -39,7 +39,7 @@ HOST = "127.0.0.1"
 SESSION_MS = 3_000  # on a busy machine, a thread of the test may keep the others waiting for a second
 
 
-class MemberThread(BrokerThread):
+class ClusterBrokerThread(BrokerThread):
     """One incarnation of a broker of a `BrokerCluster`, in its own thread."""
 
     def __init__(self, data_dir: str, settings: Mapping[str, SettingValue]) -> None:
@@ -49,7 +49,7 @@ class MemberThread(BrokerThread):
         self._killed = False
 
     @property
-    def member(self) -> ClusteredBroker:
+    def running(self) -> ClusteredBroker:
         """The parts of the broker."""
         running = self.broker.running
         assert isinstance(running, ClusteredBroker)
@@ -98,7 +98,7 @@ class BrokerCluster:
         self._settings = dict(settings or {})
         self._opened = ExitStack()
         self._ports: dict[int, int] = {}
-        self._threads: dict[int, MemberThread] = {}
+        self._threads: dict[int, ClusterBrokerThread] = {}
         self._cut: set[int] = set()
         self._changed = threading.Condition()
 
@@ -160,10 +160,10 @@ class BrokerCluster:
         """Start a broker that does not run, with its data, and wait until it is registered. Raises RuntimeError."""
         if broker_id in self._threads:
             raise RuntimeError(f"broker {broker_id} runs already")
-        thread = MemberThread(self.log_directory(broker_id), self._broker_settings(broker_id))
+        thread = ClusterBrokerThread(self.log_directory(broker_id), self._broker_settings(broker_id))
         thread.__enter__()
         self._threads[broker_id] = thread
-        thread.member.controller_requests.observers.append(lambda change: self._notify())
+        thread.running.controller_requests.observers.append(lambda change: self._notify())
         self._notify()
 
     def stop(self, broker_id: int) -> None:
@@ -278,13 +278,13 @@ class BrokerCluster:
 
     def _broker_epoch(self, broker_id: int) -> int | None:
         thread = self._threads.get(broker_id)
-        return None if thread is None else thread.member.controller_requests.fence.broker_epoch
+        return None if thread is None else thread.running.controller_requests.fence.broker_epoch
 
     def _connected(self) -> list[int]:
         return [each for each in self._threads if each not in self._cut]
 
     def _images(self) -> dict[int, ClusterImage]:
-        return {each: self._threads[each].member.image for each in self._connected()}
+        return {each: self._threads[each].running.image for each in self._connected()}
 
     def _wait(self, condition: str, value: Callable[[], T | None]) -> T:
         """Wait until `value` returns something, evaluated again when the image of a broker has changed."""
@@ -317,12 +317,12 @@ class BrokerCluster:
             "listeners": f"PLAINTEXT://{self.address(broker_id)}",
         }
 
-    def _thread(self, broker_id: int) -> MemberThread:
+    def _thread(self, broker_id: int) -> ClusterBrokerThread:
         if broker_id not in self._threads:
             raise RuntimeError(f"broker {broker_id} does not run")
         return self._threads[broker_id]
 
-    def _remove(self, broker_id: int) -> MemberThread:
+    def _remove(self, broker_id: int) -> ClusterBrokerThread:
         self._thread(broker_id)
         self._cut.discard(broker_id)
         return self._threads.pop(broker_id)

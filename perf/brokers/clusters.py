@@ -19,7 +19,7 @@ HEAP = "512m"  # of each broker of Apache Kafka
 
 
 @dataclass
-class ClusterMember(Running):
+class BrokerWithZooKeeper(Running):
     """The only broker of its cluster, which ends with its ZooKeeper."""
 
     zookeeper: ZooKeeper | None = None
@@ -51,21 +51,21 @@ class ClusterKind(Broker):
     starts_within_its_session = True
 
     @abstractmethod
-    def start_member(
+    def start_broker(
         self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
     ) -> Running:
         """Start one broker on `directory` and wait until it answers ApiVersions. Raises BrokerError."""
 
-    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ClusterMember:
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> BrokerWithZooKeeper:
         """As `Broker.start`."""
         zookeeper = start_zookeeper(directory / "zookeeper")
         try:
-            member = self.start_member(directory / "1", zookeeper.address, 1, free_port(), settings or {})
+            broker = self.start_broker(directory / "1", zookeeper.address, 1, free_port(), settings or {})
         except BaseException:
             zookeeper.kill()
             raise
-        return ClusterMember(
-            self.name, member.process, member.port, member.directory, member.start_seconds, zookeeper=zookeeper
+        return BrokerWithZooKeeper(
+            self.name, broker.process, broker.port, broker.directory, broker.start_seconds, zookeeper=zookeeper
         )
 
 
@@ -75,14 +75,14 @@ class KafkaliteCluster(Kafkalite, ClusterKind):
     name = "kafkalite-cluster"
     title = "kafkalite over ZooKeeper"
 
-    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ClusterMember:
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> BrokerWithZooKeeper:
         """As `Broker.start`."""
         return ClusterKind.start(self, directory, settings)
 
-    def start_member(
+    def start_broker(
         self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
     ) -> Running:
-        """As `ClusterKind.start_member`."""
+        """As `ClusterKind.start_broker`."""
         return self.start_beside({**settings, "zookeeper.connect": zookeeper}, directory, broker_id, port)
 
     def start_beside(self, settings: Mapping[str, str], directory: Path, broker_id: int, port: int) -> Running:
@@ -114,10 +114,10 @@ class KafkaCluster(ClusterKind):
         """As `Broker.version`."""
         return jvm.PREVIOUS
 
-    def start_member(
+    def start_broker(
         self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
     ) -> Running:
-        """As `ClusterKind.start_member`."""
+        """As `ClusterKind.start_broker`."""
         chosen = {**settings, "broker.id": str(broker_id), "zookeeper.session.timeout.ms": str(SESSION_MS)}
         try:
             kafka = jvm.start_kafka(
@@ -133,13 +133,13 @@ class Cluster:
     """Brokers 1 to `brokers` of one kind over a ZooKeeper, a context manager.
 
     Attributes:
-        members: the running brokers by id.
+        running: the running brokers by id.
     """
 
     kind: ClusterKind
     directory: Path
     brokers: int
-    members: dict[int, Running] = field(default_factory=dict)
+    running: dict[int, Running] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self._start_service()
@@ -163,16 +163,16 @@ class Cluster:
     def start(self, broker_id: int) -> Running:
         """Start a broker that does not run, with its data, on its port. Raises BrokerError."""
         directory, port = self.directory / str(broker_id), self._ports[broker_id]
-        member = self.kind.start_member(directory, self.zookeeper.address, broker_id, port, {})
-        self.members[broker_id] = member
-        return member
+        broker = self.kind.start_broker(directory, self.zookeeper.address, broker_id, port, {})
+        self.running[broker_id] = broker
+        return broker
 
     def kill(self, broker_id: int) -> None:
         """End a broker by SIGKILL."""
-        self.members.pop(broker_id).kill()
+        self.running.pop(broker_id).kill()
 
     def _close(self) -> None:
-        for broker_id in list(self.members):
+        for broker_id in list(self.running):
             self.kill(broker_id)
         self.zookeeper.kill()
 
@@ -192,9 +192,9 @@ class DirectoryCluster(Cluster):
             "zookeeper.session.timeout.ms": str(LONG_SESSION_MS),
         }
         directory, port = self.directory / str(broker_id), self._ports[broker_id]
-        member = self.members[broker_id] = self.kind.start_beside(tree, directory, broker_id, port)
-        return member
+        broker = self.running[broker_id] = self.kind.start_beside(tree, directory, broker_id, port)
+        return broker
 
     def _close(self) -> None:
-        for broker_id in list(self.members):
+        for broker_id in list(self.running):
             self.kill(broker_id)

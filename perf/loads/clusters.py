@@ -38,7 +38,7 @@ class ClusterLoad(Load):
         assert isinstance(trial.kind, ClusterKind)
         directory = trial.directory / f"{self.name}-{trial.round}"
         with Cluster(trial.kind, directory, BROKERS) as cluster:
-            wait_for(cluster.members, lambda found: len(found.brokers) == BROKERS and found.controller > 0)
+            wait_for(cluster.running, lambda found: len(found.brokers) == BROKERS and found.controller > 0)
             sample = self.measure(cluster, trial)
         shutil.rmtree(directory)
         return sample
@@ -50,8 +50,8 @@ class ClusterLoad(Load):
 
 def create(cluster: Cluster, name: str, partitions: int) -> None:
     """Create a topic and wait until every broker knows all its leaders."""
-    Topics(cluster.members[1]).create([name], partitions)
-    wait_for(cluster.members, lambda found: led(found, name) == partitions)
+    Topics(cluster.running[1]).create([name], partitions)
+    wait_for(cluster.running, lambda found: led(found, name) == partitions)
 
 
 def led(found: Image, topic: str) -> int:
@@ -97,15 +97,15 @@ class FailOver(ClusterLoad):
         return {"last_image_ms": last, "first_image_ms": first}
 
     def _fail_over(self, cluster: Cluster, partitions: int) -> list[float]:
-        controller = image(next(iter(cluster.members.values()))).controller
+        controller = image(next(iter(cluster.running.values()))).controller
         with deletion(cluster, "/controller") as gone:
             cluster.kill(controller)
         reached = wait_for(
-            cluster.members,
-            lambda found: found.controller in cluster.members and controller not in found.leaders.values(),
+            cluster.running,
+            lambda found: found.controller in cluster.running and controller not in found.leaders.values(),
         )
         cluster.start(controller)
-        wait_for(cluster.members, lambda found: led(found, TOPIC) == partitions)
+        wait_for(cluster.running, lambda found: led(found, TOPIC) == partitions)
         return [at - gone[0] for at in reached.values()]
 
 
@@ -120,18 +120,18 @@ class CreateTopic(ClusterLoad):
 
         partitions = trial.scaled(1_000, 100)
         create(cluster, "first", partitions)
-        admin = AdminClient({"bootstrap.servers": cluster.members[1].address})
+        admin = AdminClient({"bootstrap.servers": cluster.running[1].address})
         admin.list_topics(timeout=WAIT_S)  # connects
         started, cpu_s = time.monotonic(), self._cpu_s(cluster)
         admin.create_topics([NewTopic("second", partitions, 1)])["second"].result(WAIT_S)
-        reached = wait_for(cluster.members, lambda found: led(found, "second") == partitions)
+        reached = wait_for(cluster.running, lambda found: led(found, "second") == partitions)
         used_s = self._cpu_s(cluster) - cpu_s
-        Topics(cluster.members[1]).led("second", partitions)
+        Topics(cluster.running[1]).led("second", partitions)
         return {"led_ms": (max(reached.values()) - started) * 1000, "cpu_ms": used_s * 1000}
 
     @staticmethod
     def _cpu_s(cluster: Cluster) -> float:
-        return sum(cpu_seconds(each.pid) for each in cluster.members.values())
+        return sum(cpu_seconds(each.pid) for each in cluster.running.values())
 
 
 class Restart(ClusterLoad):
@@ -145,8 +145,8 @@ class Restart(ClusterLoad):
     def measure(self, cluster: Cluster, trial: Trial) -> Sample:
         """Kill and start a broker that is not the controller."""
         create(cluster, TOPIC, self._partitions)
-        found = image(cluster.members[1])
-        victim = next(each for each in cluster.members if each != found.controller)
+        found = image(cluster.running[1])
+        victim = next(each for each in cluster.running if each != found.controller)
         partition = next(number for (name, number), leader in found.leaders.items() if leader == victim)
         if cluster.kind.starts_within_its_session:
             cluster.kill(victim)
@@ -178,9 +178,9 @@ class Idle(ClusterLoad):
         create(cluster, TOPIC, trial.scaled(2_000, 200))
         time.sleep(BEFORE_S)  # what a creation leaves to be done must be over, and says nothing when it is
         idle_s = trial.scaled(int(IDLE_S), 3)
-        before = [cpu_seconds(each.pid) for each in cluster.members.values()]
+        before = [cpu_seconds(each.pid) for each in cluster.running.values()]
         time.sleep(idle_s)
-        used = [cpu_seconds(each.pid) - was for each, was in zip(cluster.members.values(), before, strict=True)]
+        used = [cpu_seconds(each.pid) - was for each, was in zip(cluster.running.values(), before, strict=True)]
         return {"cpu_percent": max(used) / idle_s * 100, "mean_percent": sum(used) / len(used) / idle_s * 100}
 
 

@@ -95,9 +95,9 @@ async def up(brokers: int, data: str, port: int, settings: tuple[str, ...], rest
         interrupts.handle(signal.SIGHUP)
     try:
         async with cluster:
-            rows = [(each.broker_id, each.address, each.pid, each.log) for each in cluster.members]
+            rows = [(each.broker_id, each.address, each.pid, each.log) for each in cluster.brokers]
             print_rows(UP_COLUMNS, rows, False)
-            click.echo(f"kafkalite cluster ready on {','.join(each.address for each in cluster.members)}")
+            click.echo(f"kafkalite cluster ready on {','.join(each.address for each in cluster.brokers)}")
             await cluster.run()
     except asyncio.CancelledError:  # Ctrl-C, SIGTERM or SIGHUP: all brokers are stopped
         if interrupts.received is not signal.SIGHUP:  # its terminal is closed: writing to it fails

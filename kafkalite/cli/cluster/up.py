@@ -34,7 +34,7 @@ class ClusterProcesses:
         restart: a broker that has ended is started again.
 
     Attributes:
-        members: the brokers.
+        brokers: the brokers.
         incomplete: one of them has ended since all were ready.
     """
 
@@ -43,20 +43,20 @@ class ClusterProcesses:
     ) -> None:
         self._directory = os.path.abspath(directory)
         shared = [*settings, f"kafkalite.coordination.directory={self._directory}/coordination"]
-        self.members = [
+        self.brokers = [
             BrokerProcess(number + 1, self._directory, port and port + number, shared) for number in range(brokers)
         ]
         self.incomplete = False
         self._restart = restart
-        self._requests = {each.broker_id: asyncio.Event() for each in self.members}
+        self._requests = {each.broker_id: asyncio.Event() for each in self.brokers}
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as failing:
             failing.push_async_callback(self._stop)
             os.makedirs(self._directory, exist_ok=True)
-            for each in self.members:
+            for each in self.brokers:
                 await each.start()
-            for each in self.members:
+            for each in self.brokers:
                 await each.ready()
             failing.pop_all()
         return self
@@ -67,7 +67,7 @@ class ClusterProcesses:
     async def run(self) -> None:
         """Watch the brokers. Ends the command if all have ended, and none is started again."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._restart_ended)
-        watching = [asyncio.ensure_future(self._watch(each)) for each in self.members]
+        watching = [asyncio.ensure_future(self._watch(each)) for each in self.brokers]
         try:
             await asyncio.gather(*watching)
         finally:
@@ -76,7 +76,7 @@ class ClusterProcesses:
 
     def kill(self) -> str:
         """Kill all brokers; return what was done."""
-        for each in self.members:
+        for each in self.brokers:
             each.signal(signal.SIGKILL)
         return "kafkalite: all brokers were killed; their next start recovers their logs"
 
@@ -100,7 +100,7 @@ class ClusterProcesses:
             click.echo(f"kafkalite: {text}", err=True)
 
     def _report_end(self, broker: BrokerProcess) -> None:
-        others = [str(each.broker_id) for each in self.members if each.running]
+        others = [str(each.broker_id) for each in self.brokers if each.running]
         if not others and not self._restart:
             fail(f"{broker.end_text()}; no broker is left")
         step = "it is started again" if self._restart else f"`kill -USR1 {os.getpid()}` starts it again"
@@ -108,13 +108,13 @@ class ClusterProcesses:
         click.echo(f"kafkalite: {broker.end_text()}; {step}; still running: {left}", err=True)
 
     def _restart_ended(self) -> None:
-        for each in self.members:
+        for each in self.brokers:
             if not each.running:
                 self._requests[each.broker_id].set()
 
     async def _stop(self) -> None:
         """Stop all brokers cleanly, and kill those that take too long."""
-        running = [each for each in self.members if each.running]
+        running = [each for each in self.brokers if each.running]
         for each in running:
             each.signal(signal.SIGTERM)
         try:

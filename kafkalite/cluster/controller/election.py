@@ -229,7 +229,7 @@ class Election:
         error = outcome.error
         if error is None:
             return False
-        if isinstance(error, SessionExpiredError):  # membership begins a new session, with another election
+        if isinstance(error, SessionExpiredError):  # `BrokerSessions` begins a new session, with another election
             self._closed = True
             return True
         if not isinstance(error, CoordinationError):

@@ -24,7 +24,7 @@ LOGGER = logging.getLogger("kafkalite.server")
 RETRY_S = 0.5
 
 
-class ConfiguredMember(Protocol):
+class ConfiguredBroker(Protocol):
     """The broker that the configs are for."""
 
     broker_id: int
@@ -50,7 +50,7 @@ class ConfigFollower:
         clock: for pauses.
     """
 
-    def __init__(self, broker: ConfiguredMember, session: Coordination, topics: TopicReader, clock: Clock) -> None:
+    def __init__(self, broker: ConfiguredBroker, session: Coordination, topics: TopicReader, clock: Clock) -> None:
         self._broker = broker
         self._session = session
         self._topics = topics

@@ -25,27 +25,27 @@ from kafkalite.model import uuid_text
 from kafkalite.server.hosting.missing_logs import mark_incomplete, mark_new
 from kafkalite.server.hosting.returned_strays import assigned, find, return_strays
 from kafkalite.server.process.resources import ADOPTING, JOURNAL, BrokerResources, StartError
-from kafkalite.server.running.cluster_member import ClusterMember
-from kafkalite.server.running.member_broker import MemberBroker
+from kafkalite.server.running.cluster_participant import ClusterParticipant
+from kafkalite.server.running.registered_broker import RegisteredBroker
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.dirs.stray_partitions import Stray
 
 LOGGER = logging.getLogger("kafkalite.server")
 
 
-async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> MemberBroker:
+async def start_in_cluster(resources: BrokerResources, config: BrokerConfig) -> RegisteredBroker:
     """Recover the logs, up to the listeners. Raises DirectoryError, OSError, StartError, ZnodeError."""
     if not resources.in_memory:
         check_journal(resources, config)
-    member = ClusterMember(resources, config)
+    participant = ClusterParticipant(resources, config)
     try:
-        await member.open()
-        return await recover(resources, config, member)
+        await participant.open()
+        return await recover(resources, config, participant)
     except CoordinationError as error:
-        await member.close()
-        raise member.refusal(error) from error
+        await participant.close()
+        raise participant.refusal(error) from error
     except BaseException:
-        await member.close()
+        await participant.close()
         raise
 
 
@@ -66,14 +66,16 @@ def key_of(config: BrokerConfig) -> str:
     return "kafkalite.coordination.directory" if config.zookeeper_connect is None else "zookeeper.connect"
 
 
-async def recover(resources: BrokerResources, config: BrokerConfig, member: ClusterMember) -> MemberBroker:
+async def recover(
+    resources: BrokerResources, config: BrokerConfig, participant: ClusterParticipant
+) -> RegisteredBroker:
     """Agree on the identity, and load the logs; the controller assigns partitions later.
 
     The load may take longer than an outage of the service, so everything is read before it.
     """
-    store = MetadataStore(member.session, resources.clock)
-    found = await reading(resources, config, member, store)
-    member.identify(found.identity)
+    store = MetadataStore(participant.session, resources.clock)
+    found = await reading(resources, config, participant, store)
+    participant.identify(found.identity)
     stored = read_broker_config(config, *found.broker_configs)
     resources.config_problems.report_broker(stored)
     config = stored.config
@@ -82,16 +84,16 @@ async def recover(resources: BrokerResources, config: BrokerConfig, member: Clus
         return config.stored_topic_config(found.topics.get(topic, {})).config
 
     return_strays(resources.disk, found.strays, config_of)
-    member.counters.read_marks(resources.disk, resources.logs.online())
+    participant.counters.read_marks(resources.disk, resources.logs.online())
     resources.finish_interrupted_moves()
     mark_incomplete(resources.logs)
     threads = config.num_recovery_threads_per_data_dir
     # The recovery may be long. Meanwhile, this process may serve the tree to brokers that recover, too.
     recovered = await completed(partial(resources.logs.load_in_job, resources.offload, config_of, threads))
     loaded = resources.logs.add_loaded(recovered.result())
-    member.counters.loaded(resources.disk, loaded)
-    await raise_counters(member)
-    return MemberBroker(resources, found.identity, config, found.groups, store, member, loaded)
+    participant.counters.loaded(resources.disk, loaded)
+    await raise_counters(participant)
+    return RegisteredBroker(resources, found.identity, config, found.groups, store, participant, loaded)
 
 
 class StartState(NamedTuple):
@@ -107,7 +109,7 @@ class StartState(NamedTuple):
 
 
 async def reading(
-    resources: BrokerResources, config: BrokerConfig, member: ClusterMember, store: MetadataStore
+    resources: BrokerResources, config: BrokerConfig, participant: ClusterParticipant, store: MetadataStore
 ) -> StartState:
     """Read the tree, as long as it takes: while the service is out of reach, and in another session after a lost one.
 
@@ -115,33 +117,37 @@ async def reading(
     """
     while True:
         try:
-            await await_completion(partial(member.session.exists, "/"))  # it waits while the service is out of reach
-            identity = await agreed_identity(resources, config, store, member.session)
+            await await_completion(
+                partial(participant.session.exists, "/")
+            )  # it waits while the service is out of reach
+            identity = await agreed_identity(resources, config, store, participant.session)
             store.register(identity.broker_id)
-            topics = await all_topic_configs(member.session)
-            strays = await assigned(find(resources.disk, resources.logs.online()), identity.broker_id, member.session)
+            topics = await all_topic_configs(participant.session)
+            strays = await assigned(
+                find(resources.disk, resources.logs.online()), identity.broker_id, participant.session
+            )
             return StartState(identity, await store.broker_configs(), topics, await store.group_configs(), strays)
         except ConnectionLossError as error:
             LOGGER.warning("the start waits for the coordination service: %s", error)
         except SessionExpiredError as error:
             LOGGER.warning("the start begins again in another session: %s", error)
-            await member.open()
+            await participant.open()
 
 
-async def raise_counters(member: ClusterMember) -> None:
+async def raise_counters(participant: ClusterParticipant) -> None:
     """Raise the counters of the tree before a listener is opened, as long as it takes."""
     while True:
         try:
-            await await_completion(partial(member.session.exists, "/"))
-            session = member.session.session
+            await await_completion(partial(participant.session.exists, "/"))
+            session = participant.session.session
             assert session is not None, "a start has a session, perhaps a lost one"
-            await await_completion(partial(member.counters.raise_in, session, member.first_zxid))
+            await await_completion(partial(participant.counters.raise_in, session, participant.first_zxid))
             return
         except ConnectionLossError as error:
             LOGGER.warning("the start waits for the coordination service: %s", error)
         except SessionExpiredError as error:
             LOGGER.warning("the start continues in another session: %s", error)
-            await member.open()
+            await participant.open()
 
 
 async def agreed_identity(

@@ -61,7 +61,7 @@ class ClusterWork(Load):
         assert isinstance(trial.kind, KafkaliteCluster)
         directory = trial.directory / f"{self.name}-{trial.round}"
         with DirectoryCluster(trial.kind, directory, BROKERS) as cluster:
-            wait_for(cluster.members, lambda found: len(found.brokers) == BROKERS and found.controller > 0)
+            wait_for(cluster.running, lambda found: len(found.brokers) == BROKERS and found.controller > 0)
             found = ClusterTopics(
                 cluster, self._topics, trial.scaled(PARTITIONS, PARTITIONS // 20) // self._topics or 1
             )
@@ -71,7 +71,7 @@ class ClusterWork(Load):
         return sample
 
     def _measured(self, found: "ClusterTopics", broker_id: int) -> Sample:
-        broker = found.cluster.members[broker_id]
+        broker = found.cluster.running[broker_id]
         with Probe(broker) as probe, CpuMeter(broker) as cpu:
             time.sleep(QUIET_S)
             self._work(found)
@@ -88,17 +88,17 @@ class ClusterTopics:
         self.cluster = cluster
         self.names = [f"{MANY}-{number:04}" for number in range(topics)]
         self.partitions = partitions
-        self.controller = image(next(iter(cluster.members.values()))).controller
-        self.other = next(each for each in cluster.members if each != self.controller)
+        self.controller = image(next(iter(cluster.running.values()))).controller
+        self.other = next(each for each in cluster.running if each != self.controller)
 
     @property
     def controlling(self) -> Running:
         """The broker that is the controller at the start."""
-        return self.cluster.members[self.controller]
+        return self.cluster.running[self.controller]
 
     def wait_for_leaders(self, count: int) -> None:
         """Wait until the images of all running brokers have so many partitions with a leader."""
-        wait_for(self.cluster.members, lambda found: led(found) == count)
+        wait_for(self.cluster.running, lambda found: led(found) == count)
 
 
 Work = Callable[[ClusterTopics], object]
@@ -128,7 +128,7 @@ def delete(found: ClusterTopics) -> None:
     """Delete the topics in one request."""
     with Client(found.controlling) as client:
         client.delete(found.names)
-    wait_for(found.cluster.members, lambda image: not any(name.startswith(MANY) for name, _ in image.leaders))
+    wait_for(found.cluster.running, lambda image: not any(name.startswith(MANY) for name, _ in image.leaders))
 
 
 def grow(found: ClusterTopics) -> None:
@@ -146,7 +146,7 @@ def fail_over(found: ClusterTopics) -> None:
     """Kill the controller: the other broker takes over the tree and the cluster."""
     found.cluster.kill(found.controller)
     wait_for(
-        found.cluster.members,
+        found.cluster.running,
         lambda image: image.controller == found.other and found.controller not in image.leaders.values(),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from kafkalite.coordination.znodes import CLUSTER_ID
-from kafkalite.server.running.member_broker import MemberBroker
+from kafkalite.server.running.registered_broker import RegisteredBroker
 from kafkalite.slicing import finish
 from kafkalite.state.controller import effects
 from kafkalite.state.effects import SetTimer
@@ -58,8 +58,8 @@ class ForeignFaults:
     def raise_in_effect(self, controller: int) -> None:
         """The next effect of a type raises, once per broker: the pause after it doubles each time."""
         running = self._world.brokers[controller].running
-        assert isinstance(running, MemberBroker)
-        runtime = running.member.controller._runtime
+        assert isinstance(running, RegisteredBroker)
+        runtime = running.participant.controller._runtime
         term = None if runtime is None else runtime._running
         if term is None or controller in self._raised:
             return

@@ -245,7 +245,7 @@ def test_invalid_configs_of_groups_in_the_tree_are_not_used_and_kept(
         await client.controller(1, 2, 3)
         await alter(client, 1, "billing", "51000")
         await agreed(client, (1, 2, 3), "billing", "51000")
-        writer = cluster.brokers[1].running.member.writer  # type: ignore[attr-defined]
+        writer = cluster.brokers[1].running.participant.writer  # type: ignore[attr-defined]
         texts = {KEY: "soon", "consumer.heartbeat.interval.ms": "6000", "unknown": "x"}
         writer.configs.change(group_node("billing"), lambda _current: texts, lambda _written: None)
         await alter(client, 1, "other", "52000")

@@ -10,7 +10,7 @@ import pytest
 from kafkalite.errors import KafkaConnectionError
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.server.hosting.controller_requests import ControllerRequests
-from kafkalite.server.running.member_broker import MemberBroker
+from kafkalite.server.running.registered_broker import RegisteredBroker
 from kafkalite.testing.simulated_cluster import SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.test_three_brokers import Client, led, run, until
@@ -58,10 +58,10 @@ def test_broker_that_registers_again_leads_nothing_before_it_is_assigned(
         partition = next(each for each, leader in leaders.items() if leader == other)
         assert await client.produce(other, TOPIC, partition, b"before") == 0
         running = cluster.brokers[other].running
-        assert isinstance(running, MemberBroker)
+        assert isinstance(running, RegisteredBroker)
         held = HeldAssignments(monkeypatch, running.controller_requests)
         cluster.expire(other)
-        while not running.member.session.lost:
+        while not running.participant.session.lost:
             await pass_time(0.001)
         for _ in range(3):
             assert await answered(client, other, partition, b"refused") == Error.NOT_LEADER_OR_FOLLOWER

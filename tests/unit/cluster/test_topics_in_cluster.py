@@ -13,7 +13,7 @@ from kafkalite.cluster.controlled_topics import NOT_CONTROLLER, TIMED_OUT, Contr
 from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
-from kafkalite.cluster.membership.current_session import CurrentSession
+from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager
 from kafkalite.config.broker import BrokerConfig

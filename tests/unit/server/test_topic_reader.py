@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import Outcome, Then
-from kafkalite.cluster.membership.current_session import CurrentSession
+from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoAuthError, NoNodeError
 from kafkalite.coordination.tree import Watcher

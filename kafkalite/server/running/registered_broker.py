@@ -1,4 +1,4 @@
-"""Defines `MemberBroker`, a broker that has joined its cluster: `ClusteredBroker` with its membership."""
+"""Defines `RegisteredBroker`, a broker that has joined its cluster: `ClusteredBroker` with its sessions."""
 
 import logging
 import socket
@@ -21,7 +21,7 @@ from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.first_image import FirstImage
 from kafkalite.server.running.broker_listener import endpoint_for_brokers, warn_if_shared
-from kafkalite.server.running.cluster_member import WAIT_FACTOR, ClusterMember
+from kafkalite.server.running.cluster_participant import WAIT_FACTOR, ClusterParticipant
 from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
@@ -29,12 +29,12 @@ from kafkalite.storage.recovery.load_logs import LoadedDirectory
 LOGGER = logging.getLogger("kafkalite.server")
 
 
-class MemberBroker(ClusteredBroker):
+class RegisteredBroker(ClusteredBroker):
     """A broker of a cluster.
 
     Arguments:
         resources, identity, config, group_configs, store, loaded: as of `RunningBroker`.
-        member: the part of this broker in its cluster.
+        participant: the part of this broker in its cluster.
     """
 
     def __init__(
@@ -44,18 +44,20 @@ class MemberBroker(ClusteredBroker):
         config: BrokerConfig,
         group_configs: dict[str, dict[str, str]],
         store: MetadataStore,
-        member: ClusterMember,
+        participant: ClusterParticipant,
         loaded: list[LoadedDirectory],
     ) -> None:
-        authority = ControlledTopics(self, member.controller, resources.clock)
-        topics = TopicManager(self, member.writer, authority)
-        epochs = ControllerEpochReader(member.session, resources.clock)
-        super().__init__(resources, identity, config, group_configs, store, topics, member.topics, epochs, loaded)
-        self.member = member
-        self.configs.reader = member.topics
-        self.config_writer = member.writer.configs
-        member.attach(self)
-        self.controller_requests.raise_epochs = LeaderEpochRaise(member.session, member.counters.epochs_behind)
+        authority = ControlledTopics(self, participant.controller, resources.clock)
+        topics = TopicManager(self, participant.writer, authority)
+        epochs = ControllerEpochReader(participant.session, resources.clock)
+        super().__init__(resources, identity, config, group_configs, store, topics, participant.topics, epochs, loaded)
+        self.participant = participant
+        self.configs.reader = participant.topics
+        self.config_writer = participant.writer.configs
+        participant.attach(self)
+        self.controller_requests.raise_epochs = LeaderEpochRaise(
+            participant.session, participant.counters.epochs_behind
+        )
         self.peers: BrokerPeers | None = BrokerPeers(
             self._peer_endpoints,
             str(self.broker_id),
@@ -74,10 +76,10 @@ class MemberBroker(ClusteredBroker):
         try:
             await super().open(inherited)
         except BaseException:
-            await self.member.close()
+            await self.participant.close()
             raise
         try:
-            await self.member.join()
+            await self.participant.join()
             first.expect(wait_s)
             await completed(lambda then: first.wait(partial(then, Outcome())))
             self.first_image = None
@@ -96,17 +98,17 @@ class MemberBroker(ClusteredBroker):
     @property
     def coordination_suspended_ms(self) -> int:
         """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
-        return self.member.suspended_ms
+        return self.participant.suspended_ms
 
     @property
     def invalid_nodes(self) -> list[InvalidPath]:
         """The nodes of the tree that this broker leaves out: as the controller, or because no one can be elected."""
-        return self.member.controller.invalid_nodes
+        return self.participant.controller.invalid_nodes
 
     @property
     def is_controller(self) -> bool:
         """Whether this broker is the elected controller."""
-        return self.member.controller.active
+        return self.participant.controller.active
 
     def _peer_endpoints(self) -> dict[int, Endpoint]:
         """The address at which brokers reach each live broker."""
@@ -123,7 +125,7 @@ class MemberBroker(ClusteredBroker):
             self.peers.close()
 
     async def _close_session(self) -> None:
-        await self.member.close()
+        await self.participant.close()
 
     def broker_configs_changed(self, texts: Texts, *, all_brokers: bool) -> None:
         """Every broker applies them when it is notified."""

@@ -1,4 +1,4 @@
-"""A broker's membership over several sessions."""
+"""A broker over several sessions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.membership.membership import Membership
-from kafkalite.cluster.membership.registration import RETRY_S
+from kafkalite.cluster.sessions.broker_sessions import BrokerSessions
+from kafkalite.cluster.sessions.registration import RETRY_S
 from kafkalite.coordination.errors import (
     AuthenticationError,
     BadArgumentsError,
@@ -26,7 +26,7 @@ REFUSALS = [AuthenticationError(), InvalidAclError("/kafka"), NoAuthError("/kafk
 
 
 class Node:
-    """A broker with its membership; `log` has what the membership has called."""
+    """A broker with its sessions; `log` has what they have called."""
 
     broker_id, cluster_id = 1, "ours"
 
@@ -39,7 +39,7 @@ class Node:
         self.connecting = True  # False: the next session is opened by `reconnect`
         self.reconnect: Callable[[], None] = lambda: None
         self.counters: list[Outcome] = []  # outcomes of the next raises
-        self.membership = Membership(self, self._connect, service.clock, WAIT_MS)
+        self.sessions = BrokerSessions(self, self._connect, service.clock, WAIT_MS)
 
     def _connect(self, then: Any, on_lost: Any, _on_suspended: Any, _on_resumed: Any) -> None:
         self.attempts += 1
@@ -52,8 +52,8 @@ class Node:
             then(Outcome(error=self.refusal))
 
     def begin(self) -> None:
-        self.membership.open(Outcome.result)
-        self.membership.start()
+        self.sessions.open(Outcome.result)
+        self.sessions.start()
 
     def registration(self) -> BrokerRegistration:
         return BrokerRegistration((Endpoint("PLAINTEXT", "own", 9092),), timestamp_ms=len(self.epochs))
@@ -84,12 +84,12 @@ def test_a_broker_joins_and_joins_again_after_each_lost_session() -> None:
     service = service_of()
     node = Node(service)
     node.begin()
-    assert node.log == ["joined"] and node.membership.broker_epoch == node.epochs[0]
+    assert node.log == ["joined"] and node.sessions.broker_epoch == node.epochs[0]
     for _ in range(3):
-        assert node.membership.session is not None
-        service.embedded.expire(node.membership.session.session_id)
+        assert node.sessions.session is not None
+        service.embedded.expire(node.sessions.session.session_id)
     assert node.log == ["joined", *["left", "joined"] * 3]
-    assert node.epochs == sorted(set(node.epochs)) and node.membership.broker_epoch == node.epochs[-1]
+    assert node.epochs == sorted(set(node.epochs)) and node.sessions.broker_epoch == node.epochs[-1]
 
 
 def test_a_broker_registers_after_it_has_raised_the_counters_of_the_tree() -> None:
@@ -103,28 +103,28 @@ def test_a_broker_registers_after_it_has_raised_the_counters_of_the_tree() -> No
     assert node.log == ["counters", "counters", "joined"]
 
 
-def test_a_member_that_finds_another_broker_with_its_id_waits_until_that_one_has_stopped(
+def test_a_registered_broker_that_finds_another_broker_with_its_id_waits_until_that_one_has_stopped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The other one may have a copy of its log directory: the logs here have what was acknowledged since."""
     service = service_of()
     node, other = Node(service), Node(service)
     node.begin()
-    assert node.membership.session is not None
-    other.membership.open(Outcome.result)
-    first = node.membership.session
+    assert node.sessions.session is not None
+    other.sessions.open(Outcome.result)
+    first = node.sessions.session
     node.connecting = False
     service.embedded.expire(first.session_id)
-    other.membership.start()
+    other.sessions.start()
     assert other.log == ["joined"]
     node.reconnect()
     for _ in range(3):
         service.clock.advance(WAIT_MS)
     assert node.log == ["joined", "left"]
     assert "another broker with id 1 is alive, at PLAINTEXT://own:9092: it has registered while" in caplog.text
-    assert other.membership.session is not None
-    session = other.membership.session
-    other.membership.close()
+    assert other.sessions.session is not None
+    session = other.sessions.session
+    other.sessions.close()
     service.embedded.expire(session.session_id)
     assert node.log == ["joined", "left", "joined"]
 
@@ -132,19 +132,19 @@ def test_a_member_that_finds_another_broker_with_its_id_waits_until_that_one_has
 def test_a_session_that_is_lost_before_the_broker_serves_is_replaced_at_its_start() -> None:
     service = service_of()
     node = Node(service)
-    node.membership.open(Outcome.result)
-    assert node.membership.session is not None
-    service.embedded.expire(node.membership.session.session_id)
-    assert node.log == [] and not node.membership.session
-    node.membership.start()
-    assert node.log == ["joined"] and node.membership.session
+    node.sessions.open(Outcome.result)
+    assert node.sessions.session is not None
+    service.embedded.expire(node.sessions.session.session_id)
+    assert node.log == [] and not node.sessions.session
+    node.sessions.start()
+    assert node.log == ["joined"] and node.sessions.session
 
 
 def test_an_empty_tree_stops_the_broker_and_nothing_is_changed() -> None:
     service = service_of()
     node = Node(service)
     node.begin()
-    session = node.membership.session
+    session = node.sessions.session
     assert session is not None
     service.delete(CLUSTER_ID)
     before = [path for path, _ in service.embedded.tree.walk() if path != registration_path(1)]
@@ -157,7 +157,7 @@ def test_the_tree_of_another_cluster_stops_the_broker() -> None:
     node = Node(service_of("theirs"))
     node.begin()
     (reason,) = node.log
-    assert "belongs to cluster theirs, this broker to ours" in reason and node.membership.broker_epoch is None
+    assert "belongs to cluster theirs, this broker to ours" in reason and node.sessions.broker_epoch is None
     assert not node.service.exists(registration_path(1))
 
 
@@ -170,43 +170,43 @@ def test_invalid_contents_of_the_cluster_id_stop_the_broker() -> None:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: type(each).__name__)
-def test_a_member_repeats_a_session_that_an_operator_may_make_possible(refusal: Exception) -> None:
+def test_a_registered_broker_repeats_a_session_that_an_operator_may_make_possible(refusal: Exception) -> None:
     service = service_of()
     node = Node(service)
     node.begin()
     node.refusal = refusal
-    assert node.membership.session is not None
-    service.embedded.expire(node.membership.session.session_id)
+    assert node.sessions.session is not None
+    service.embedded.expire(node.sessions.session.session_id)
     for attempts in range(2, 5):
         assert node.log == ["joined", "left"] and node.attempts == attempts
         service.clock.advance(1_000 * RETRY_S)
     node.refusal = None
     service.clock.advance(1_000 * RETRY_S)
-    assert node.log == ["joined", "left", "joined"] and node.membership.session is not None
+    assert node.log == ["joined", "left", "joined"] and node.sessions.session is not None
 
 
-def test_a_closed_membership_does_not_repeat_a_session() -> None:
+def test_a_closing_broker_does_not_repeat_a_session() -> None:
     service = service_of()
     node = Node(service)
     node.begin()
     node.refusal = TlsError()
-    assert node.membership.session is not None
-    service.embedded.expire(node.membership.session.session_id)
-    node.membership.close()
+    assert node.sessions.session is not None
+    service.embedded.expire(node.sessions.session.session_id)
+    node.sessions.close()
     node.refusal, attempts = None, node.attempts
     service.clock.advance(10_000 * RETRY_S)
     assert node.attempts == attempts and node.log == ["joined", "left"]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: type(each).__name__)
-def test_a_refused_session_prevents_the_start_of_a_broker_that_has_not_been_a_member(refusal: Exception) -> None:
+def test_a_refused_session_prevents_the_start_of_a_broker_that_was_never_registered(refusal: Exception) -> None:
     service = service_of()
     node = Node(service)
-    node.membership.open(Outcome.result)
-    assert node.membership.session is not None
-    service.embedded.expire(node.membership.session.session_id)
+    node.sessions.open(Outcome.result)
+    assert node.sessions.session is not None
+    service.embedded.expire(node.sessions.session.session_id)
     node.refusal = refusal
-    node.membership.start()
+    node.sessions.start()
     (reason,) = node.log
     assert f"refuses this broker: {refusal}" in reason
 
@@ -216,16 +216,16 @@ def test_a_service_that_refuses_a_new_session_stops_the_broker() -> None:
     node = Node(service)
     node.begin()
     node.refusal = BadArgumentsError()
-    assert node.membership.session is not None
-    service.embedded.expire(node.membership.session.session_id)
+    assert node.sessions.session is not None
+    service.embedded.expire(node.sessions.session.session_id)
     assert node.log[:2] == ["joined", "left"] and "refuses this broker" in node.log[2]
 
 
-def test_a_closed_membership_does_not_join_again() -> None:
+def test_a_closing_broker_does_not_join_again() -> None:
     service = service_of()
     node = Node(service)
     node.begin()
-    node.membership.close()
-    assert node.membership.session is not None
-    service.embedded.expire(node.membership.session.session_id)
+    node.sessions.close()
+    assert node.sessions.session is not None
+    service.embedded.expire(node.sessions.session.session_id)
     assert node.log == ["joined"] and not service.exists(registration_path(1))

@@ -4,7 +4,7 @@
 2. A transaction without a response is read back: a node of this session is this registration.
 3. A node of another session may be left of an earlier process of this broker. It is waited for: it goes with its
    session. If it is still there after `wait_ms`, another broker with this id is alive, and this one is refused.
-4. A broker that was a member before is never refused: its logs have what was acknowledged since the other one's
+4. A broker that was registered before is never refused: its logs have what was acknowledged since the other one's
    directory was copied. It waits without connections until the other one has stopped.
 
 Source: KafkaZkClient.CheckedEphemeral of Apache Kafka 3.9 (KAFKA-7165), which never waits.
@@ -52,7 +52,7 @@ class Registration:
         wait_ms: how long the node of another session is waited for.
         registered: called with the broker epoch.
         refused: called with the reason; nothing was registered, and nothing will be.
-        was_member: whether this process was registered before.
+        was_registered: whether this process was registered before.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Registration:
         registered: Callable[[int], object],
         refused: Callable[[str], object],
         *,
-        was_member: bool = False,
+        was_registered: bool = False,
     ) -> None:
-        self._was_member = was_member
+        self._was_registered = was_registered
         self._session = session
         self._clock = clock
         self._log = RateLimitedLog(LOGGER, clock)
@@ -143,7 +143,7 @@ class Registration:
             return
         where = address_in(self._broker_id, b"" if outcome.error is not None else outcome.value[0])
         text = f"another broker with id {self._broker_id} is alive, {where}"
-        if self._was_member:
+        if self._was_registered:
             LOGGER.critical("%s: %s", text, WAITING)
             self._late = False
             self._set_deadline()

@@ -8,7 +8,7 @@
 4. An empty tree and another cluster's tree stop the broker, another broker with this id prevents its start. Nothing is
    deleted.
 5. A service that refuses the first session, by TLS, for its credentials or for lack of permission, prevents the start.
-   A broker that was a member repeats the attempt: an operator may correct certificates, credentials and access
+   A broker that was registered repeats the attempt: an operator may correct certificates, credentials and access
    control lists.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kafkalite.clock import Clock, Outcome, Then, Timer
-from kafkalite.cluster.membership.registration import RETRY_S, Registration
+from kafkalite.cluster.sessions.registration import RETRY_S, Registration
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import (
     AuthenticationError,
@@ -46,8 +46,8 @@ class Connect(Protocol):
     def __call__(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> object: ...
 
 
-class Member(Protocol):
-    """The broker, as the membership uses it."""
+class RegisteringBroker(Protocol):
+    """The broker, as `BrokerSessions` uses it."""
 
     broker_id: int
     cluster_id: str
@@ -65,14 +65,14 @@ class Member(Protocol):
         """The session is over: nothing of it is used any more, and no request is accepted."""
 
     def refused(self, reason: str) -> None:
-        """The broker cannot be a member of this cluster: it stops."""
+        """The broker cannot join this cluster: it stops."""
 
 
-class Membership:
+class BrokerSessions:
     """The sessions of one broker, from its start to its stop.
 
     Arguments:
-        member: this broker.
+        broker: this broker.
         connect: opens a session.
         clock: for waits.
         wait_ms: how long the registration of another session is waited for; above the session timeout.
@@ -81,9 +81,9 @@ class Membership:
         broker_epoch: of the current registration; None = not registered.
     """
 
-    def __init__(self, member: Member, connect: Connect, clock: Clock, wait_ms: int) -> None:
+    def __init__(self, broker: RegisteringBroker, connect: Connect, clock: Clock, wait_ms: int) -> None:
         self.broker_epoch: int | None = None
-        self._member = member
+        self._broker = broker
         self._connect = connect
         self._clock = clock
         self._log = RateLimitedLog(LOGGER, clock)
@@ -150,7 +150,7 @@ class Membership:
         self._end()
         self._session = None
         if self._started:
-            self._member.left()
+            self._broker.left()
             self._reconnect()
 
     def _end(self) -> None:
@@ -198,10 +198,10 @@ class Membership:
         except ZnodeError as error:
             self._refuse(str(error))
             return
-        if found != self._member.cluster_id:
-            self._refuse(f"the tree belongs to cluster {found}, this broker to {self._member.cluster_id}")
+        if found != self._broker.cluster_id:
+            self._refuse(f"the tree belongs to cluster {found}, this broker to {self._broker.cluster_id}")
             return
-        self._member.raise_counters(session, lambda outcome: self._counted(session, outcome))
+        self._broker.raise_counters(session, lambda outcome: self._counted(session, outcome))
 
     def _counted(self, session: Coordination, outcome: Outcome) -> None:
         if session is not self._session or self._closed or isinstance(outcome.error, SessionExpiredError):
@@ -211,8 +211,8 @@ class Membership:
             return
         outcome.result()
         self._registration = Registration(
-            session, self._clock, self._member.broker_id, self._member.registration(), self._wait_ms,
-            lambda epoch: self._registered(session, epoch), self._refuse, was_member=self._joined,
+            session, self._clock, self._broker.broker_id, self._broker.registration(), self._wait_ms,
+            lambda epoch: self._registered(session, epoch), self._refuse, was_registered=self._joined,
         )  # fmt: skip
         self._registration.begin()
 
@@ -223,8 +223,8 @@ class Membership:
     def _registered(self, session: Coordination, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
         self._joined = True
-        self._member.joined(session, broker_epoch)
+        self._broker.joined(session, broker_epoch)
 
     def _refuse(self, reason: str) -> None:
         self.close()
-        self._member.refused(f"{reason}. Nothing was changed: restore the tree, or correct the configuration")
+        self._broker.refused(f"{reason}. Nothing was changed: restore the tree, or correct the configuration")

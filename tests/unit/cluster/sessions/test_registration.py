@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.membership.registration import Registration
+from kafkalite.cluster.sessions.registration import Registration
 from kafkalite.coordination.znodes.brokers import (
     BrokerRegistration,
     decode_registration,

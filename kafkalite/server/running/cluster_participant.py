@@ -1,4 +1,4 @@
-"""Defines `ClusterMember`: a broker's part in its cluster, from one session with the coordination service to the next.
+"""Defines `ClusterParticipant`: a broker's part in its cluster, over all its sessions with the coordination service.
 
 With each session it registers the broker, takes part in the election of the controller, and follows changes of configs.
 While there is no session, the broker has no connections: its clients find the other brokers.
@@ -10,16 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.clock import Clock, Outcome, Then, completed
-from kafkalite.cluster.membership.current_session import CurrentSession
-from kafkalite.cluster.membership.membership import Membership, Notify
-from kafkalite.cluster.membership.registration import address_in
+from kafkalite.cluster.sessions.broker_sessions import BrokerSessions, Notify
+from kafkalite.cluster.sessions.current_session import CurrentSession
+from kafkalite.cluster.sessions.registration import address_in
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
-from kafkalite.server.configs.config_follower import ConfigFollower, ConfiguredMember
+from kafkalite.server.configs.config_follower import ConfigFollower, ConfiguredBroker
 from kafkalite.server.configs.topic_reader import TopicReader
 from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.process.saved_session import SavedKey, SavedSession
@@ -43,15 +43,15 @@ def ignore() -> None:
     """Do nothing at an event of a session that is only closed."""
 
 
-class JoiningBroker(ConfiguredMember, Protocol):
-    """The broker, as its part in the cluster uses it: `MemberBroker`."""
+class JoiningBroker(ConfiguredBroker, Protocol):
+    """The broker, as its part in the cluster uses it: `RegisteredBroker`."""
 
     controller_requests: "ControllerRequests"
     listening: "Listeners"
     producer_ids: "ProducerIds"
 
 
-class ClusterMember:
+class ClusterParticipant:
     """A broker's part in its cluster.
 
     Arguments:
@@ -97,7 +97,7 @@ class ClusterMember:
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._served = self._served_coordination()
-        self._membership = Membership(self, self._connect, resources.clock, wait_ms)
+        self._sessions = BrokerSessions(self, self._connect, resources.clock, wait_ms)
 
     # The start and the stop.
 
@@ -114,7 +114,7 @@ class ClusterMember:
                 if earlier.key is not None:
                     await self._end_earlier_session(earlier.key)
                 self._copied_from = earlier.running
-                outcome = await completed(self._membership.open)
+                outcome = await completed(self._sessions.open)
         except ValueError as error:
             raise StartError(f"zookeeper.connect: {error}") from error
         except TimeoutError as error:
@@ -180,18 +180,18 @@ class ClusterMember:
 
     async def join(self) -> None:
         """Register, and wait for it. Raises StartError."""
-        self._membership.start()
+        self._sessions.start()
         await self._started
 
     async def close(self) -> None:
         """Leave the cluster, and end the session."""
-        self._membership.close()
+        self._sessions.close()
         self._leave()
         if self._opening is not None:
             self._opening.stop()
         self._see_last_change()
         self._resources.tree_zxid = self.counters.last_zxid
-        session = self._membership.session  # None: the key may be that of an earlier process
+        session = self._sessions.session  # None: the key may be that of an earlier process
         if session is not None:
             error = (await completed(session.close)).error
             if error is None and not self._copied_from:
@@ -204,9 +204,9 @@ class ClusterMember:
     @property
     def suspended_ms(self) -> int:
         """How long the coordination service has been out of reach, in ms; -1 = it is connected."""
-        return self._membership.suspended_ms
+        return self._sessions.suspended_ms
 
-    # Of `Membership`.
+    # Of `RegisteringBroker`.
 
     def _connect(self, then: Then, on_lost: Notify, on_suspended: Notify, on_resumed: Notify) -> None:
         def opened(outcome: Outcome) -> None:
@@ -275,7 +275,7 @@ class ClusterMember:
         self.broker.controller_requests.unregistered()
 
     def refused(self, reason: str) -> None:
-        """Stop: this broker cannot be a member."""
+        """Stop: this broker cannot join the cluster."""
         if not self._started.done():
             self._started.set_exception(StartError(reason))
         else:
