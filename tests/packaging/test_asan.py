@@ -7,7 +7,7 @@ from tests.packaging import asan
 pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("asan"), pytest.mark.timeout(1100)]
 SHARE = 10  # the sanitizer is slow: it gets one tenth of the bad inputs
 CLIENT_TESTS = (  # extensions of the client that the fuzz tests do not reach
-    "tests/unit/net/test_client_core.py",  # client_calls
+    "tests/unit/net/test_client_core.py",  # client_core
     "tests/unit/sdk/test_accumulator.py",  # accumulator, deliveries, partitioners
     "tests/unit/sdk/test_columns.py",  # arrow_rows, column_batch
     "tests/unit/sdk/test_sender.py",  # sending

@@ -122,7 +122,7 @@ BUGS = (
         "BATCHES_KEPT = 4",
         "tests/unit/storage/test_producers.py::test_in_order_is_appended_and_repeats_get_their_first_offset",
         "assert",
-        "producer_state,segment_reader,log_core,recovery_scan",
+        "producer_state,segment_core,log_core,recovery_scan",
     ),
     Bug(
         "producer ids of an older journal are assigned again",

@@ -4,7 +4,7 @@ from typing import Self
 from kafkalite._speedups.compaction.input import RetentionRules, Transactions
 from kafkalite._speedups.compaction.offset_map import OffsetMap
 from kafkalite._speedups.storage.file import File
-from kafkalite._speedups.storage.segment_reader import SegmentCore
+from kafkalite._speedups.storage.segment_core import SegmentCore
 
 class Worker:
     offsets: OffsetMap

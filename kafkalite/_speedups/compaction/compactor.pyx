@@ -39,7 +39,7 @@ from kafkalite._speedups.compaction.input cimport (
 )
 from kafkalite._speedups.compaction.output cimport Kept, Output
 from kafkalite._speedups.storage.file cimport File
-from kafkalite._speedups.storage.segment_reader cimport SegmentCore
+from kafkalite._speedups.storage.segment_core cimport SegmentCore
 from kafkalite._speedups.compaction.offset_map cimport Digest, OffsetMap
 from kafkalite._speedups.records.record_walk cimport RecordFields, read_record
 from kafkalite._speedups.wire.wire cimport CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, HEADER_SIZE, BatchHeader, Span

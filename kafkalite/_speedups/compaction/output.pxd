@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.compaction.input cimport Buffer
-from kafkalite._speedups.storage.segment_reader cimport SegmentCore
+from kafkalite._speedups.storage.segment_core cimport SegmentCore
 from kafkalite._speedups.wire.wire cimport BatchHeader
 
 

@@ -15,7 +15,7 @@ from posix.types cimport off_t
 from kafkalite._speedups.compaction.input cimport AT_BATCH, AT_NO_MEMORY, BUFFER_MIN, Buffer, added, reserve
 from kafkalite._speedups.wire.crc32c cimport crc32c
 from kafkalite._speedups.storage.file cimport File, iovec
-from kafkalite._speedups.storage.segment_reader cimport SegmentCore
+from kafkalite._speedups.storage.segment_core cimport SegmentCore
 from kafkalite._speedups.records.record_walk cimport short_varint, short_varlong
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT,

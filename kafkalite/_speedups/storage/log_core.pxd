@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.storage.file cimport iovec
 from kafkalite._speedups.storage.producer_state cimport EndMarker, ProducerState
-from kafkalite._speedups.storage.segment_reader cimport Queued, SegmentCore
+from kafkalite._speedups.storage.segment_core cimport Queued, SegmentCore
 from kafkalite._speedups.wire.wire cimport BatchHeader
 
 

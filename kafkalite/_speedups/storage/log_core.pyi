@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 from kafkalite._speedups.storage.file import FileRegion
 from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite._speedups.storage.producer_state import ProducerState
-from kafkalite._speedups.storage.segment_reader import SegmentCore
+from kafkalite._speedups.storage.segment_core import SegmentCore
 from kafkalite.errors import KafkaErrorCode
 
 class _Validated(Protocol):

@@ -25,7 +25,7 @@ from kafkalite._speedups.storage.page_cache cimport (
     last_offset_of,
     open_window,
 )
-from kafkalite._speedups.storage.segment_reader cimport Queued, SegmentCore
+from kafkalite._speedups.storage.segment_core cimport Queued, SegmentCore
 from kafkalite._speedups.wire.error_codes cimport INVALID_RECORD, KAFKA_STORAGE_ERROR, RECORD_LIST_TOO_LARGE
 from kafkalite._speedups.wire.wire cimport (
     BASE_OFFSET_AT,

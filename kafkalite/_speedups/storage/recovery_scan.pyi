@@ -1,5 +1,5 @@
 from kafkalite._speedups.storage.producer_state import ProducerState
-from kafkalite._speedups.storage.segment_reader import SegmentCore
+from kafkalite._speedups.storage.segment_core import SegmentCore
 
 class SegmentScan:
     end: int

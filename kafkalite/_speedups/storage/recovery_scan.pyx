@@ -14,7 +14,7 @@ from kafkalite._speedups.wire.crc32c cimport crc32c
 from kafkalite._speedups.storage.file cimport File
 from kafkalite._speedups.storage.page_cache cimport FOUND, Window, header_at, open_window
 from kafkalite._speedups.storage.producer_state cimport MARKER_BYTES, EndMarker, ProducerState, read_marker
-from kafkalite._speedups.storage.segment_reader cimport SegmentCore
+from kafkalite._speedups.storage.segment_core cimport SegmentCore
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT,
     CONTROL_BIT,

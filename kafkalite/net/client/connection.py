@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from kafkalite._speedups.net.client_calls import TransportWriter
+from kafkalite._speedups.net.client_core import TransportWriter
 from kafkalite._version import VERSION
 from kafkalite.callbacks import call_all
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for

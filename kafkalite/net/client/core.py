@@ -21,7 +21,7 @@ from itertools import chain
 from math import inf
 from typing import Any, NamedTuple
 
-from kafkalite._speedups.net.client_calls import ClientCalls, PendingCall
+from kafkalite._speedups.net.client_core import ClientCalls, PendingCall
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from kafkalite.protocol.schema import Request, response_class

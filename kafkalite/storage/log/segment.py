@@ -14,7 +14,7 @@ from kafkalite._speedups.storage.file import Disk, File
 from kafkalite._speedups.storage.index import CorruptIndexError, Index, OffsetIndex, TimeIndex
 from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite._speedups.storage.recovery_scan import scan
-from kafkalite._speedups.storage.segment_reader import BatchLocation, SegmentCore
+from kafkalite._speedups.storage.segment_core import BatchLocation, SegmentCore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.file_operations import WRITE_FILE, FileOperation

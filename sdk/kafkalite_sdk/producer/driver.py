@@ -31,7 +31,7 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdResponse
 from kafkalite.protocol.messages.produce import ProduceResponse
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, ProducerBatch
-from kafkalite_sdk._speedups.sending import ProduceCall
+from kafkalite_sdk._speedups.sender_core import ProduceCall
 from kafkalite_sdk.client.alarm import Alarm
 from kafkalite_sdk.client.channel import Channel
 from kafkalite_sdk.client.cluster_client import ClusterClient

@@ -19,8 +19,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.partition_sender_core import PartitionSenderCore
 from kafkalite_sdk._speedups.producer_queues import PartitionQueue
-from kafkalite_sdk._speedups.sending import PartitionSenderBase
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 
 SEQUENCE_MASK = 0x7FFFFFFF
@@ -37,7 +37,7 @@ class ProducerId(NamedTuple):
 NO_PRODUCER_ID = ProducerId(-1, -1)
 
 
-class PartitionSender(PartitionSenderBase):
+class PartitionSender(PartitionSenderCore):
     """One partition of a producer.
 
     Arguments:
@@ -45,7 +45,7 @@ class PartitionSender(PartitionSenderBase):
         max_in_flight: number of batches that may be open.
         idempotent: batches carry sequences.
 
-    Attributes: those of `PartitionSenderBase`, which has the steps of each request.
+    Attributes: those of `PartitionSenderCore`, which has the steps of each request.
     """
 
     __slots__ = ("_gap_at",)

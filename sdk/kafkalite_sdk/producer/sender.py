@@ -23,7 +23,7 @@ from kafkalite.protocol.messages.produce import ProduceResponse
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk._speedups.producer_queues import PartitionQueue
-from kafkalite_sdk._speedups.sending import ProduceCall, SenderBase
+from kafkalite_sdk._speedups.sender_core import ProduceCall, SenderCore
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
 from kafkalite_sdk.producer.settings import ProducerSettings
@@ -58,7 +58,7 @@ class BatchStages(Protocol):
         ...
 
 
-class Sender(SenderBase):
+class Sender(SenderCore):
     """Decides what a producer sends.
 
     Arguments:

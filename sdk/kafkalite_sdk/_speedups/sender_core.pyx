@@ -1,8 +1,7 @@
 # cython: nonecheck=True
 """The steps of a producer that each request needs: choose batches, encode them, acknowledge them.
 
-`kafkalite_sdk.producer.sender` and `partition_sender` complete both base classes with everything that follows errors,
-and state their invariants.
+`kafkalite_sdk.producer.sender` completes `SenderCore` with everything that follows errors, and states its invariants.
 """
 
 cimport cython
@@ -10,22 +9,20 @@ cimport cython
 from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t
 
-from collections import deque
 from math import inf
 
 from kafkalite_sdk._speedups.deliveries cimport ProducerBatch
+from kafkalite_sdk._speedups.partition_sender_core cimport PartitionSenderCore
 
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.schema import ZERO_UUID
 
-__all__ = ["PartitionSenderBase", "ProduceCall", "SenderBase"]
+__all__ = ["ProduceCall", "SenderCore"]
 
 cdef enum:
     NO_LEADER = -1
     NO_ERROR = 0
     DUPLICATE_SEQUENCE_NUMBER = 46
-    SEQUENCE_MASK = 0x7fffffff
-    REMEMBERED_BATCHES = 5     # of a producer, by the broker; MAX_IN_FLIGHT_IDEMPOTENT
 
 cdef object produce_request = ProduceRequest.of
 cdef object topic_data = ProduceRequest.TopicProduceData.of
@@ -35,7 +32,7 @@ cdef object partition_data = ProduceRequest.TopicProduceData.PartitionProduceDat
 @cython.final
 @cython.freelist(16)
 cdef class ProduceCall:
-    """A request to one broker, and its batches; see sending.pyi."""
+    """A request to one broker, and its batches; see sender_core.pyi."""
     cdef readonly int32_t node
     cdef readonly double created_s
     cdef readonly Py_ssize_t size
@@ -48,7 +45,7 @@ cdef class ProduceCall:
         self.topics = {}
         self.batches = []
 
-    cdef int add(self, PartitionSenderBase partition, ProducerBatch batch, bytes data) except -1:
+    cdef int add(self, PartitionSenderCore partition, ProducerBatch batch, bytes data) except -1:
         cdef list partitions = self.topics.get(batch.topic)
         if partitions is None:
             partitions = self.topics[batch.topic] = []
@@ -58,94 +55,13 @@ cdef class ProduceCall:
         return 0
 
     def request(self, int acks, int32_t timeout_ms):
-        """The message; see sending.pyi."""
+        """The message; see sender_core.pyi."""
         topics = [topic_data(topic, ZERO_UUID, partitions) for topic, partitions in self.topics.items()]
         return produce_request(None, acks, timeout_ms, topics)
 
 
-cdef class PartitionSenderBase:
-    """The order of the batches of one partition; see sending.pyi."""
-    cdef readonly object queue
-    cdef readonly object full
-    cdef readonly bint idempotent
-    cdef public int32_t leader
-    cdef public double retry_at
-    cdef public int failures
-    cdef public object last_error
-    cdef public bint needs_epoch
-    cdef public object producer_id
-    cdef public object in_flight
-    cdef public object window
-    cdef public list returned_batches
-    cdef public dict waits_in
-    cdef public int64_t sequence
-    cdef public int32_t proven
-    cdef public object closed_by
-    cdef int32_t max_in_flight
-
-    def __init__(self, queue, int32_t max_in_flight, *, bint idempotent, producer_id):
-        self.queue = queue
-        self.full = queue.full
-        self.leader = NO_LEADER
-        self.retry_at = 0.0
-        self.producer_id = producer_id
-        self.in_flight = deque()
-        self.window = deque()
-        self.returned_batches = []
-        self.max_in_flight = max_in_flight if idempotent else 1
-        self.idempotent = idempotent
-        self.proven = NO_LEADER
-
-    cpdef object take(self, current, double now):
-        """The batch that leaves next; see sending.pyi."""
-        cdef ProducerBatch batch
-        if not self.full or self.returned_batches or now < self.retry_at:
-            return None
-        batch = self.full[0]
-        if batch.compressing or len(self.in_flight) >= (self.max_in_flight if self.proven == self.leader else 1):
-            return None
-        if self.idempotent:
-            if (self.needs_epoch or self.producer_id[0] < 0) and not self.may_leave(batch, current):
-                return None
-            if batch.base_sequence < 0 and not self.assign_sequence(batch):
-                return None
-        self.full.popleft()
-        self.in_flight.append(batch)
-        return batch
-
-    cdef bint assign_sequence(self, ProducerBatch batch) except -1:
-        """Give a batch the next sequence. False = the broker would forget the oldest batch without an outcome, which
-        could then not be sent again: it counts accepted batches behind it, too.
-        """
-        while self.window and (<ProducerBatch> self.window[0]).done:
-            self.window.popleft()
-        if len(self.window) >= REMEMBERED_BATCHES:
-            return False
-        self.window.append(batch)
-        batch.base_sequence = <int32_t> self.sequence
-        self.sequence = (self.sequence + batch.records_count) & SEQUENCE_MASK
-        return True
-
-    def may_leave(self, batch, current):
-        """Whether a batch may leave without an epoch; see sending.pyi."""
-        raise NotImplementedError
-
-    cpdef object accepted(self, batch):
-        """The broker has appended a batch; see sending.pyi."""
-        self.in_flight.remove(batch)
-        self.failures = 0
-        self.last_error = None
-        self.proven = self.leader
-        if self.returned_batches:
-            self.requeue()
-
-    def requeue(self):
-        """Put returned batches back; see sending.pyi."""
-        raise NotImplementedError
-
-
-cdef class SenderBase:
-    """Which batches leave, and the end of those that are accepted; see sending.pyi."""
+cdef class SenderCore:
+    """Which batches leave, and the end of those that are accepted; see sender_core.pyi."""
     cdef readonly object accumulator
     cdef readonly object settings
     cdef readonly object stages
@@ -189,7 +105,7 @@ cdef class SenderBase:
         return len(self.open_calls)
 
     def requests(self, double now):
-        """The requests that leave now; see sending.pyi."""
+        """The requests that leave now; see sender_core.pyi."""
         cdef ProduceCall call
         cdef dict waiting
         cdef int count
@@ -208,8 +124,8 @@ cdef class SenderBase:
                 self.open_calls[call] = None
                 yield call
 
-    cpdef object admit(self, PartitionSenderBase partition):
-        """Let a partition wait for its leader; see sending.pyi."""
+    cpdef object admit(self, PartitionSenderCore partition):
+        """Let a partition wait for its leader; see sender_core.pyi."""
         cdef dict waiting
         cdef double deadline
         if self.closed_by is not None or partition.closed_by is not None:
@@ -232,7 +148,7 @@ cdef class SenderBase:
 
     cdef int fill(self, ProduceCall call, dict waiting, double now) except -1:
         """Add a batch of each waiting partition, as many as fit. A partition that waits for a response is removed."""
-        cdef PartitionSenderBase partition
+        cdef PartitionSenderCore partition
         for partition in list(waiting):
             if (
                 partition.full and call.size
@@ -250,7 +166,7 @@ cdef class SenderBase:
                 waiting[partition] = None  # behind the others
         return 0
 
-    cdef int add(self, ProduceCall call, PartitionSenderBase partition, ProducerBatch batch) except -1:
+    cdef int add(self, ProduceCall call, PartitionSenderCore partition, ProducerBatch batch) except -1:
         """Add a batch to a request; one that cannot be compressed or that an interceptor rejects fails."""
         producer_id, epoch = partition.producer_id
         try:
@@ -269,8 +185,8 @@ cdef class SenderBase:
         return call.add(partition, batch, data)
 
     def answered(self, ProduceCall call not None, response, double now):
-        """End the batches of a request by its response; see sending.pyi."""
-        cdef PartitionSenderBase partition
+        """End the batches of a request by its response; see sender_core.pyi."""
+        cdef PartitionSenderCore partition
         cdef ProducerBatch batch
         cdef object outcomes = None
         self.close_call(call)
@@ -290,12 +206,12 @@ cdef class SenderBase:
                 self.admit(partition)
 
     cpdef object close_call(self, ProduceCall call):
-        """A request has ended; see sending.pyi."""
+        """A request has ended; see sender_core.pyi."""
         self.open_by_node[call.node] -= 1
         del self.open_calls[call]
 
     cpdef object acknowledge(self, ProducerBatch batch, int64_t base_offset, int64_t log_append_time_ms):
-        """Complete a batch, unless its records have failed at their deadline; see sending.pyi."""
+        """Complete a batch, unless its records have failed at their deadline; see sender_core.pyi."""
         if batch.done:
             return
         self.acknowledged += 1
@@ -305,7 +221,7 @@ cdef class SenderBase:
             self.stages.ended(batch, None)
 
     def wake_at(self, double now):
-        """When something is due; see sending.pyi."""
+        """When something is due; see sender_core.pyi."""
         if self.next_wake <= now:
             self.next_wake = self.earliest_wake(now)
         return self.next_wake

@@ -56,7 +56,7 @@ cdef inline bint is_unused(bytearray buffer) noexcept:
 
 @cython.final
 cdef class FrameReader:
-    """The receive buffer of one connection; see client_calls.pyi."""
+    """The receive buffer of one connection; see client_core.pyi."""
     cdef list spares               # the memory of the last large frames
     cdef int small_frames          # since the last large one
     cdef bytearray buffer
@@ -78,7 +78,7 @@ cdef class FrameReader:
         return 0
 
     cpdef object free_space(self):
-        """The memory for the next bytes; see client_calls.pyi."""
+        """The memory for the next bytes; see client_core.pyi."""
         if self.end == 0:
             return self.whole
         if self.end == PyByteArray_GET_SIZE(self.buffer):
@@ -86,12 +86,12 @@ cdef class FrameReader:
         return self.whole[self.end:]
 
     cpdef int received(self, Py_ssize_t count) except -1:
-        """Add received bytes; see client_calls.pyi."""
+        """Add received bytes; see client_core.pyi."""
         self.end += count
         return 0
 
     cpdef object next_frame(self):
-        """The next whole frame; see client_calls.pyi."""
+        """The next whole frame; see client_core.pyi."""
         cdef Py_ssize_t size = self.next_size()
         cdef Py_ssize_t begin = self.start + SIZE_BYTES
         if size == NO_FRAME or self.end - begin < size:
@@ -172,7 +172,7 @@ cdef class FrameReader:
 @cython.final
 @cython.freelist(64)
 cdef class PendingCall:
-    """A request whose response has not arrived; see client_calls.pyi."""
+    """A request whose response has not arrived; see client_core.pyi."""
     cdef readonly object request
     cdef readonly int version
     cdef readonly int32_t correlation_id
@@ -188,7 +188,7 @@ cdef class PendingCall:
 
 
 cdef class ClientCalls:
-    """The open calls of a connection; see client_calls.pyi."""
+    """The open calls of a connection; see client_core.pyi."""
     cdef readonly str name
     cdef public object client_id
     cdef readonly Py_ssize_t responses
@@ -220,7 +220,7 @@ cdef class ClientCalls:
         self.response_class = response_class
 
     cpdef int version(self, request, version_max=None) except -1:
-        """The highest version of a request that both sides know; see client_calls.pyi."""
+        """The highest version of a request that both sides know; see client_core.pyi."""
         cdef tuple served = self.api_versions.get(request.api_key)
         cdef tuple known = request.versions
         cdef int low = known[0]
@@ -241,7 +241,7 @@ cdef class ClientCalls:
     def call(
         self, request, int version, double deadline, answer, fail, *, bint keep_connection=False, bint ahead=False,
     ):
-        """Queue a request; see client_calls.pyi."""
+        """Queue a request; see client_core.pyi."""
         if self.failure is not None:
             fail(self.failure)
         else:
@@ -266,7 +266,7 @@ cdef class ClientCalls:
         return 0
 
     cpdef int32_t write(self, request, int version, list outgoing) except -1:
-        """Encode a request; see client_calls.pyi."""
+        """Encode a request; see client_core.pyi."""
         cdef int32_t correlation_id = self.correlation_id % CORRELATION_ID_MAX + 1
         cdef list parts = encode_request_parts(request, version, correlation_id, self.client_id)
         cdef uint8_t size[SIZE_BYTES]
@@ -280,7 +280,7 @@ cdef class ClientCalls:
         return correlation_id
 
     cpdef list take_outgoing(self, double now):
-        """The bytes to write; see client_calls.pyi."""
+        """The bytes to write; see client_core.pyi."""
         cdef list parts = self.outgoing
         if not parts or now < self.throttled_until:
             return []
@@ -288,11 +288,11 @@ cdef class ClientCalls:
         return parts
 
     def free_space(self):
-        """The memory for the next bytes; see client_calls.pyi."""
+        """The memory for the next bytes; see client_core.pyi."""
         return self.frames.free_space()
 
     cpdef object received(self, Py_ssize_t count, double now):
-        """Complete calls; see client_calls.pyi."""
+        """Complete calls; see client_core.pyi."""
         cdef object first = None
         self.frames.received(count)
         while True:
@@ -358,7 +358,7 @@ cdef class ClientCalls:
 
 
 cdef class TransportWriter:
-    """The steps of a connection's driver that each request needs; see client_calls.pyi."""
+    """The steps of a connection's driver that each request needs; see client_core.pyi."""
     cdef readonly ClientCalls core
     cdef readonly object loop
     cdef public object transport
@@ -373,11 +373,11 @@ cdef class TransportWriter:
         self.timer_at = inf
 
     def get_buffer(self, sizehint):
-        """The memory for the next bytes; see client_calls.pyi."""
+        """The memory for the next bytes; see client_core.pyi."""
         return self.core.frames.free_space()
 
     def buffer_updated(self, Py_ssize_t nbytes):
-        """Complete calls; see client_calls.pyi."""
+        """Complete calls; see client_core.pyi."""
         cdef ClientCalls core = self.core
         try:
             try:
@@ -389,7 +389,7 @@ cdef class TransportWriter:
             self.report(error)
 
     def submit_now(self, request, answer, fail, double deadline, version_max=None):
-        """Queue and write a request; see client_calls.pyi."""
+        """Queue and write a request; see client_core.pyi."""
         cdef ClientCalls core = self.core
         if core.failure is not None:
             return False
@@ -398,7 +398,7 @@ cdef class TransportWriter:
         return True
 
     cpdef object flush(self):
-        """Write what the core has; see client_calls.pyi."""
+        """Write what the core has; see client_core.pyi."""
         cdef ClientCalls core = self.core
         cdef double now = self.time()  # once: between two reads the throttle time may pass, and no timer would be set
         cdef list parts = []
