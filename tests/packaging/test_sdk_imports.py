@@ -36,7 +36,7 @@ MESSAGES = {
     )
 }
 STANDARD_LIBRARY = {"bisect", "copy", "random", "zlib"}
-MODULES_MAX = 123
+MODULES_MAX = 124
 PORTABLE = re.compile(r"Python\.h|std(int|lib|io|def|bool|arg)\.h|(string|math|errno|limits|assert)\.h|\*")
 PORTABLE_PACKAGES = ("libc.", "cpython.", "cython")
 
