@@ -33,7 +33,7 @@ class RewrittenBatch(NamedTuple):
     append_timestamp: int
 
 
-def rewritten(data: bytes, decompressed_max: int, *, check_crc: bool) -> RewrittenBatch:
+def rewrite(data: bytes, decompressed_max: int, *, check_crc: bool) -> RewrittenBatch:
     """Return the records of an entry.
 
     Arguments:

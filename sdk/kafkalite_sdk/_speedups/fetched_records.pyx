@@ -448,14 +448,14 @@ cdef class FetchedRecords:
 
     cdef int open_legacy(self, Py_ssize_t size) except -1:
         """Open the entry of magic 0 or 1 at `at`, rewritten as records of magic 2. Raises BatchError."""
-        from kafkalite.records.legacy_conversion import rewritten
+        from kafkalite.records.legacy_conversion import rewrite
 
         cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
         if <int64_t> load_u64(self.bytes_at(self.at)) < self.position:
             self.at += size
             return 0
         entry = PyBytes_FromStringAndSize(<const char *> self.bytes_at(self.at), size)
-        found = rewritten(entry, self.decoder.decompressed_max, check_crc=self.decoder.check_crcs)
+        found = rewrite(entry, self.decoder.decompressed_max, check_crc=self.decoder.check_crcs)
         batch.memory = found.records
         batch.base_offset = found.base_offset
         batch.append_timestamp = found.append_timestamp

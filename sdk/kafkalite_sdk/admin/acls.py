@@ -10,7 +10,7 @@ from kafkalite.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAcl
 from kafkalite.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.enums import OpenEnum
-from kafkalite_sdk.admin.operation import Operation, checked, require
+from kafkalite_sdk.admin.operation import Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 DescribedResource = DescribeAclsResponse.DescribeAclsResource
@@ -196,7 +196,7 @@ def _creation(acl: Acl) -> CreateAclsRequest.AclCreation:
 
 def _created(response: CreateAclsResponse, keys: Collection[Acl]) -> Iterator[tuple[Acl, KafkaError | None]]:
     for key, each in zip(keys, response.results, strict=False):  # in the order of the request
-        yield key, checked(each.error_code, each.error_message, None)
+        yield key, check_result(each.error_code, each.error_message, None)
 
 
 def _filter(message: type[Filter], each: AclFilter) -> Filter:

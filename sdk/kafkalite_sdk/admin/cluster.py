@@ -14,7 +14,7 @@ from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkalite.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, by_topic, checked, is_address, operations_of, require
+from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address, operations_of, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def _moved(response: AlterReplicaLogDirsResponse, keys: list[Replica]) -> Iterat
     broker = keys[0].broker
     for topic in response.results:
         for each in topic.partitions:
-            yield Replica(broker, topic.topic_name, each.partition_index), checked(each.error_code, None, None)
+            yield Replica(broker, topic.topic_name, each.partition_index), check_result(each.error_code, None, None)
 
 
 def _features(response: ApiVersionsResponse, _: object) -> Iterator[tuple[None, Features]]:
@@ -302,6 +302,6 @@ def _features(response: ApiVersionsResponse, _: object) -> Iterator[tuple[None, 
 def _updated(response: UpdateFeaturesResponse, keys: list[str]) -> Iterator[tuple[str, KafkaError | None]]:
     """Version 2 has no result per feature: the cluster changes all or none."""
     require(response.error_code, response.error_message)
-    results = {each.feature: checked(each.error_code, each.error_message, None) for each in response.results}
+    results = {each.feature: check_result(each.error_code, each.error_message, None) for each in response.results}
     for name in keys:
         yield name, results.get(name)

@@ -14,7 +14,7 @@ from kafkalite.protocol.messages.incremental_alter_configs import (
 from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.enums import OpenEnum
-from kafkalite_sdk.admin.operation import Address, Operation, checked, require
+from kafkalite_sdk.admin.operation import Address, Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -255,13 +255,13 @@ def _described(
             for each in result.configs
         }
         resource = Resource(ResourceType(result.resource_type), result.resource_name)
-        yield resource, checked(result.error_code, result.error_message, configs)
+        yield resource, check_result(result.error_code, result.error_message, configs)
 
 
 def _altered(response: IncrementalAlterConfigsResponse, _: object) -> Iterator[tuple[Resource, KafkaError | None]]:
     for each in response.responses:
         resource = Resource(ResourceType(each.resource_type), each.resource_name)
-        yield resource, checked(each.error_code, each.error_message, None)
+        yield resource, check_result(each.error_code, each.error_message, None)
 
 
 def _resources(response: ListConfigResourcesResponse, _: object) -> Iterator[tuple[None, tuple[Resource, ...]]]:

@@ -10,7 +10,7 @@ from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, Offse
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.group_types import Committed
-from kafkalite_sdk.admin.operation import Operation, by_topic, checked, is_address, require
+from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 BY_NAME = 9
@@ -198,17 +198,17 @@ def _commit(group: str, offsets: Mapping[TopicPartition, Committed]) -> OffsetCo
 def _committed(response: OffsetCommitResponse, _: object) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     for topic in response.topics:
         for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, None, None)
+            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, None)
 
 
 def _deleted(response: OffsetDeleteResponse, _: object) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     require(response.error_code)
     for topic in response.topics:
         for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, None, None)
+            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, None)
 
 
 def _rewound(response: RewindConsumerResponse, _: object) -> Iterator[tuple[TopicPartition, int | KafkaError]]:
     for topic in response.topics:
         for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, None, each.offset)
+            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, each.offset)

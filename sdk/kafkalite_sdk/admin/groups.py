@@ -28,7 +28,7 @@ from kafkalite_sdk.admin.group_types import (
     GroupMember,
     RemovedMember,
 )
-from kafkalite_sdk.admin.operation import Operation, checked, is_address, operations_of, require
+from kafkalite_sdk.admin.operation import Operation, check_result, is_address, operations_of, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 NOT_FOUND = KafkaErrorCode.GROUP_ID_NOT_FOUND
@@ -136,7 +136,7 @@ class Groups:
     ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
         for each in response.groups:
             group = _consumer_group(each, self._driver.coordinator(each.group_id))
-            yield each.group_id, checked(each.error_code, each.error_message, group)
+            yield each.group_id, check_result(each.error_code, each.error_message, group)
 
     def _classic_groups(
         self, response: DescribeGroupsResponse, _: object
@@ -331,12 +331,12 @@ def _host(text: str) -> str:
 
 
 def _created(response: CreateGroupResponse, keys: list[str]) -> Iterator[tuple[str, int | KafkaError]]:
-    yield keys[0], checked(response.error_code, None, response.controller_id)
+    yield keys[0], check_result(response.error_code, None, response.controller_id)
 
 
 def _deleted(response: DeleteGroupsResponse, _: object) -> Iterator[tuple[str, KafkaError | None]]:
     for each in response.results:
-        yield each.group_id, checked(each.error_code, None, None)
+        yield each.group_id, check_result(each.error_code, None, None)
 
 
 def _leaving(group: str, members: Iterable[RemovedMember], reason: str) -> LeaveGroupRequest:
@@ -350,4 +350,4 @@ def _leaving(group: str, members: Iterable[RemovedMember], reason: str) -> Leave
 def _left(response: LeaveGroupResponse, keys: list[RemovedMember]) -> Iterator[tuple[RemovedMember, KafkaError | None]]:
     require(response.error_code)
     for key, each in zip(keys, response.members, strict=False):  # in the order of the request
-        yield key, checked(each.error_code, None, None)
+        yield key, check_result(each.error_code, None, None)

@@ -57,12 +57,12 @@ class Operation(NamedTuple, Generic[K, V]):
         return ROUTES[self.request.api_key]
 
 
-def checked(error_code: int, message: str | None, value: V) -> V | KafkaError:
+def check_result(error_code: int, message: str | None, value: V) -> V | KafkaError:
     """Return the error of a code, or the value if the code is 0."""
     return error_for(error_code, message) if error_code else value
 
 
-def checked_topic(error_code: int, message: str | None, topic: str, value: V) -> V | KafkaError:
+def check_topic_result(error_code: int, message: str | None, topic: str, value: V) -> V | KafkaError:
     """Return the error of a code, whose text names the topic, or the value if the code is 0."""
     if not error_code:
         return value

@@ -8,7 +8,7 @@ from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, by_topic, checked, is_address, require
+from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.topic_types import ProducerState, Reassignment
 
@@ -252,13 +252,16 @@ def _offsets(response: ListOffsetsResponse, _: object) -> Iterator[tuple[TopicPa
     for topic in response.topics:
         for each in topic.partitions:
             found = ListedOffset(each.offset, each.timestamp, each.leader_epoch)
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, None, found)
+            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, found)
 
 
 def _deleted(response: "DeleteRecordsResponse", _: object) -> Iterator[tuple[TopicPartition, int | KafkaError]]:
     for topic in response.topics:
         for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, None, each.low_watermark)
+            yield (
+                TopicPartition(topic.name, each.partition_index),
+                check_result(each.error_code, None, each.low_watermark),
+            )
 
 
 def _producers(
@@ -277,14 +280,20 @@ def _producers(
                 )
                 for one in each.active_producers
             )
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, each.error_message, states)
+            yield (
+                TopicPartition(topic.name, each.partition_index),
+                check_result(each.error_code, each.error_message, states),
+            )
 
 
 def _elected(response: "ElectLeadersResponse", _: object) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     require(response.error_code)
     for topic in response.replica_election_results:
         for each in topic.partition_result:
-            yield TopicPartition(topic.topic, each.partition_id), checked(each.error_code, each.error_message, None)
+            yield (
+                TopicPartition(topic.topic, each.partition_id),
+                check_result(each.error_code, each.error_message, None),
+            )
 
 
 def _new_replicas(
@@ -303,7 +312,10 @@ def _reassigned(
     require(response.error_code, response.error_message)
     for topic in response.responses:
         for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, each.error_message, None)
+            yield (
+                TopicPartition(topic.name, each.partition_index),
+                check_result(each.error_code, each.error_message, None),
+            )
 
 
 def _reassignments(

@@ -10,7 +10,7 @@ from kafkalite.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, checked, require
+from kafkalite_sdk.admin.operation import Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -137,4 +137,4 @@ def _entry(entity: QuotaEntity, values: Mapping[str, float | None]) -> Entry:
 def _altered(response: AlterClientQuotasResponse, _: object) -> Iterator[tuple[QuotaEntity, KafkaError | None]]:
     for entry in response.entries:
         entity = QuotaEntity.of({each.entity_type: each.entity_name for each in entry.entity})
-        yield entity, checked(entry.error_code, entry.error_message, None)
+        yield entity, check_result(entry.error_code, entry.error_message, None)

@@ -11,7 +11,7 @@ from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest, ListSegmentsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, by_topic, checked, is_address
+from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 SegmentsTopic = ListSegmentsRequest.SegmentsTopic
@@ -97,7 +97,7 @@ def _request(starts: Mapping[TopicPartition, int], keys: list[TopicPartition]) -
 def _pieces(response: ListSegmentsResponse, _: object) -> Iterator[tuple[TopicPartition, Piece | KafkaError]]:
     for topic in response.topics:
         for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), checked(each.error_code, None, each)
+            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, each)
 
 
 def _joined(pieces: list[Piece]) -> PartitionSegments:

@@ -9,7 +9,7 @@ from kafkalite.protocol.messages.create_partitions import CreatePartitionsReques
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, checked_topic
+from kafkalite_sdk.admin.operation import Operation, check_topic_result
 from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.topic_types import DEFAULT, CreatedTopic, NewTopic, TopicDescription
 
@@ -127,13 +127,13 @@ def _created(response: CreateTopicsResponse, _: object) -> Iterator[tuple[str, C
         created = CreatedTopic(
             each.name, uuid_text(each.topic_id), each.num_partitions, each.replication_factor, configs
         )
-        yield each.name, checked_topic(each.error_code, each.error_message, each.name, created)
+        yield each.name, check_topic_result(each.error_code, each.error_message, each.name, created)
 
 
 def _deleted(response: DeleteTopicsResponse, _: object) -> Iterator[tuple[str, KafkaError | None]]:
     for each in response.responses:
         name = each.name or ""
-        yield name, checked_topic(each.error_code, each.error_message, name, None)
+        yield name, check_topic_result(each.error_code, each.error_message, name, None)
 
 
 def _growth(name: str, count: int, replicas: Sequence[Sequence[int]] | None) -> Growth:
@@ -145,4 +145,4 @@ def _growth(name: str, count: int, replicas: Sequence[Sequence[int]] | None) -> 
 
 def _grown(response: CreatePartitionsResponse, _: object) -> Iterator[tuple[str, KafkaError | None]]:
     for each in response.results:
-        yield each.name, checked_topic(each.error_code, each.error_message, each.name, None)
+        yield each.name, check_topic_result(each.error_code, each.error_message, each.name, None)

@@ -7,7 +7,7 @@ from kafkalite.errors import KafkaError
 from kafkalite.model import uuid_text
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, checked_topic, operations_of
+from kafkalite_sdk.admin.operation import Operation, check_topic_result, operations_of
 from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.topic_types import CreatedTopic, NewTopic, PartitionDescription, TopicDescription
 
@@ -123,7 +123,7 @@ def _all_described(response: MetadataResponse, _: object) -> Iterator[tuple[None
 
 def _described(response: MetadataResponse, _: object) -> Iterator[tuple[str, TopicDescription | KafkaError]]:
     for each in response.topics:
-        yield each.name or "", checked_topic(each.error_code, None, each.name or "", _description(each))
+        yield each.name or "", check_topic_result(each.error_code, None, each.name or "", _description(each))
 
 
 def _description(topic: Described) -> TopicDescription:

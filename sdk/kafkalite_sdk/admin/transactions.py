@@ -8,7 +8,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kafkalite.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, checked, is_address, require
+from kafkalite_sdk.admin.operation import Operation, check_result, is_address, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 
@@ -133,4 +133,4 @@ def _described(
             each.transaction_start_time_ms if each.transaction_start_time_ms >= 0 else None,
             tuple(partitions),
         )
-        yield each.transactional_id, checked(each.error_code, None, described)
+        yield each.transactional_id, check_result(each.error_code, None, described)

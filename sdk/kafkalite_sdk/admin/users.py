@@ -17,7 +17,7 @@ from kafkalite.protocol.messages.describe_user_scram_credentials import (
 )
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.enums import OpenEnum
-from kafkalite_sdk.admin.operation import Operation, checked, require
+from kafkalite_sdk.admin.operation import Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 SALT_BYTES = 24
@@ -139,7 +139,7 @@ def _described(
     require(response.error_code, response.error_message)
     for each in response.results:
         mechanisms = {ScramMechanism(one.mechanism): one.iterations for one in each.credential_infos}
-        yield each.user, checked(each.error_code, each.error_message, mechanisms)
+        yield each.user, check_result(each.error_code, each.error_message, mechanisms)
 
 
 def _upsertion(key: UserMechanism, new: NewCredential) -> Upsertion:
@@ -153,4 +153,4 @@ def _upsertion(key: UserMechanism, new: NewCredential) -> Upsertion:
 
 def _altered(response: AlterUserScramCredentialsResponse, _: object) -> Iterator[tuple[str, KafkaError | None]]:
     for each in response.results:
-        yield each.user, checked(each.error_code, each.error_message, None)
+        yield each.user, check_result(each.error_code, each.error_message, None)

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Generic, ParamSpec, Self, TypeVar
 
 from kafkalite.errors import ClientUseError
-from kafkalite_sdk.blocking.closing import closed, forgotten, opened
+from kafkalite_sdk.blocking.closing import close_forgotten, register, unregister
 from kafkalite_sdk.blocking.loop_thread import LoopThread
 from kafkalite_sdk.blocking.operation import Operation
 from kafkalite_sdk.client.cluster_client import ClusterClient
@@ -92,7 +92,7 @@ class BlockingClient(Generic[C]):
         async def begin() -> None:
             await start(thread)
             self._loop_thread = thread  # from now on it must be closed, also if Ctrl-C is raised
-            opened(thread, close)
+            register(thread, close)
             if ready is not None:
                 ready()
 
@@ -106,7 +106,7 @@ class BlockingClient(Generic[C]):
                 if not thread.ended:
                     thread.end()
             else:
-                self._finalizer = weakref.finalize(self, forgotten, thread, type(self).__name__)
+                self._finalizer = weakref.finalize(self, close_forgotten, thread, type(self).__name__)
                 self._finalizer.atexit = False
 
     def _close(self, close: Callable[P, Awaitable[object]], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -158,7 +158,7 @@ class BlockingClient(Generic[C]):
     def _end(self, thread: LoopThread) -> None:
         """The client is closed; in the loop."""
         self._closed = True
-        closed(thread)
+        unregister(thread)
         if self._finalizer is not None:
             self._finalizer.detach()
         thread.loop.call_soon(thread.stop)  # other calls of close end before

@@ -22,22 +22,22 @@ LOGGER = logging.getLogger("kafkalite_sdk.blocking.closing")
 _open: dict[LoopThread, Callable[[], Awaitable[object]]] = {}
 
 
-def opened(thread: LoopThread, close: Callable[[], Awaitable[object]]) -> None:
+def register(thread: LoopThread, close: Callable[[], Awaitable[object]]) -> None:
     """A client has started.
 
     Arguments:
         thread: of the client.
-        close: closes it; called in the loop, unless `closed` was called before.
+        close: closes it; called in the loop, unless `unregister` was called before.
     """
     _open[thread] = close
 
 
-def closed(thread: LoopThread) -> None:
+def unregister(thread: LoopThread) -> None:
     """The application has closed a client."""
     _open.pop(thread, None)
 
 
-def forgotten(thread: LoopThread, name: str) -> None:
+def close_forgotten(thread: LoopThread, name: str) -> None:
     """A client is garbage, and was not closed: its thread closes it, and ends. Called in any thread."""
     close = _open.pop(thread, None)
     if close is None or thread.forked or thread.ended:

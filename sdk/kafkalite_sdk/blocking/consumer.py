@@ -167,7 +167,7 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         """Have the thread of the client poll, and take the records."""
         thread = self._thread()
         thread.run(self._client.fill, timeout, records_max)
-        return self._received(self._client.taken, records_max)
+        return self._received(self._client.take, records_max)
 
     def _received(
         self, take: Callable[[int | None], list[Record[K, V]]], records_max: int | None

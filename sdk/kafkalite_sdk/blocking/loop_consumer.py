@@ -31,7 +31,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
     """A consumer of the SDK whose records other threads take.
 
     Attributes:
-        handed: what `taken` has returned, until the application receives it.
+        handed: what `take` has returned, until the application receives it.
     """
 
     @property
@@ -60,10 +60,10 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         if driver.attention or self._loop.busy or driver.closed:
             return []
         driver.iterated = []  # a poll, and no record of the iteration
-        return self.taken(records_max)
+        return self.take(records_max)
 
     def undo_taken(self) -> None:
-        """The application has not received what `taken` has returned, if it has: the next poll returns it."""
+        """The application has not received what `take` has returned, if it has: the next poll returns it."""
         if self.handed is not None:
             self.give_back(self.handed)
             self.handed, self._driver.unhandled = None, ()
@@ -93,7 +93,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
 
         return next_ready
 
-    def taken(self, records_max: int | None) -> list[Record[K, V]]:
+    def take(self, records_max: int | None) -> list[Record[K, V]]:
         """Return the records that `fill` has prepared."""
         driver = self._driver
         count = driver.settings.records_max if records_max is None else records_max
@@ -109,7 +109,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
     # in the loop
 
     async def fill(self, timeout: float, records_max: int | None) -> None:
-        """Poll, and prepare the records for `taken`.
+        """Poll, and prepare the records for `take`.
 
         Arguments:
             timeout, records_max: as of `poll`. More records are prepared, unless interceptors or a policy for poison

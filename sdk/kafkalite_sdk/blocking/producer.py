@@ -45,7 +45,7 @@ class _LoopProducer(asynchronous.Producer[K, V]):
         """The interceptors of single records, None = there are none."""
         return None if self._stages is None or not self._stages.intercepts_send else self._stages
 
-    def serialized(
+    def serialize(
         self, topic: str, value: V | None, key: K | None, headers: Sequence[tuple[str | bytes, bytes | None]] | None
     ) -> tuple[Headers, bytes | None, bytes | None]:
         return self._serialized(topic, value, key, headers)
@@ -223,7 +223,7 @@ class Producer(BlockingClient[_LoopProducer[K, V]], Generic[K, V]):
             space within `max_block_ms`.
         """
         sends = self._started()
-        added, key_bytes, value_bytes = self._client.serialized(topic, value, key, headers)
+        added, key_bytes, value_bytes = self._client.serialize(topic, value, key, headers)
         return sends.send(topic, value_bytes, key_bytes, partition=partition, timestamp_ms=timestamp_ms, headers=added)
 
     def send_columns(self, topic: str, table: object, *, require_key: bool = False) -> ColumnsFuture:

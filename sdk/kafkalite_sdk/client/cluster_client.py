@@ -316,7 +316,7 @@ class ClusterClient:
         found = self.channel(node, channel)
         return 0 if found is None else found.open_calls
 
-    def connected(self, node: int, channel: str = DATA) -> bool:
+    def is_connected(self, node: int, channel: str = DATA) -> bool:
         """Return whether a request to a broker would be sent at once."""
         found = self.channel(node, channel)
         return found is not None and found.connection is not None
@@ -388,8 +388,8 @@ class ClusterClient:
         call = self._schedule.next_request(self.loop.time())
         if call is not None:
             answer, fail = partial(self._metadata_answered, call), partial(self._metadata_failed, call)
-            guarded = self.owner.guarded  # also for the functions of `on_metadata` and `on_rejected`
-            self.submit_any(call.request, guarded(answer), guarded(fail), timeout_s=self.settings.request_timeout_s)
+            guard = self.owner.guard  # also for the functions of `on_metadata` and `on_rejected`
+            self.submit_any(call.request, guard(answer), guard(fail), timeout_s=self.settings.request_timeout_s)
         self._set_alarm()
 
     def _metadata_answered(self, call: MetadataCall, response: MetadataResponse) -> None:
@@ -456,7 +456,7 @@ class ClusterClient:
             key: group id or transactional id.
             key_type: GROUP (0) or TRANSACTION (1).
         """
-        return None if self._running is None else self._running.coordinators.known(key, key_type)
+        return None if self._running is None else self._running.coordinators.get(key, key_type)
 
     def find_coordinator(
         self,

@@ -76,7 +76,7 @@ class Coordinators:
         self._known: dict[Key, int] = {}
         self._lookups: dict[Key, Lookup] = {}
 
-    def known(self, key: str, key_type: int) -> int | None:
+    def get(self, key: str, key_type: int) -> int | None:
         """Return the broker id of a coordinator, None = not known."""
         return self._known.get((key, key_type))
 

@@ -115,7 +115,7 @@ class Owner:
             self.loop.call_exception_handler({"message": str(failure), "exception": error})
             call_each(lambda function: function(failure), self.on_failure)
 
-    def guarded(self, function: Callable[Arguments, object]) -> Callable[Arguments, None]:
+    def guard(self, function: Callable[Arguments, object]) -> Callable[Arguments, None]:
         """Return `function` for a timer or a callback of the loop: an exception fails the client."""
 
         def guarded(*args: Arguments.args, **named: Arguments.kwargs) -> None:

@@ -100,7 +100,7 @@ class RangePlan:
         self.frontier = end
         return part
 
-    def received(self, part: Part, fetched: FetchedRecords[Any, Any]) -> None:
+    def add_response(self, part: Part, fetched: FetchedRecords[Any, Any]) -> None:
         """Add the records of a response."""
         covered = fetched.end_offset - part.position
         part.failures = 0

@@ -101,7 +101,7 @@ class RangeReader:
         Raises: see `ColumnReader.read`.
         """
         plan, client = self._plan, self._client
-        metadata_changed = client.owner.guarded(self._metadata_changed)
+        metadata_changed = client.owner.guard(self._metadata_changed)
         client.on_metadata.append(metadata_changed)
         client.on_rejected.append(self._rejected_by_all)
         client.owner.on_failure.append(self._client_failed)
@@ -159,8 +159,8 @@ class RangeReader:
             request.max_bytes = self._settings.partition_max_bytes
             request.isolation_level = self._settings.isolation_level
             request.rack_id = self._settings.rack
-            guarded = self._client.owner.guarded
-            answered, failed = guarded(partial(self._answered, part, node)), guarded(partial(self._failed, part))
+            guard = self._client.owner.guard
+            answered, failed = guard(partial(self._answered, part, node)), guard(partial(self._failed, part))
             self._client.submit(node, request, answered, failed, version_max=version_max)
 
     def _source(self) -> int:
@@ -186,7 +186,7 @@ class RangeReader:
         elif data.records:
             aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
             fetched = FetchedRecords(self._decoder, *self._name, data.records, part.position, aborted)
-            self._plan.received(part, fetched)
+            self._plan.add_response(part, fetched)
         else:
             end = data.last_stable_offset if self._settings.isolation_level else data.high_watermark
             self._reason = f"the log ends at offset {end}"

@@ -179,7 +179,7 @@ class AssignmentChanges:
 
     def _returned(self, change: AssignmentChange, taken: Assigned) -> Assigned:
         """Partitions that a former change has taken and that begin where they ended: their records are kept."""
-        consumed = self._driver.consumed(released=True)
+        consumed = self._driver.consumed_offsets(released=True)
         kept = (each for each, state in self._driver.positions.states.items() if state.revoking and each not in taken)
         return frozenset(
             each for each in kept if each in consumed and change.start_offsets.get(each) == consumed[each].offset

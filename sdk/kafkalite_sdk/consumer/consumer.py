@@ -379,7 +379,7 @@ class Consumer(Generic[K, V]):
             timeout: in seconds, None = `default_api_timeout_ms`.
         """
         self._check()
-        return await self._queries.committed(self._named(partitions), timeout)
+        return await self._queries.read_committed(self._named(partitions), timeout)
 
     async def rewind(
         self,
@@ -459,7 +459,7 @@ class Consumer(Generic[K, V]):
     def positions(self) -> dict[TopicPartition, int]:
         """Return the offset of the next record that the application receives, of each partition that has one."""
         self._driver.client.check_owner()
-        return {each: found.offset for each, found in self._driver.consumed().items()}
+        return {each: found.offset for each, found in self._driver.consumed_offsets().items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None

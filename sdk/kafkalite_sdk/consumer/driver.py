@@ -69,7 +69,7 @@ class ReturnedRecords(Protocol[K, V]):
     async def release(
         self, partitions: Collection[TopicPartition], began: float, deadline: float | None, /
     ) -> None: ...
-    def suspended(self, deadline: float, /) -> AbstractAsyncContextManager[None]: ...
+    def suspend(self, deadline: float, /) -> AbstractAsyncContextManager[None]: ...
 
 
 def ignore(_: object) -> None:
@@ -116,7 +116,7 @@ class Driver(Generic[K, V]):
         self.fetcher = fetcher
         self.iteration: Iteration[K, V] = Iteration()
         self.closing: Closing[None] = Closing(client.owner, "Consumer")
-        self._decompression = Decompression(fetcher, self.changed, client.owner.guarded)
+        self._decompression = Decompression(fetcher, self.changed, client.owner.guard)
         backoff_s = settings.client.retry_backoff_s
         self.offsets = OffsetLookups(client.view, backoff_s, settings.isolation_level)
         self._epochs = EpochLookups(client.view, backoff_s)
@@ -141,7 +141,7 @@ class Driver(Generic[K, V]):
         self._scheduled = False
         self._blocked_until = inf
         self._temporary_topics: dict[str, int] = {}
-        client.on_metadata.append(client.owner.guarded(self._metadata_changed))
+        client.on_metadata.append(client.owner.guard(self._metadata_changed))
         client.owner.on_failure.append(lambda _: self._wake())
         client.on_rejected.append(self._rejected)
 
@@ -189,7 +189,7 @@ class Driver(Generic[K, V]):
     def _end_fetch_sessions(self) -> None:
         """Ask the brokers to forget the fetch sessions; the connections end without waiting for the responses."""
         for call in self.fetcher.final_calls():
-            if self.client.connected(call.node):
+            if self.client.is_connected(call.node):
                 self.client.submit(call.node, call.request, ignore, ignore)
 
     @property
@@ -292,9 +292,9 @@ class Driver(Generic[K, V]):
             machine.lost(call, error, self.now())
             self.changed()
 
-        guarded = self.client.owner.guarded
+        guard = self.client.owner.guard
         try:
-            self.client.submit(node, call.request, guarded(answered), guarded(lost), version_max=call.version_max)
+            self.client.submit(node, call.request, guard(answered), guard(lost), version_max=call.version_max)
         except Exception as error:
             self.client.owner.fail(error)  # the machine would wait for the end of the call
             raise
@@ -334,7 +334,7 @@ class Driver(Generic[K, V]):
             self._wake()
         elif not self._scheduled and self._alarm is not None:
             self._scheduled = True
-            self._loop.call_soon(self.client.owner.guarded(self._continue))
+            self._loop.call_soon(self.client.owner.guard(self._continue))
 
     def _continue(self) -> None:
         self._scheduled = False
@@ -427,7 +427,7 @@ class Driver(Generic[K, V]):
                 del self._temporary_topics[topic]
         self.use_topics()
 
-    def consumed(self, *, released: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+    def consumed_offsets(self, *, released: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
         """For each partition the offset behind the last record that the application has received.
 
         Arguments:

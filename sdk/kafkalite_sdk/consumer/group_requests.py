@@ -60,7 +60,7 @@ class GroupRequests:
         self.subscribed = False
         self.error: KafkaError | None = None
         self._client = client
-        self._guarded = client.owner.guarded
+        self._guard = client.owner.guard
         self._now = now
         self._changed = changed
         self._finding = False
@@ -140,7 +140,7 @@ class GroupRequests:
         needed = membership.needs_coordinator or commits.needs_coordinator or committed.needs_coordinator
         if self.coordinator is None and needed and not self._finding and self._find_at <= now:
             self._finding = True
-            self._client.find_coordinator(self.group, GROUP, self._guarded(self._found), self._guarded(self._not_found))
+            self._client.find_coordinator(self.group, GROUP, self._guard(self._found), self._guard(self._not_found))
         return self.coordinator
 
     def _found(self, _: int) -> None:
@@ -160,8 +160,8 @@ class GroupRequests:
     def _send_to_any(self, call: GroupCall) -> None:
         self._client.submit_any(
             call.request,
-            self._guarded(partial(self._answered, call)),
-            self._guarded(partial(self._failed, call)),
+            self._guard(partial(self._answered, call)),
+            self._guard(partial(self._failed, call)),
             timeout_s=call.timeout_s,
         )
 
@@ -169,8 +169,8 @@ class GroupRequests:
         self._client.submit(
             node,
             call.request,
-            self._guarded(partial(self._answered, call)),
-            self._guarded(partial(self._failed, call)),
+            self._guard(partial(self._answered, call)),
+            self._guard(partial(self._failed, call)),
             timeout_s=call.timeout_s,
             channel=call.channel,
         )
@@ -193,7 +193,7 @@ class GroupRequests:
             self.commits.fail(self.no_member())
         if not self.commits.needs_coordinator and not self.committed.needs_coordinator:
             return
-        if not self._client.connected(node, GROUP_CHANNEL):
+        if not self._client.is_connected(node, GROUP_CHANNEL):
             self._connect(node)
             return
         if identity is not None:
@@ -215,7 +215,7 @@ class GroupRequests:
 
         if not self._connecting and self._connect_at <= self._now():
             self._connecting = True
-            self._client.connect(node, self._guarded(connected), self._guarded(failed), channel=GROUP_CHANNEL)
+            self._client.connect(node, self._guard(connected), self._guard(failed), channel=GROUP_CHANNEL)
 
     def _send_commit(self, node: int, call: CommitCall) -> None:
         def answered(response: OffsetCommitResponse) -> None:
@@ -246,5 +246,5 @@ class GroupRequests:
     def _send_call(
         self, node: int, call: CommitCall | FetchOffsetsCall, answered: Callable[[Any], None], lost: Fail
     ) -> None:
-        answer, fail = self._guarded(answered), self._guarded(lost)
+        answer, fail = self._guard(answered), self._guard(lost)
         self._client.submit(node, call.request, answer, fail, version_max=call.version_max, channel=GROUP_CHANNEL)

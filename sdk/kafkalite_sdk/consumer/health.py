@@ -64,7 +64,7 @@ class ConsumerHealth(NamedTuple):
 def lag_of(driver: AnyDriver) -> dict[TopicPartition, int | None]:
     """The records between what the application has received and the end of each log; None = not known yet."""
     committed_only = driver.settings.isolation_level
-    consumed = driver.consumed()
+    consumed = driver.consumed_offsets()
     lag: dict[TopicPartition, int | None] = {}
     for each in driver.assignment():
         state = driver.positions.states[each]
@@ -80,7 +80,7 @@ def brokers_of(driver: AnyDriver) -> dict[int, BrokerHealth]:
     return {
         node: BrokerHealth(
             f"{each.host}:{each.port}",
-            any(client.connected(node, channel) for channel in CHANNELS),
+            any(client.is_connected(node, channel) for channel in CHANNELS),
             sum(client.in_flight(node, channel) for channel in CHANNELS),
         )
         for node, each in client.view.brokers.items()
@@ -117,7 +117,7 @@ def _waits_for(driver: AnyDriver, state: PartitionState) -> str:
         return f"the offset at which {each} begins"
     if state.validating:
         return f"the validation of the offset of {each}"
-    if not driver.client.connected(leader):
+    if not driver.client.is_connected(leader):
         return _connection(driver, leader)
     return "records"
 
@@ -133,7 +133,7 @@ def _unreachable(driver: AnyDriver) -> str | None:
     needed = [(client.view.leader(*each), DATA) for each in driver.positions.states]
     needed += [(coordinator, GROUP_CHANNEL)] if coordinator is not None else []
     for node, channel in dict.fromkeys(needed):
-        if client.last_error(node, channel) is not None and not client.connected(node, channel):
+        if client.last_error(node, channel) is not None and not client.is_connected(node, channel):
             return _connection(driver, node, channel)
     return None
 

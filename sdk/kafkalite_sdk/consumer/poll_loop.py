@@ -148,7 +148,7 @@ class PollLoop(Generic[K, V]):
     # close, and the end of an assignment
 
     @asynccontextmanager
-    async def suspended(self, deadline: float) -> AsyncIterator[bool]:
+    async def suspend(self, deadline: float) -> AsyncIterator[bool]:
         """Let no poll continue; one that is open waits for the end of the block, or returns nothing at its timeout.
 
         Arguments:

@@ -61,7 +61,7 @@ class Queries:
         if isinstance(what, Mapping):
             return {partition_of(each): offset_of(each, offset) for each, offset in what.items()}
         self.group()
-        consumed = self._driver.consumed()
+        consumed = self._driver.consumed_offsets()
         if what is None:
             return consumed
         if isinstance(what, str):
@@ -142,7 +142,7 @@ class Queries:
         group.commits.commit(offsets, self._deadline(timeout_s), ended)
         driver.work()
 
-    async def committed(self, partitions: Collection[TopicPartition], timeout_s: float | None) -> "Committed":
+    async def read_committed(self, partitions: Collection[TopicPartition], timeout_s: float | None) -> "Committed":
         """Read the committed offsets of the group.
 
         Arguments:
@@ -206,10 +206,10 @@ class Queries:
         def known() -> bool:
             if (error := driver.resolver.take_error(topic_partition)) is not None:
                 raise error
-            return topic_partition in driver.consumed() or topic_partition not in driver.positions.states
+            return topic_partition in driver.consumed_offsets() or topic_partition not in driver.positions.states
 
         await self._until(known, self._deadline(timeout_s), f"position of {topic_partition}")
-        consumed = driver.consumed()
+        consumed = driver.consumed_offsets()
         if topic_partition not in consumed:
             raise ClientUseError(f"{topic_partition} is not assigned to this Consumer")
         return consumed[topic_partition].offset

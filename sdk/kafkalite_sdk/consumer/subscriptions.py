@@ -155,8 +155,8 @@ class Subscriptions:
         self._limit_listeners(now + timeout_s * CALLS_SHARE)
         try:
             async with (
-                nullcontext() if streams is None else streams.suspended(until),
-                self._polls.suspended(until) as alone,
+                nullcontext() if streams is None else streams.suspend(until),
+                self._polls.suspend(until) as alone,
             ):
                 self._limit_listeners(None)
                 yield alone

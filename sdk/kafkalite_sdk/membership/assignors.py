@@ -114,7 +114,7 @@ class BuiltinAssignor:
         specs = {
             member_id: MemberSpec(
                 frozenset(topic.encode() for topic in member.topics),
-                keyed(owned[member_id], partitions),
+                by_topic_key(owned[member_id], partitions),
                 member.instance_id,
                 member.rack_id,
             )
@@ -129,7 +129,7 @@ class BuiltinAssignor:
         }
 
 
-def keyed(owned: frozenset[TopicPartition], partitions: Mapping[str, int]) -> dict[bytes, frozenset[int]]:
+def by_topic_key(owned: frozenset[TopicPartition], partitions: Mapping[str, int]) -> dict[bytes, frozenset[int]]:
     """Existing partitions by key of the topic."""
     numbers: dict[bytes, set[int]] = {}
     for topic, number in owned:

@@ -114,8 +114,8 @@ class Driver:
         self._ended = False
         self._requests = self._bytes = self._drains = 0
         self._request_seconds = 0.0
-        self._guarded = client.owner.guarded
-        self._metadata_changed = self._guarded(self._apply_metadata)
+        self._guard = client.owner.guard
+        self._metadata_changed = self._guard(self._apply_metadata)
         client.on_metadata.append(self._metadata_changed)
         client.owner.on_failure.append(self._client_failed)
         client.on_rejected.append(self._rejected)
@@ -185,7 +185,7 @@ class Driver:
             self._channels[call.node] = channel
 
     def _answered(self, call: ProduceCall, response: ProduceResponse | None) -> None:
-        """End a request; an exception ends the producer. `Owner.guarded` would cost 7 us per request."""
+        """End a request; an exception ends the producer. `Owner.guard` would cost 7 us per request."""
         try:
             now = self._loop.time()
             if response is None:  # acks=0
@@ -231,7 +231,7 @@ class Driver:
             self._use_identity(following)
         elif (request := self._identity.request(now)) is not None:
             timeout_s = self._settings.request_timeout_s
-            answered, failed = self._guarded(self._identity_answered), self._guarded(self._identity_failed)
+            answered, failed = self._guard(self._identity_answered), self._guard(self._identity_failed)
             self._client.submit_any(request, answered, failed, timeout_s=timeout_s)
         return self._identity.retry_at if self._sender.needs_producer_id and self._identity.retry_at > now else inf
 
@@ -433,7 +433,7 @@ class Driver:
         left_s = None if until is None else max(0.0, until - self._loop.time())
         await self._until(lambda: accumulator.oldest_incomplete() > newest, left_s, text)
 
-    async def ended(self, futures: Iterable[FutureRecordMetadata]) -> None:
+    async def wait_for(self, futures: Iterable[FutureRecordMetadata]) -> None:
         """Wait until these records have their outcomes."""
         pending = list(futures)
 

@@ -148,7 +148,7 @@ class PartitionSender(PartitionSenderCore):
             self.returned_batches = []
             self.proven = NO_LEADER
 
-    def expired(self, now: float, timeout_s: float) -> list[ProducerBatch]:
+    def take_expired(self, now: float, timeout_s: float) -> list[ProducerBatch]:
         """Return the batches that have waited for `timeout_s` seconds, the oldest first; the caller fails them.
 
         Unsent ones are taken; an open one stays open until its request ends. A batch in doubt leaves a gap only if the

@@ -16,7 +16,7 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.settings import address_text
 from kafkalite_sdk.producer.driver import Driver
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
-from kafkalite_sdk.producer.serializers import Headers, Serializer, bound_serializer
+from kafkalite_sdk.producer.serializers import Headers, Serializer, bind_serializer
 from kafkalite_sdk.producer.settings import ProducerOptions, parse_options
 from kafkalite_sdk.values import K, ProducerRecord, V
 
@@ -73,8 +73,8 @@ class Producer(Generic[K, V]):
         client_settings, self._settings = parse_options(bootstrap_servers, options, misplaced)
         if self._settings.codec:
             import kafkalite.records  # noqa: F401 - registers the codecs
-        self._serialize_key = bound_serializer(key_serializer, "key_serializer")
-        self._serialize_value = bound_serializer(value_serializer, "value_serializer")
+        self._serialize_key = bind_serializer(key_serializer, "key_serializer")
+        self._serialize_value = bind_serializer(value_serializer, "value_serializer")
         self._on_error = on_error
         self._interceptors = interceptors
         self._stages: ProducerStages | None = None
@@ -256,7 +256,7 @@ class Producer(Generic[K, V]):
                 except KafkaTimeoutError as error:
                     blocked = error
             outcomes.append(blocked)
-        await driver.ended(each for each in outcomes if not isinstance(each, Exception))
+        await driver.wait_for(each for each in outcomes if not isinstance(each, Exception))
         return [_outcome(each) for each in outcomes]
 
     async def _send_when_possible(

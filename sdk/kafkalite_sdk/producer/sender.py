@@ -190,7 +190,7 @@ class Sender(SenderCore):
         for queue in self.accumulator.partitions_of(topic) or ():
             partition = self._sender_of(queue)
             if not partition.in_flight:
-                for batch in partition.expired(inf, 0.0):
+                for batch in partition.take_expired(inf, 0.0):
                     self._fail(batch, error)
 
     def sent(self, call: ProduceCall) -> None:
@@ -300,7 +300,7 @@ class Sender(SenderCore):
         timeout_s = self.settings.delivery_timeout_s
         for queue in self.accumulator.queues_of_incomplete(now, timeout_s):
             partition = self._sender_of(queue)
-            for batch in partition.expired(now, timeout_s):
+            for batch in partition.take_expired(now, timeout_s):
                 text = f"{batch.topic}-{batch.partition}: not acknowledged in {timeout_s:g} s"
                 self._fail(batch, KafkaTimeoutError(f"{text}: {self._cause(partition)}"))
 
@@ -328,7 +328,7 @@ class Sender(SenderCore):
     def abort(self, error: BaseException) -> None:
         """Fail all batches, those of open requests, too: nothing is sent any more."""
         for queue in self.accumulator.queues_of_incomplete(inf, 0.0):
-            for batch in self._sender_of(queue).expired(inf, 0.0):
+            for batch in self._sender_of(queue).take_expired(inf, 0.0):
                 self._fail(batch, error)
 
     def close(self, error: BaseException) -> None:

@@ -26,7 +26,7 @@ Serializer = Callable[[T], bytes | None] | TopicSerializer[T]
 """A function of the data, or an object with `serialize(topic, headers, data)`. None is sent as null without a call."""
 
 
-def bound_serializer(serializer: Serializer[T] | None, name: str) -> Callable[[str, Headers, T], bytes | None] | None:
+def bind_serializer(serializer: Serializer[T] | None, name: str) -> Callable[[str, Headers, T], bytes | None] | None:
     """Return a serializer as a function of topic, headers and data; None = the data is bytes.
 
     Raises:

@@ -190,7 +190,7 @@ class Connection:
         if call.route is Route.CONTROLLER and view.controller_id in view.brokers:
             return view.controller_id
         nodes = self.brokers
-        connected = [node for node in nodes if self._client.connected(node)]
+        connected = [node for node in nodes if self._client.is_connected(node)]
         return min(connected or nodes or [bootstrap_node(0)], key=self._client.in_flight)
 
     def _answered(self, call: Call, response: Any) -> None:

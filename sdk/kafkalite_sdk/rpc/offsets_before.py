@@ -10,7 +10,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest, ListSegmentsResponse
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, checked, is_address
+from kafkalite_sdk.admin.operation import Operation, check_result, is_address
 from kafkalite_sdk.client.cluster_client import ClusterClient
 
 LATEST, EARLIEST = -1, -2
@@ -98,7 +98,7 @@ def _listed(
 ) -> Iterator[tuple[TopicPartition, Segments | KafkaError]]:
     for topic in response.topics:
         for each in topic.partitions:
-            yield keys[0], checked(each.error_code, None, each)
+            yield keys[0], check_result(each.error_code, None, each)
 
 
 async def _legacy(
@@ -119,4 +119,4 @@ def _found(
 ) -> Iterator[tuple[TopicPartition, list[int] | KafkaError]]:
     for topic in response.topics:
         for each in topic.partitions:
-            yield keys[0], checked(each.error_code, None, list(each.old_style_offsets))
+            yield keys[0], check_result(each.error_code, None, list(each.old_style_offsets))

@@ -211,7 +211,7 @@ def test_ctrl_c_loses_no_record(kafkalite_broker: BrokerThread) -> None:
                     armed.clear()
                 except KeyboardInterrupt:
                     interrupts += 1
-                seen += [record.offset for record in consumer._client.taken(None)]
+                seen += [record.offset for record in consumer._client.take(None)]
             stop.set()
             assert seen == list(range(len(seen))), seen
         print("done")

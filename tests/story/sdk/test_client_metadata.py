@@ -354,4 +354,4 @@ async def test_callback_that_fails_does_not_end_the_metadata(world: Story) -> No
         world.expect_failures()
         client.on_metadata += [failing, lambda _changes: seen.append("other")]
         await pass_time(35.0)
-        assert seen == ["failing", "other"] * 3 and client.connected(1)
+        assert seen == ["failing", "other"] * 3 and client.is_connected(1)

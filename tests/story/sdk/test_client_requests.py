@@ -43,7 +43,7 @@ async def test_requests_before_the_connection_leave_in_the_order_of_their_calls(
         assert client.in_flight(2) > 0
         answers = await ends.reached(20)
         assert [each.topics[0].name for each in answers] == [str(number) for number in range(20)]
-        assert client.in_flight(2) == 0 and client.connected(2)
+        assert client.in_flight(2) == 0 and client.is_connected(2)
         assert [each.request.topics[0].name for each in world.broker.requests(MetadataRequest, node=2)] == [
             str(number) for number in range(20)
         ]
@@ -250,7 +250,7 @@ async def test_idle_connections_are_closed_and_opened_again_without_a_pause(worl
         for _ in range(5):
             await pass_time(20.0)
             await client.call(1, NOTHING)
-        assert client.connected(1) and not client.connected(2) and not client.connected(2, "group")
+        assert client.is_connected(1) and not client.is_connected(2) and not client.is_connected(2, "group")
         assert not world.broker.nodes[2].connections
         begin = world.now
         await client.call(2, NOTHING)
@@ -273,7 +273,7 @@ async def test_connection_that_the_broker_closed_while_idle_is_opened_again_at_o
         await client.call(2, NOTHING)
         world.broker.nodes[2].disconnect()
         await pass_time(0.01)
-        assert not client.connected(2)
+        assert not client.is_connected(2)
         begin = world.now
         await client.call(2, NOTHING)
         assert world.now - begin < 0.02

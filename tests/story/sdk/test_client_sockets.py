@@ -111,7 +111,7 @@ async def test_topics_coordinators_and_requests_of_a_broker(tmp_path: Path) -> N
         assert await ends.reached(1) == [node]
         responses = await asyncio.gather(*(client.call(node, ListGroupsRequest()) for _ in range(200)))
         assert {each.error_code for each in responses} == {0}
-        assert client.connected(node) and not client.connected(node, "group")
+        assert client.is_connected(node) and not client.is_connected(node, "group")
 
 
 @on_both_loops

@@ -18,7 +18,7 @@ async def test_start_loads_the_brokers_and_uses_the_bootstrap_connection_for_its
     async with world.client() as client:
         assert sorted(client.view.brokers) == [1, 2, 3]
         (asked,) = world.broker.requests(MetadataRequest)
-        assert asked.request.topics == [] and client.connected(asked.node)
+        assert asked.request.topics == [] and client.is_connected(asked.node)
         await client.call(asked.node, MetadataRequest(topics=[]))
         assert {each.connection for each in world.broker.requests(MetadataRequest)} == {asked.connection}
 

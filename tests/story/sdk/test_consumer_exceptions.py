@@ -158,7 +158,7 @@ def test_large_batches_are_decompressed_on_the_loop_while_no_thread_can_be_start
 async def decompressed_without_a_thread(count: int) -> None:
     rig = Rig(1, decoder={"offload_bytes": decompression.OFFLOAD_BYTES})
     changes: list[None] = []
-    thread = Decompression(rig.fetcher, lambda: changes.append(None), Owner("Consumer").guarded)
+    thread = Decompression(rig.fetcher, lambda: changes.append(None), Owner("Consumer").guard)
     for number in range(count):
         rig.answer(rig.request(), data(batch(LARGE, codec=4, base_offset=number)))
         assert rig.take() == []

@@ -45,7 +45,7 @@ async def decompressed_in_a_thread() -> None:
     rig.answer(rig.request(), data(batch(LARGE, codec=4)))
     assert rig.take() == []
     ended = asyncio.Event()
-    thread = Decompression(rig.fetcher, ended.set, Owner("Consumer").guarded)
+    thread = Decompression(rig.fetcher, ended.set, Owner("Consumer").guard)
     thread.start_jobs(asyncio.get_running_loop())
     (worker,) = [each for each in threading.enumerate() if each.name.startswith("kafkalite-decompress")]
     await asyncio.wait_for(ended.wait(), 60)

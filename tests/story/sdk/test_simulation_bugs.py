@@ -39,7 +39,7 @@ def order_lost_at_back_pressure(patch: pytest.MonkeyPatch) -> None:
 def sequence_reused(patch: pytest.MonkeyPatch) -> None:
     """The sequences of expired batches are given to the next ones, without a new epoch."""
 
-    expired = PartitionSender.expired
+    expired = PartitionSender.take_expired
 
     def without_gap(self: PartitionSender, now: float, timeout_s: float) -> list[ProducerBatch]:
         had_gap = self.needs_epoch
@@ -54,7 +54,7 @@ def sequence_reused(patch: pytest.MonkeyPatch) -> None:
             self.needs_epoch, self.sequence = False, sequences[0]
         return found
 
-    patch.setattr(PartitionSender, "expired", without_gap)
+    patch.setattr(PartitionSender, "take_expired", without_gap)
 
 
 def commit_after_revoke(patch: pytest.MonkeyPatch) -> None:
@@ -76,13 +76,13 @@ def commit_after_revoke(patch: pytest.MonkeyPatch) -> None:
 
 def commit_of_unhandled_records(patch: pytest.MonkeyPatch) -> None:
     """Commits cover records that were fetched and not returned."""
-    consumed = Driver.consumed
+    consumed = Driver.consumed_offsets
 
     def ahead(self: Driver[Any, Any], *, released: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
         found = consumed(self, released=released)
         return {each: offset._replace(offset=offset.offset + 1) for each, offset in found.items()}
 
-    patch.setattr(Driver, "consumed", ahead)
+    patch.setattr(Driver, "consumed_offsets", ahead)
 
 
 def handlers_of_revoked_partitions_still_run(patch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def opened(*offsets: int, session_id: int = 42) -> FetchSession:
     session = FetchSession()
     request, _ = session.request(wanted(*offsets))
     assert (request.session_id, request.session_epoch) == (0, 0)
-    assert session.accepted(FetchResponse(session_id=session_id, responses=[]))
+    assert session.apply_response(FetchResponse(session_id=session_id, responses=[]))
     return session
 
 
@@ -41,7 +41,7 @@ def test_an_incremental_request_names_changed_partitions_only():
     request, _ = session.request(wanted(5, 7, 8))
     assert (request.session_id, request.session_epoch) == (42, 1)
     assert named(request) == {1: 7, 2: 8} and forgotten(request) == []
-    assert session.accepted(FetchResponse(session_id=42, responses=[]))
+    assert session.apply_response(FetchResponse(session_id=42, responses=[]))
     request, _ = session.request(wanted(5, 7, 8))
     assert request.session_epoch == 2 and named(request) == {} and forgotten(request) == []
 
@@ -75,7 +75,7 @@ def test_a_full_request_follows_a_session_error(code, session_id):
     """A session that the broker may still have is named, so that the broker ends it."""
     session = opened(5, 6)
     session.request(wanted(5, 7))
-    assert not session.accepted(FetchResponse(error_code=code, responses=[]))
+    assert not session.apply_response(FetchResponse(error_code=code, responses=[]))
     request, _ = session.request(wanted(5, 7))
     assert (request.session_id, request.session_epoch) == (session_id, 0) and named(request) == {0: 5, 1: 7}
 
@@ -91,7 +91,7 @@ def test_a_full_request_follows_a_lost_response():
 def test_a_broker_ends_the_session_with_a_response():
     session = opened(5)
     session.request(wanted(6))
-    assert session.accepted(FetchResponse(session_id=0, responses=[]))
+    assert session.apply_response(FetchResponse(session_id=0, responses=[]))
     request, _ = session.request(wanted(6))
     assert (request.session_id, request.session_epoch) == (0, 0) and named(request) == {0: 6}
 
@@ -100,7 +100,7 @@ def test_topics_are_named_where_an_id_is_unknown():
     session = FetchSession()
     request, version_max = session.request(wanted(5))
     assert version_max is None and request.topics[0].topic_id == ORDERS
-    session.accepted(FetchResponse(session_id=42, responses=[]))
+    session.apply_response(FetchResponse(session_id=42, responses=[]))
     request, version_max = session.request(wanted(5, topic_id=ZERO_UUID))
     assert version_max == 12 and request.session_epoch == 0 and request.topics[0].topic == "orders"
 
@@ -117,7 +117,7 @@ def test_the_epoch_begins_again_at_its_maximum():
     session = opened(5)
     session._epoch = 2**31 - 1
     session.request(wanted(5))
-    session.accepted(FetchResponse(session_id=42, responses=[]))
+    session.apply_response(FetchResponse(session_id=42, responses=[]))
     assert session.request(wanted(5))[0].session_epoch == 1
 
 

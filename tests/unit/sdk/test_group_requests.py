@@ -22,7 +22,7 @@ class Client:
         self.sent: list[tuple[int, Request]] = []
         self.view = ClusterView()
         self.environment = SimpleNamespace(random=random.Random(1))
-        self.owner = SimpleNamespace(guarded=lambda function: function)
+        self.owner = SimpleNamespace(guard=lambda function: function)
 
     def coordinator(self, group: str) -> int | None:
         return self.known

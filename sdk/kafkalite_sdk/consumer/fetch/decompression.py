@@ -32,18 +32,18 @@ class Decompression(Generic[K, V]):
     Arguments:
         fetcher: whose batches are decompressed.
         changed: called on the loop when records have become readable.
-        guarded: of the consumer's `Owner`: an exception behind a job fails the consumer.
+        guard: of the consumer's `Owner`: an exception behind a job fails the consumer.
     """
 
     def __init__(
         self,
         fetcher: Fetcher[K, V],
         changed: Callable[[], object],
-        guarded: Callable[[Callable[..., object]], Callable[..., None]],
+        guard: Callable[[Callable[..., object]], Callable[..., None]],
     ) -> None:
         self._fetcher = fetcher
         self._changed = changed
-        self._guarded = guarded
+        self._guard = guard
         self._executor: ThreadPoolExecutor | None = None
         self._warned = False
 
@@ -55,7 +55,7 @@ class Decompression(Generic[K, V]):
             except (RuntimeError, OSError, MemoryError) as error:
                 self._decompress_here(job, error)
             else:
-                future.add_done_callback(self._guarded(partial(self._ended, job)))
+                future.add_done_callback(self._guard(partial(self._ended, job)))
 
     def _submitted(self, job: FetchedRecords[K, V], loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None]":
         if self._executor is None:

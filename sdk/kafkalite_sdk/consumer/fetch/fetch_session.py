@@ -119,7 +119,7 @@ class FetchSession:
             each in sent and each in wanted and sent[each].topic_id != wanted[each].topic_id for each in candidates
         )
 
-    def accepted(self, response: FetchResponse) -> bool:
+    def apply_response(self, response: FetchResponse) -> bool:
         """Apply the session fields of a response; return whether it has data. Otherwise a full request follows."""
         if response.error_code:
             if response.error_code == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND:

@@ -154,7 +154,7 @@ class Fetcher(Generic[K, V]):
         """
         self._follow_positions()
         node = self._end(call, now)
-        if not node.session.accepted(response):
+        if not node.session.apply_response(response):
             self._request_failed(call, node, error_for(response.error_code), now)
             return
         node.failures = 0

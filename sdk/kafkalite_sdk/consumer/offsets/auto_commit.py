@@ -45,7 +45,7 @@ class AutoCommit:
         states = self._driver.positions.states
         return {
             each: offset
-            for each, offset in self._driver.consumed().items()
+            for each, offset in self._driver.consumed_offsets().items()
             if (partitions is None or each in partitions) and states[each].committed != offset.offset
         }
 

@@ -320,7 +320,7 @@ class Streams(Generic[K, V]):
             self._queues.forget(name)
 
     @asynccontextmanager
-    async def suspended(self, deadline: float) -> AsyncIterator[None]:
+    async def suspend(self, deadline: float) -> AsyncIterator[None]:
         """End the poll of a stream, and begin no other one meanwhile.
 
         Arguments:
