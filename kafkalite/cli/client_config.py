@@ -152,12 +152,12 @@ def unknown(source: str, key: str, name: str) -> Failure:
     from difflib import get_close_matches
 
     near = get_close_matches(name, KNOWN, 1)
-    known = ", ".join(map(dotted, KNOWN))
-    hint = f"; did you mean {dotted(near[0])}?" if near else f"; known are {known}"
+    known = ", ".join(map(dotted_key, KNOWN))
+    hint = f"; did you mean {dotted_key(near[0])}?" if near else f"; known are {known}"
     return Failure(f"{source}: {key} is not a setting of a client{hint}")
 
 
-def dotted(name: str) -> str:
+def dotted_key(name: str) -> str:
     """Return the name of a setting as users write it."""
     return name.replace("_", ".")
 

@@ -173,14 +173,14 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
         except BrokenPipeError:
             raise  # the reader of the output is gone: the command ends silently
         except OSError as error:
-            fail(described(error))
+            fail(describe_os_error(error))
         except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
             raise click.Abort from interrupt
 
     return run
 
 
-def described(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Return the file, or standard output if it cannot be written, and the reason."""
     name = error.filename or ("standard output" if error.errno in NO_SPACE else None)
     reason = error.strerror or str(error)
@@ -194,7 +194,7 @@ def refusal(error_code: int, message: str | None, subject: str) -> str:
     return f"{subject or repr(subject)}: {reason} ({error.code.name})"
 
 
-def explained(error: KafkaError, subject: str) -> str:
+def explain_error(error: KafkaError, subject: str) -> str:
     """Return the text for an error of the SDK about a resource."""
     if isinstance(error, BrokerResponseError):
         known = error.code == KafkaErrorCode.GROUP_ID_NOT_FOUND  # the message of brokers names the group again
@@ -205,7 +205,7 @@ def explained(error: KafkaError, subject: str) -> str:
 def fail_for(errors: Mapping[str, KafkaError], then: str = "", steps: Mapping[int, str] = NEXT_STEPS) -> None:
     """End the command if resources have failed: their errors, the next steps (`NEXT_STEPS`), and `then`."""
     if errors:
-        texts = "; ".join(explained(error, subject) for subject, error in errors.items())
+        texts = "; ".join(explain_error(error, subject) for subject, error in errors.items())
         fail(texts + next_steps((error.code for error in errors.values() if error.code is not None), steps) + then)
 
 
@@ -219,15 +219,15 @@ def fail_for_unknown(errors: Mapping[str, KafkaError], what: str, more: Mapping[
     """
     subjects: dict[str, list[str]] = {}
     for subject, error in errors.items():
-        subjects.setdefault(explained(error, subject).removeprefix(f"{subject}: "), []).append(subject)
-    texts = [f"{what} of {listed(names)} is unknown: {reason}" for reason, names in subjects.items()]
-    texts += [explained(error, subject) for subject, error in more.items()]
+        subjects.setdefault(explain_error(error, subject).removeprefix(f"{subject}: "), []).append(subject)
+    texts = [f"{what} of {join_names(names)} is unknown: {reason}" for reason, names in subjects.items()]
+    texts += [explain_error(error, subject) for subject, error in more.items()]
     if texts:
         codes = (error.code for error in (*errors.values(), *more.values()) if error.code is not None)
         fail("; ".join(texts) + next_steps(codes))
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names in one line, the first ones of many."""
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return ", ".join(names[:NAMED_MAX]) + more

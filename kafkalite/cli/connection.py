@@ -44,7 +44,7 @@ C = TypeVar("C", bound=Client)
 
 
 @asynccontextmanager
-async def opened(
+async def open_client(
     cluster: Cluster, create: Callable[..., C], *, on_outage: Callable[[str], object] | None = None, **settings: Any
 ) -> AsyncIterator[C]:
     """Start a client of the cluster, and close it at the end.
@@ -60,7 +60,7 @@ async def opened(
     settings = {"client_id": CLIENT_ID, "environment": Environment(dial=dialer), **cluster.settings, **settings}
     try:
         async with AsyncExitStack() as stack:
-            client = await when_started(cluster, lambda address: created(create, address, settings))
+            client = await when_started(cluster, lambda address: create_client(create, address, settings))
             stack.push_async_exit(client.__aexit__)
             dialer.on_outage = on_outage
             yield client
@@ -71,8 +71,8 @@ async def opened(
 
 @asynccontextmanager
 async def connect(cluster: Cluster) -> AsyncIterator[Admin]:
-    """Open the administration of the cluster; see `opened`."""
-    async with opened(cluster, Admin) as admin:
+    """Open the administration of the cluster; see `open_client`."""
+    async with open_client(cluster, Admin) as admin:
         yield admin
 
 
@@ -84,7 +84,7 @@ async def require_brokers(admin: Admin, *broker_ids: int) -> None:
         fail(f"{wrong}; the cluster has broker{'' if len(known) == 1 else 's'} {', '.join(map(str, known))}")
 
 
-def created(create: Callable[..., C], address: str, settings: dict[str, Any]) -> C:
+def create_client(create: Callable[..., C], address: str, settings: dict[str, Any]) -> C:
     """Create a client; ends the command if a setting is not valid. No error of the SDK contains a secret."""
     try:
         return create(address, **settings)

@@ -18,10 +18,10 @@ from kafkalite.cli.client_options import (
     Cluster,
     cluster_options,
     command_runner,
-    explained,
+    explain_error,
     fail_for,
 )
-from kafkalite.cli.connection import connect, opened
+from kafkalite.cli.connection import connect, open_client
 from kafkalite.cli.failure import fail
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
 from kafkalite.cli.records.output import FORMAT_HELP, Output, new_output, write, write_in_thread
@@ -121,7 +121,7 @@ def command(
     **options: Any,
 ) -> None:
     """Print the records of TOPIC: the existing ones with --from-beginning or --offset, else only new ones."""
-    selection = selected(options)
+    selection = select_records(options)
     check_formats(as_json=as_json, text=text, key_separator=key_separator, lines=timestamps or headers)
     output = new_output(
         write if group is None else write_in_thread,
@@ -139,7 +139,7 @@ def command(
     consume_in_group(cluster, selection, output, group)
 
 
-def selected(options: dict[str, Any]) -> Selection:
+def select_records(options: dict[str, Any]) -> Selection:
     """Return the records that the options select; ends the command if options exclude each other."""
     topics, offset, from_beginning = options["topics"], options["offset"], options["from_beginning"]
     if not topics and options["pattern"] is None:
@@ -199,7 +199,7 @@ async def consume(cluster: Cluster, selection: Selection, output: Output) -> Non
             chosen = list(ends)
         starts = await first_offsets(admin, selection, chosen, ends)
         report_end(selection, starts, ends)
-        async with opened(cluster, Consumer, **settings) as consumer:
+        async with open_client(cluster, Consumer, **settings) as consumer:
             by_name = {each.name: each for each in topics}
             reader = PartitionReader(admin, consumer, output, by_name, selection.partition, selection.limit)
             await reader.run(starts, ends, follow=selection.follow)
@@ -248,7 +248,7 @@ async def available_ends(
     missing = {each: missing[each] for each in chosen if each in missing}
     asked = dict.fromkeys((each for each in chosen if each not in missing), LATEST)
     outcomes = await admin.partitions.offsets(asked, isolation_level=isolation, timeout=ANSWER_S)
-    missing |= {each: explained(error, str(each)) for each, error in outcomes.errors.items()}
+    missing |= {each: explain_error(error, str(each)) for each, error in outcomes.errors.items()}
     if len(missing) == len(chosen):
         fail("; ".join(missing.values()))
     return {each: found.offset for each, found in outcomes.results.items()}, missing
@@ -303,6 +303,6 @@ async def consume_in_group(cluster: Cluster, selection: Selection, output: Outpu
             await chosen_topics(admin, selection)
     reset = "latest" if selection.position is None else "earliest"
     settings = {"group": group, "auto_offset_reset": reset, "isolation_level": selection.isolation, **FETCH_SETTINGS}
-    async with opened(cluster, Consumer, **settings) as consumer:
+    async with open_client(cluster, Consumer, **settings) as consumer:
         consumer.subscribe(selection.topics, pattern=selection.pattern)
         await read_group(consumer, output, selection.limit, follow=selection.follow)

@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = imported(cmd_name)
+        command = import_command(cmd_name)
         if not isinstance(command, click.Command):
             raise TypeError(f"kafkalite.cli.{cmd_name}.command is a {type(command).__name__}, not a click command")
         return command
@@ -101,7 +101,7 @@ class LazyGroup(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def imported(name: str) -> object:
+def import_command(name: str) -> object:
     """Return the command of this name. Raises Failure with the next step if the extensions are not built."""
     try:
         return import_module(f"kafkalite.cli.{name}").command

@@ -18,7 +18,7 @@ import click
 from kafkalite_sdk import Producer
 
 from kafkalite.cli.client_options import BASE64_HELP, Cluster, cluster_options, command_runner, is_default
-from kafkalite.cli.connection import connect, opened
+from kafkalite.cli.connection import connect, open_client
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.records.limits import read_limits
 from kafkalite.cli.records.lines import (
@@ -113,7 +113,9 @@ async def produce(
         described = await created_topic(admin, topic)
         limits, retry_s = await read_limits(admin, topic), settings["delivery_timeout_ms"] / 1000
         sender = RecordSender(admin, described, partition, limits, retry_s=retry_s)
-        async with opened(cluster, Producer, on_outage=sender.outage, on_error=sender.failed, **settings) as producer:
+        async with open_client(
+            cluster, Producer, on_outage=sender.outage, on_error=sender.failed, **settings
+        ) as producer:
             sender.producer = producer
             if source.isatty():
                 click.echo("each line is sent as a record; Ctrl-D ends the input", err=True)

@@ -131,10 +131,10 @@ async def describe(topics: tuple[str, ...], offsets: bool, all_configs: bool, cl
 
     Offsets are those of committed records. The size is that of the largest replica, in bytes.
     """
-    from kafkalite.cli.topic_descriptions import described, print_topic
+    from kafkalite.cli.topic_descriptions import describe_topics, print_topic
 
     async with connect(cluster) as admin:
-        found = await described(admin, topics, offsets=offsets, all_configs=all_configs)
+        found = await describe_topics(admin, topics, offsets=offsets, all_configs=all_configs)
     for topic in found.topics:
         print_topic(topic, as_json)
     fail_for_unknown(found.unreached, "an offset or the size")

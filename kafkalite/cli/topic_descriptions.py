@@ -42,7 +42,7 @@ class DescribedTopics(NamedTuple):
     unreached: Errors
 
 
-async def described(admin: Admin, names: Sequence[str], *, offsets: bool, all_configs: bool) -> DescribedTopics:
+async def describe_topics(admin: Admin, names: Sequence[str], *, offsets: bool, all_configs: bool) -> DescribedTopics:
     """Describe topics; ends the command if one does not exist.
 
     Arguments:

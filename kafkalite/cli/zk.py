@@ -15,7 +15,7 @@ from kafkalite.cli.client_options import (
     zookeeper_config_option,
 )
 from kafkalite.cli.failure import fail
-from kafkalite.cli.zk_reader import ZooKeeperReader, connected
+from kafkalite.cli.zk_reader import ZooKeeperReader, open_reader
 from kafkalite.coordination.errors import BadArgumentsError, NoAuthError, NoNodeError
 from kafkalite.coordination.tree import Stat, check_path
 
@@ -68,7 +68,7 @@ async def tree(
     rows: list[tuple[object, ...]] = []
     unreadable: list[str] = []
     more = False
-    async with connected(connect, timeout, config) as reader:
+    async with open_reader(connect, timeout, config) as reader:
         async for node, stat in walk(reader, root, depth, unreadable):
             if len(rows) == limit:
                 more = True
@@ -133,7 +133,7 @@ async def get(connect: str, path: str, timeout: float, config: str | None, as_js
     hexadecimal in the text.
     """
     node = valid(path)
-    async with connected(connect, timeout, config) as reader:
+    async with open_reader(connect, timeout, config) as reader:
         data, stat = await reader.get(node)
     if as_json:
         click.echo(json.dumps({"path": node, "data": json_value(data), "stat": stat._asdict()}))

@@ -53,7 +53,7 @@ class ZooKeeperReader:
 
 
 @asynccontextmanager
-async def connected(servers: str, timeout_s: float, config: str | None) -> AsyncIterator[ZooKeeperReader]:
+async def open_reader(servers: str, timeout_s: float, config: str | None) -> AsyncIterator[ZooKeeperReader]:
     """Open a session, and close it at the end. Ends the command with the reason if there is none, or a read fails.
 
     Arguments:

@@ -23,7 +23,7 @@ from kafkalite.cli.client_options import (
 from kafkalite.cli.cluster.invalid_tree_nodes import one_line
 from kafkalite.cli.cluster.status import BrokerStatus, ClusterStatus, read_status
 from kafkalite.cli.cluster.up import ClusterProcesses
-from kafkalite.cli.connection import connect, opened, require_brokers
+from kafkalite.cli.connection import connect, open_client, require_brokers
 from kafkalite.cli.failure import fail
 from kafkalite.cli.signals import cancel_on_sigterm
 
@@ -132,7 +132,7 @@ async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
     if the cluster is not complete: no controller, a broker that is silent or cut off, a partition without a leader, a
     node of the tree with invalid contents or an invalid name, which the cluster leaves out.
     """
-    async with opened(cluster, Admin, environment=Environment()) as admin:
+    async with open_client(cluster, Admin, environment=Environment()) as admin:
         found = await read_status(admin, timeout)
     if as_json:
         click.echo(json.dumps(status_object(found)))

@@ -19,12 +19,12 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
-from kafkalite.cli.group.descriptions import print_group, print_summary, unreached
+from kafkalite.cli.group.descriptions import print_group, print_summary, unknown_lags
 from kafkalite.cli.group.moves import (
     EMPTY,
     Moved,
     commit_moves,
-    planned,
+    plan_moves,
     print_moves,
     require_empty,
     rewind_with_members,
@@ -116,7 +116,7 @@ async def list_(states: tuple[str, ...], group_types: tuple[str, ...], cluster: 
     """List all groups."""
     async with connect(cluster) as admin:
         found = await admin.groups.list_by_broker(states=states, types=group_types, timeout=ANSWER_S)
-        missing = await uncoordinated(admin)
+        missing = await leaderless_partitions(admin)
     groups = sorted(each for listings in found.results.values() for each in listings)
     rows = [(each.group, each.type, each.state, each.protocol_type, each.coordinator) for each in groups]
     print_rows(LIST_COLUMNS, rows, as_json)
@@ -127,7 +127,7 @@ async def list_(states: tuple[str, ...], group_types: tuple[str, ...], cluster: 
         fail(f"groups may be missing: {text}; `kafkalite cluster status` shows what is out of reach")
 
 
-async def uncoordinated(admin: Admin) -> list[PartitionDescription]:
+async def leaderless_partitions(admin: Admin) -> list[PartitionDescription]:
     """The partitions of the topic of groups without a leader: no broker lists their groups."""
     found = await admin.topics.describe(OFFSETS_TOPIC, timeout=ANSWER_S)
     error = found.errors.get(OFFSETS_TOPIC)
@@ -164,7 +164,7 @@ async def describe(names: tuple[str, ...], summary: bool, cluster: Cluster, as_j
     else:
         for group in groups:
             print_group(group, as_json)
-    fail_for_unknown(unreached(groups), "the lag", found.errors)
+    fail_for_unknown(unknown_lags(groups), "the lag", found.errors)
 
 
 @command.command(
@@ -268,7 +268,7 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, cl
             fail(f"{group}: the group does not exist (GROUP_ID_NOT_FOUND); kafkalite group reset creates one")
         except KafkaError as error:
             fail_for({group: error})
-        moves = await planned(admin, group, to, topics, found.owners)
+        moves = await plan_moves(admin, group, to, topics, found.owners)
         moved = Moved(moves, [])
         if not dry_run:
             moved = await (commit_moves if found.state == EMPTY else rewind_with_members)(admin, group, moves)
@@ -296,6 +296,6 @@ async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, clu
     """
     async with connect(cluster) as admin:
         await require_empty(admin, group)
-        moves = await planned(admin, group, to, topics)
+        moves = await plan_moves(admin, group, to, topics)
         moved = Moved(moves, []) if dry_run else await commit_moves(admin, group, moves)
     print_moves(group, moved, as_json, dry_run)

@@ -20,7 +20,7 @@ LAG_COLUMNS = (
 SUMMARY_COLUMNS = ("GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG", "LAG-MAX", "LAG-SECONDS-MAX")
 
 
-async def described(admin: Admin, group: str) -> GroupDescription:
+async def describe_group(admin: Admin, group: str) -> GroupDescription:
     """The group with its members; ends the command if the group does not exist."""
     found = await admin.groups.describe(group)
     fail_for(found.errors)
@@ -49,7 +49,7 @@ def print_summary(groups: Iterable[GroupLag], as_json: bool) -> None:
     print_rows(SUMMARY_COLUMNS, [summary_row(each) for each in groups], as_json)
 
 
-def unreached(groups: Iterable[GroupLag]) -> dict[str, KafkaError]:
+def unknown_lags(groups: Iterable[GroupLag]) -> dict[str, KafkaError]:
     """The partitions whose leaders have not answered, so that the lag is unknown; not those of deleted topics."""
     return {
         str(partition): lag.error

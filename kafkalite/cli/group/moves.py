@@ -7,7 +7,7 @@ import click
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Committed
 
-from kafkalite.cli.client_options import explained, fail_for, print_rows, refusal
+from kafkalite.cli.client_options import explain_error, fail_for, print_rows, refusal
 from kafkalite.cli.failure import fail
 from kafkalite.cli.positions import chosen_partitions, existing, parse_to, parse_topics
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode, UnsupportedVersionError
@@ -43,7 +43,7 @@ def moves_to(wanted: Mapping[TopicPartition, Committed], before: Mapping[TopicPa
     ]
 
 
-async def planned(
+async def plan_moves(
     admin: Admin,
     group: str,
     to: str,
@@ -55,7 +55,7 @@ async def planned(
     Without topics: all partitions with committed offsets, and those that members own without a commit.
     """
     target, wanted = parse_to(to), parse_topics(topics)
-    before = await committed(admin, group)
+    before = await read_committed(admin, group)
     if wanted:
         topic_partitions = await chosen_partitions(admin, wanted)
     else:
@@ -80,7 +80,7 @@ def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
         click.echo(text, err=True)
 
 
-async def committed(admin: Admin, group: str) -> dict[TopicPartition, Committed]:
+async def read_committed(admin: Admin, group: str) -> dict[TopicPartition, Committed]:
     """The committed offsets of a group; none if the group does not exist."""
     found = await admin.group_offsets.list(group)
     fail_for(found.errors)
@@ -104,7 +104,7 @@ async def commit_moves(admin: Admin, group: str, moves: Sequence[Move]) -> Moved
     outcomes = await admin.group_offsets.alter(group, {move.topic_partition: move.after for move in moves})
     return Moved(
         [move for move in moves if move.topic_partition in outcomes.results],
-        [explained(error, f"{group}: {topic_partition}") for topic_partition, error in outcomes.errors.items()],
+        [explain_error(error, f"{group}: {topic_partition}") for topic_partition, error in outcomes.errors.items()],
     )
 
 
@@ -133,7 +133,7 @@ async def rewind_with_members(admin: Admin, group: str, moves: Sequence[Move]) -
             for move in moves
             if move.topic_partition not in errors
         ],
-        [explained(error, f"{group}: {topic_partition}") for topic_partition, error in errors.items()],
+        [explain_error(error, f"{group}: {topic_partition}") for topic_partition, error in errors.items()],
     )
 
 
@@ -143,14 +143,14 @@ def print_moves(group: str, moved: Moved, as_json: bool, dry_run: bool) -> None:
     if rows or not moved.refused:
         print_rows(COLUMNS, rows, as_json)
     if moved.refused:
-        fail(shortened(moved.refused))
+        fail(shorten_errors(moved.refused))
     if not rows:
         click.echo("nothing to move", err=True)
     elif dry_run:
         click.echo(DRY_RUN, err=True)
 
 
-def shortened(refused: Sequence[str]) -> str:
+def shorten_errors(refused: Sequence[str]) -> str:
     """The first error texts, and the number of the others."""
     more = len(refused) - SHOWN_MAX
     return "; ".join(refused[:SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")

@@ -17,15 +17,15 @@ from kafkalite_sdk.admin import Committed
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
-from kafkalite.cli.group.descriptions import described
+from kafkalite.cli.group.descriptions import describe_group
 from kafkalite.cli.group.moves import (
     COLUMNS,
     DRY_RUN,
     commit_moves,
-    committed,
     moves_to,
+    read_committed,
     require_empty,
-    shortened,
+    shorten_errors,
     tried_moves,
 )
 from kafkalite.cli.positions import OFFSET_MAX, parse_topics
@@ -75,9 +75,9 @@ Examples:
 async def export(names: tuple[str, ...], as_csv: bool, cluster: Cluster) -> None:
     """Print the committed offsets of groups, one line each."""
     async with connect(cluster) as admin:
-        found = {name: await committed(admin, name) for name in names}
+        found = {name: await read_committed(admin, name) for name in names}
         for name in (name for name, offsets_of in found.items() if not offsets_of):
-            await described(admin, name)  # the group may exist without committed offsets
+            await describe_group(admin, name)  # the group may exist without committed offsets
             click.echo(f"{name} has no committed offsets", err=True)
     for line in csv_lines(found) if as_csv else json_lines(found):
         click.echo(line)
@@ -108,14 +108,14 @@ async def import_(source: TextIO, group: str | None, dry_run: bool, cluster: Clu
         rows: list[tuple[object, ...]] = []
         refused: list[str] = []
         for name, offsets_of in wanted.items():
-            moves = moves_to(offsets_of, await committed(admin, name))
+            moves = moves_to(offsets_of, await read_committed(admin, name))
             moved = await (tried_moves if dry_run else commit_moves)(admin, name, moves)
             rows += [(name, *move.topic_partition, move.before, move.after.offset) for move in moved.moves]
             refused += moved.refused
     if rows:
         print_rows(COLUMNS, rows, as_json=False)
     if refused:
-        fail(shortened(refused))
+        fail(shorten_errors(refused))
     if dry_run:
         click.echo(DRY_RUN, err=True)
 
@@ -148,9 +148,9 @@ async def delete(group: str, topics: tuple[str, ...], dry_run: bool, cluster: Cl
     """
     wanted = parse_topics(topics)
     async with connect(cluster) as admin:
-        before = await committed(admin, group)
+        before = await read_committed(admin, group)
         if not before:
-            await described(admin, group)
+            await describe_group(admin, group)
         chosen = [each for each in before if each.topic in wanted and is_chosen(each, wanted[each.topic])]
         if not chosen:
             fail(f"{group} has no committed offsets of {', '.join(topics)}")
@@ -215,7 +215,7 @@ def json_line(text: str) -> OffsetLine:
     if missing := {"topic", "partition", "offset"} - fields.keys():
         raise ValueError(f"it lacks {', '.join(sorted(missing))}")
     group, topic, partition, offset = (fields.get(name) for name in FIELDS)
-    return checked(group, topic, partition, offset, fields.get("metadata", ""))
+    return validate_line(group, topic, partition, offset, fields.get("metadata", ""))
 
 
 def csv_line(text: str) -> OffsetLine:
@@ -226,16 +226,16 @@ def csv_line(text: str) -> OffsetLine:
             f"it has {len(cells)} column(s), expected topic,partition,offset or group,topic,partition,offset"
         )
     *group, topic, partition, offset = cells
-    return checked(group[0] if group else None, topic, number(partition), number(offset), "")
+    return validate_line(group[0] if group else None, topic, number(partition), number(offset), "")
 
 
 def number(text: str) -> int | str:
-    """The number in a text, or the text itself if it is not a number, which `checked` rejects."""
+    """The number in a text, or the text itself if it is not a number, which `validate_line` rejects."""
     found = _WHOLE.fullmatch(text)
     return int(found[1]) if found else text
 
 
-def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) -> OffsetLine:
+def validate_line(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) -> OffsetLine:
     """Return a valid committed offset, else raise ValueError."""
     if not isinstance(topic, str) or not topic or not isinstance(group, str | None) or not isinstance(metadata, str):
         raise ValueError("group, topic and metadata must be strings")

@@ -48,7 +48,7 @@ def adopt(path: Path, data: Path, move: bool) -> None:
     try:
         with held(disk, target.log_dir):
             directory.lock()
-            found = asyncio.run(adopted(disk, str(target.log_dir), directory, move))
+            found = asyncio.run(run_adoption(disk, str(target.log_dir), directory, move))
     except (AdoptionError, DirectoryError, JournalError, ZnodeError) as error:
         fail(str(error))
     except OSError as error:
@@ -58,7 +58,7 @@ def adopt(path: Path, data: Path, move: bool) -> None:
     print_adopted(found, data)
 
 
-async def adopted(disk: Disk, source: str, directory: LogDirectory, move: bool) -> AdoptedTopic:
+async def run_adoption(disk: Disk, source: str, directory: LogDirectory, move: bool) -> AdoptedTopic:
     """Run the adoption with a progress bar."""
     clock = LoopClock(asyncio.get_running_loop())
     with ExitStack() as stack:

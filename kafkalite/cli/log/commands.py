@@ -254,13 +254,13 @@ class TextView:
 
     def end_of_file(self, _seen: FileSeen, counts: dict[str, int]) -> None:
         if counts or self._summary:
-            click.echo(f"  {counted(counts)}".rstrip())
+            click.echo(f"  {count_text(counts)}".rstrip())
         for event in self._held:
             click.secho(f"  DEFECT {defect_text(event)}", fg="red")
         self._held.clear()
 
     def end(self, counts: dict[str, int], wrong: list[Defect]) -> None:
-        click.echo(counted(counts))
+        click.echo(count_text(counts))
         if not wrong:
             click.echo("no defects")
             return
@@ -329,7 +329,7 @@ def batch_row(location: BatchLocation) -> str:
     ).rstrip()
 
 
-def counted(counts: dict[str, int]) -> str:
+def count_text(counts: dict[str, int]) -> str:
     """`1 batch, 20 records`."""
     return ", ".join(f"{count:,} {SINGULAR[name] if count == 1 else name}" for name, count in counts.items())
 

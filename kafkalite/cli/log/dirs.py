@@ -78,7 +78,7 @@ def held(disk: Disk, log_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def unused(log_dir: Path) -> Iterator[None]:
+def lock_directory(log_dir: Path) -> Iterator[None]:
     """A log directory that is only read, also one that cannot be written. Ends the command while a broker uses it.
 
     A shared lock on the lock file is enough for that, and it needs no more than to read the file. Where even that is
@@ -112,14 +112,14 @@ def progress(size: int, label: str = "reading", *, beside: bool = False) -> Iter
 def warnings_of(disk: Disk, log_dir: Path) -> list[str]:
     """Where the journal and a log directory differ, and its strays; see `inventory.compare`. Raises OSError."""
 
-    async def compared() -> list[str]:
+    async def compare_directories() -> list[str]:
         clock = LoopClock(asyncio.get_running_loop())
         try:
             return await compare(disk, clock, str(log_dir))
         finally:
             clock.close()
 
-    return asyncio.run(compared())
+    return asyncio.run(compare_directories())
 
 
 def bytes_of_logs(target: Target) -> int:

@@ -11,7 +11,7 @@ import click
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
-from kafkalite.cli.log.dirs import Target, bytes_of_logs, progress, target_of, unused, warnings_of
+from kafkalite.cli.log.dirs import Target, bytes_of_logs, lock_directory, progress, target_of, warnings_of
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.config.topic import TopicConfig
@@ -76,7 +76,7 @@ def recover(path: Path, dry_run: bool, threads: int, as_json: bool) -> None:
 def dry(target: Target, threads: int) -> tuple[LoadedDirectory, list[dict[str, str]]]:
     """Recover on a disk that keeps its changes in memory."""
     disk = DryDisk()
-    with unused(target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
+    with lock_directory(target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
         loaded = load_directories(disk, [str(target.log_dir)], lambda topic: TopicConfig(), threads, advance=advance)[0]
     for directory in loaded.to_delete:
         disk.remove_tree(directory)

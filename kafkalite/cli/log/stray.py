@@ -10,7 +10,7 @@ import click
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.log.adopt import lines_of_configs
-from kafkalite.cli.log.dirs import target_of, unused
+from kafkalite.cli.log.dirs import lock_directory, target_of
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.znodes import ZnodeError
@@ -52,7 +52,7 @@ def stray(path: Path, names: tuple[str, ...], adopt: bool, delete: bool, as_json
         if adopt or delete:
             change(path, names, adopt=adopt)
         else:
-            with unused(path):
+            with lock_directory(path):
                 show(chosen(path, names), as_json=as_json)
     except (AdoptionError, DirectoryError, JournalError, ZnodeError) as error:
         fail(str(error))
@@ -78,7 +78,7 @@ def change(path: Path, names: Sequence[str], *, adopt: bool) -> None:
         if not found:
             click.echo(f"{path}: no stray partitions")
         elif adopt:
-            say_adopted(asyncio.run(adopted(disk, directory, found)), path)
+            say_adopted(asyncio.run(adopt_strays(disk, directory, found)), path)
         else:
             for one in found:
                 disk.remove_tree(one.directory)
@@ -88,7 +88,7 @@ def change(path: Path, names: Sequence[str], *, adopt: bool) -> None:
         directory.unlock()
 
 
-async def adopted(disk: Disk, directory: LogDirectory, found: Sequence[Stray]) -> AdoptedTopic:
+async def adopt_strays(disk: Disk, directory: LogDirectory, found: Sequence[Stray]) -> AdoptedTopic:
     """Adopt strays in a new event loop."""
     clock = LoopClock(asyncio.get_running_loop())
     try:

@@ -6,7 +6,7 @@ import click
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
-from kafkalite.cli.log.dirs import Target, held, target_of, unused
+from kafkalite.cli.log.dirs import Target, held, lock_directory, target_of
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, names
@@ -39,7 +39,7 @@ def truncate(path: Path, to: int | None) -> None:
     if target.only is None:
         fail(f"{path}: not a partition directory, such as {path}/orders-0")
     try:
-        with unused(target.log_dir) if to is None else held(Disk(), target.log_dir):
+        with lock_directory(target.log_dir) if to is None else held(Disk(), target.log_dir):
             run(target, target.only, to)
     except (checkpoints.BadCheckpoint, RecoveryError) as error:
         fail(str(error))
@@ -51,14 +51,14 @@ def run(target: Target, name: str, to: int | None) -> None:
     """Recover on a disk that keeps changes in memory, then truncate. Raises BadCheckpoint, RecoveryError, OSError."""
     key = names.parse_directory_name(name)
     assert key is not None, "checked by target_of"
-    found, progress = loaded(DryDisk(), target, key)
+    found, progress = load_log(DryDisk(), target, key)
     if to is None:
         show(target.log_dir / name, found, progress)
         return
     end = end_of(name, found, to)
     disk = Disk()
     forget_end(disk, target, key, end)
-    log, _ = loaded(disk, target, key)
+    log, _ = load_log(disk, target, key)
     log.truncate_to(log.begin_truncation(end))
     log.close()
     click.echo(f"{name}: the log end offset is {log.log_end_offset}; the next start begins a new leader epoch")
@@ -96,7 +96,7 @@ def end_of(name: str, log: Log, to: int) -> int:
     return int(log.segments[0].base_offset)
 
 
-def loaded(disk: Disk, target: Target, key: TopicPartition) -> tuple[Log, RecoveryReport]:
+def load_log(disk: Disk, target: Target, key: TopicPartition) -> tuple[Log, RecoveryReport]:
     """The log up to its first damaged batch, also below the recovery point, and the result of its recovery.
 
     Raises BadCheckpoint, RecoveryError, OSError.

@@ -9,7 +9,15 @@ import click
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
-from kafkalite.cli.log.dirs import Target, bytes_of_logs, is_log_directory, progress, target_of, unused, warnings_of
+from kafkalite.cli.log.dirs import (
+    Target,
+    bytes_of_logs,
+    is_log_directory,
+    lock_directory,
+    progress,
+    target_of,
+    warnings_of,
+)
 from kafkalite.server.startup.inventory import compacted_topics
 from kafkalite.storage import names
 from kafkalite.storage.verify.verify import verify_directory
@@ -37,7 +45,7 @@ def verify(path: Path, compacted: bool, as_json: bool) -> None:
     disk = Disk()
     try:
         target = target_of(path)
-        with unused(target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
+        with lock_directory(target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
             log_dir = str(target.log_dir)
             topics = compacted_topics(disk, log_dir)
             found = verify_directory(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafkalite_sdk import Record
 
 from kafkalite.cli.failure import fail
-from kafkalite.cli.records.lines import described
+from kafkalite.cli.records.lines import describe_record
 from kafkalite.cli.times import time_text
 
 ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
@@ -46,7 +46,7 @@ FIELDS: dict[str, Field] = {
 
 def json_format(record: Record[bytes, bytes]) -> bytes:
     """Return a record with its metadata as one JSON object."""
-    return json.dumps(described(record), ensure_ascii=False).encode() + b"\n"
+    return json.dumps(describe_record(record), ensure_ascii=False).encode() + b"\n"
 
 
 def text_format(text: str) -> Field:

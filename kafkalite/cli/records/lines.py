@@ -237,7 +237,7 @@ def to_text(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def described(record: "Record[bytes, bytes]") -> dict[str, Any]:
+def describe_record(record: "Record[bytes, bytes]") -> dict[str, Any]:
     """A record with its metadata, ready for JSON; the timestamp is in milliseconds, None where the record has none."""
     return {
         "topic": record.topic,

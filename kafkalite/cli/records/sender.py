@@ -118,11 +118,11 @@ class RecordSender:
     def report(self) -> str:
         """Return which lines were acknowledged, and how many are neither acknowledged nor rejected."""
         more = f"; {self._in_doubt} more may have been written" if self._in_doubt else ""
-        return f"{(self._delivered or self._lines.delivered()).text()}{more}"
+        return f"{(self._delivered or self._lines.count_delivered()).text()}{more}"
 
     def failure_text(self, failure: Failure | KafkaError) -> str:
         """Return the text of a failure that ends the command, with the line whose record has failed."""
-        delivered = self._delivered or self._lines.delivered()
+        delivered = self._delivered or self._lines.count_delivered()
         error, line = delivered.error, delivered.failed_line
         text = str(failure) if error is None else f"line {line}: {self._text_of(error)}"
         return f"{text}; {self.report()}"
@@ -223,7 +223,7 @@ class RecordSender:
         """Wait a moment for the records that are on their way, and end the producer without the others."""
         with suppress(KafkaError):
             await self.producer.flush(ABANDON_S)
-        metrics, self._delivered = self.producer.metrics(), self._lines.delivered()
+        metrics, self._delivered = self.producer.metrics(), self._lines.count_delivered()
         sent = self._lines.next_line - 1
         self._in_doubt = self._lost + sent - metrics.records_acknowledged - metrics.records_failed
         with suppress(KafkaError):

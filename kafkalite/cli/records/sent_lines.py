@@ -64,20 +64,20 @@ class SentLines:
             count += 1
         self._whole += count
 
-    def delivered(self) -> Delivered:
+    def count_delivered(self) -> Delivered:
         """Return which lines are acknowledged now."""
-        whole = self._whole + next((at for at, each in enumerate(self._open) if not acknowledged(each)), len(self))
+        whole = self._whole + next((at for at, each in enumerate(self._open) if not is_acknowledged(each)), len(self))
         behind = islice(enumerate(self._open, self._whole + 1), whole - self._whole, None)
         stored, failed = [], None
         for number, future in behind:
-            if acknowledged(future):
+            if is_acknowledged(future):
                 stored.append(number)
             elif failed is None and future.done():
                 failed = number, future.exception()
         return Delivered(whole, list(ranges(stored)), *(failed or (None, None)))
 
 
-def acknowledged(future: FutureRecordMetadata) -> bool:
+def is_acknowledged(future: FutureRecordMetadata) -> bool:
     """Whether a record is stored."""
     return future.done() and future.exception() is None
 

@@ -15,7 +15,7 @@ import pytest
 from kafkalite_sdk import Producer
 
 from kafkalite.cli.client_options import Cluster
-from kafkalite.cli.connection import Dialer, connect, opened
+from kafkalite.cli.connection import Dialer, connect, open_client
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.produce import PRODUCER_SETTINGS
 from kafkalite.cli.records.lines import RecordLine
@@ -269,7 +269,7 @@ async def sending(address: tuple[str, int], **options: Any) -> AsyncIterator[Rec
     cluster = Cluster((address,))
     async with connect(cluster) as admin:
         sender = RecordSender(admin, (await admin.topics.describe("t"))["t"], None, **options)
-        async with opened(cluster, Producer, **PRODUCER_SETTINGS) as producer:
+        async with open_client(cluster, Producer, **PRODUCER_SETTINGS) as producer:
             sender.producer = producer
             yield sender
 

@@ -10,7 +10,7 @@ from kafkalite_sdk._speedups.consumer_records import RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.records.lines import chunks, described, json_line
+from kafkalite.cli.records.lines import chunks, describe_record, json_line
 from kafkalite.records import Builder
 
 
@@ -82,6 +82,6 @@ def test_a_record_without_a_timestamp_is_printed_with_null() -> None:
     decoder: RecordDecoder[bytes, bytes] = RecordDecoder()
     records: list[Record[bytes, bytes]] = []
     FetchedRecords(decoder, "t", 0, builder.build(), 0).take(records, 1)
-    printed = json.dumps(described(records[0]))
+    printed = json.dumps(describe_record(records[0]))
     assert json.loads(printed)["timestamp"] is None
     assert json_line(printed.encode(), 1).timestamp_ms is None

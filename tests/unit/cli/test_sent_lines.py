@@ -29,7 +29,7 @@ class Sent:
         self.batches[partition].acknowledge(0)
 
     def text(self) -> str:
-        return self.lines.delivered().text()
+        return self.lines.count_delivered().text()
 
 
 async def test_all_lines() -> None:
@@ -58,7 +58,7 @@ async def test_the_first_failed_line_is_the_one_that_is_named() -> None:
     sent = Sent(5)
     sent.acknowledge(1)
     sent.batches[0].fail(KafkaTimeoutError("late"))
-    delivered = sent.lines.delivered()
+    delivered = sent.lines.count_delivered()
     assert (delivered.failed_line, str(delivered.error)) == (2, "late")
 
 
