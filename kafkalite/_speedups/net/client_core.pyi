@@ -1,6 +1,6 @@
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from typing_extensions import Buffer
@@ -70,7 +70,7 @@ class PendingCall:
 class ClientCalls:
     """The base of `kafkalite.net.client.core.ClientCore`: encodes requests, and completes calls with their responses.
 
-    The subclass has `earliest_deadline()`, which returns when the first request without a response expires.
+    The subclass defines `earliest_deadline` and `written`.
 
     Arguments:
         name: of the broker in error texts, `host:port`.
@@ -164,6 +164,12 @@ class ClientCalls:
     def take_outgoing(self, now: float) -> list[Any]:
         """Return the bytes-like objects to write, in order; empty while the broker throttles this client."""
 
+    def earliest_deadline(self) -> float:
+        """Return the first deadline of a request that does not wait for a response; infinity = there is none."""
+
+    def written(self) -> None:
+        """The transport has accepted what `take_outgoing` has returned."""
+
     def free_space(self) -> memoryview:
         """Return memory for the bytes that arrive next; call `received` after a read."""
 
@@ -180,8 +186,7 @@ class ClientCalls:
 class TransportWriter:
     """The base of the driver of a connection: moves bytes between the core and a transport.
 
-    The subclass is an `asyncio.BufferedProtocol`. It has `close_failed()`, which closes the transport of a failed core,
-    `report(error)` for exceptions of callbacks, `joined(parts)`, which joins small parts, and `set_timer(now)`.
+    The subclass is an `asyncio.BufferedProtocol`. It defines `close_failed`, `report`, `joined` and `set_timer`.
 
     Arguments:
         core: the open calls.
@@ -203,6 +208,22 @@ class TransportWriter:
     def core(self) -> Any: ...
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
+    def close_failed(self) -> None:
+        """Close the transport if the core has failed."""
+
+    def report(self, error: Exception) -> None:
+        """A callback of a response has raised `error`."""
+
+    def joined(self, parts: list[Any]) -> Iterator[Any]:
+        """Yield two or more bytes-like objects, small ones joined with their neighbours."""
+
+    def set_timer(self, now: float) -> None:
+        """Fire at the core's next deadline, or when the throttle time of bytes that wait has passed.
+
+        Arguments:
+            now: in seconds of the loop's clock.
+        """
+
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the bytes that arrive next; `sizehint` is not used."""
 

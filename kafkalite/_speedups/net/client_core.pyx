@@ -8,7 +8,8 @@ Invariants of `FrameReader`:
 3. The memory of the last large frames is used again when nothing refers to them any more. New memory of this size costs
    a page fault for each 4 KiB, which took two thirds of a consumer's CPU time.
 
-Those of `ClientCalls` are in `kafkalite.net.client.core`, which completes it.
+Those of `ClientCalls` are in `kafkalite.net.client.core`, which completes it. `kafkalite.net.client.connection`
+completes `TransportWriter`.
 """
 
 cimport cython
@@ -287,6 +288,14 @@ cdef class ClientCalls:
         self.outgoing = []
         return parts
 
+    def earliest_deadline(self):
+        """The first deadline; see client_core.pyi."""
+        raise NotImplementedError
+
+    def written(self):
+        """The transport has accepted the requests; see client_core.pyi."""
+        raise NotImplementedError
+
     def free_space(self):
         """The memory for the next bytes; see client_core.pyi."""
         return self.frames.free_space()
@@ -371,6 +380,22 @@ cdef class TransportWriter:
         self.loop = loop
         self.time = loop.time
         self.timer_at = inf
+
+    def close_failed(self):
+        """Close the transport of a failed core; see client_core.pyi."""
+        raise NotImplementedError
+
+    def report(self, error):
+        """A callback has failed; see client_core.pyi."""
+        raise NotImplementedError
+
+    def joined(self, parts):
+        """Join small parts; see client_core.pyi."""
+        raise NotImplementedError
+
+    def set_timer(self, now):
+        """Set the timer; see client_core.pyi."""
+        raise NotImplementedError
 
     def get_buffer(self, sizehint):
         """The memory for the next bytes; see client_core.pyi."""

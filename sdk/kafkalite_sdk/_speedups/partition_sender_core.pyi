@@ -10,6 +10,8 @@ __all__ = ["PartitionSenderCore"]
 class PartitionSenderCore:
     """The base of `kafkalite_sdk.producer.partition_sender.PartitionSender`: the order of batches without errors.
 
+    The subclass defines `may_leave` and `requeue`.
+
     Arguments:
         queue: its unsent batches.
         max_in_flight: number of batches that may be open.

@@ -4,6 +4,8 @@ from typing import Any, final
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk._speedups.partition_sender_core import PartitionSenderCore
+from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 
 __all__ = ["ProduceCall", "SenderCore"]
 
@@ -41,9 +43,8 @@ class ProduceCall:
 class SenderCore:
     """The base of `kafkalite_sdk.producer.sender.Sender`: requests, and batches that brokers accept.
 
-    A subclass has the methods that are called after errors: `new_partition(queue)`, `find_leader(partition)`,
-    `fail_unsent(partition)`, `fail_rejected(partition, batch, error)`, `not_accepted(call, partition, batch, outcome,
-    now)` and `earliest_wake(now)`.
+    The subclass defines `new_partition`, `find_leader` and `earliest_wake`, and what follows errors: `fail_unsent`,
+    `fail_rejected` and `not_accepted`.
 
     Arguments:
         accumulator: the unsent records.
@@ -106,6 +107,36 @@ class SenderCore:
 
     def acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
         """Complete a batch, unless its records have failed at their deadline."""
+
+    def new_partition(self, queue: PartitionQueue) -> PartitionSenderCore:
+        """Create the sender of a queue, and set it as the queue's `sender`."""
+
+    def find_leader(self, partition: Any) -> None:
+        """Set the `leader` of a partition; NO_LEADER = none is known."""
+
+    def fail_unsent(self, partition: Any) -> None:
+        """Fail the full batches of a partition: it is closed, or the whole sender."""
+
+    def fail_rejected(self, partition: Any, batch: ProducerBatch, error: Exception) -> None:
+        """Fail a batch that was taken, and cannot be sent.
+
+        Arguments:
+            partition, batch: of the batch.
+            error: why.
+        """
+
+    def not_accepted(self, call: ProduceCall, partition: Any, batch: ProducerBatch, outcome: Any, now: float) -> None:
+        """End an attempt to send a batch that the broker has not accepted.
+
+        Arguments:
+            call: the request.
+            partition, batch: of the batch.
+            outcome: a `PartitionProduceResponse` with an error; None = the response has none for the partition.
+            now: in seconds of the loop's clock.
+        """
+
+    def earliest_wake(self, now: float) -> float:
+        """Return the first deadline or end of a back-off, in seconds of the loop's clock; infinity = there is none."""
 
     def wake_at(self, now: float) -> float:
         """Return when `expire` and `requests` may have something to do without a response; infinity = never."""

@@ -220,6 +220,30 @@ cdef class SenderCore:
         if self.stages is not None:
             self.stages.ended(batch, None)
 
+    def new_partition(self, queue):
+        """Create the sender of a queue; see sender_core.pyi."""
+        raise NotImplementedError
+
+    def find_leader(self, partition):
+        """Look up a leader; see sender_core.pyi."""
+        raise NotImplementedError
+
+    def fail_unsent(self, partition):
+        """Fail batches that do not leave; see sender_core.pyi."""
+        raise NotImplementedError
+
+    def fail_rejected(self, partition, batch, error):
+        """Fail a batch that was taken; see sender_core.pyi."""
+        raise NotImplementedError
+
+    def not_accepted(self, call, partition, batch, outcome, now):
+        """A broker has not accepted a batch; see sender_core.pyi."""
+        raise NotImplementedError
+
+    def earliest_wake(self, now):
+        """When something is due, exactly; see sender_core.pyi."""
+        raise NotImplementedError
+
     def wake_at(self, double now):
         """When something is due; see sender_core.pyi."""
         if self.next_wake <= now:
