@@ -4,10 +4,6 @@ from kafkalite._speedups.records.batch_builder import Builder
 
 _Commit = TypeVar("_Commit", bound=tuple[str, str, int, int, int, str, int, int, bytes])
 
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode` over UTF-16 units: a signed 32-bit number; 0 instead of the one without an absolute
-    value."""
-
 def append_commits(
     builder: Builder,
     records: list[object],

@@ -1,13 +1,13 @@
-"""Serializes committed offsets as records of `__consumer_offsets` and reads them; hashes group ids to partitions.
+"""Serializes committed offsets as records of `__consumer_offsets`, and reads them.
 
 Most stored records are of this type: each commit writes some, and a broker with many groups reads millions at its
 start. Records that are not common (an expiry of their own, an old version, broken bytes) are left to the codec of
 `protocol.stored`, which decodes or rejects all of them; tests compare the two.
-Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3; String.hashCode of Java.
+Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
@@ -21,31 +21,14 @@ from kafkalite._speedups.wire.wire cimport Span, take, take_i16, take_i32, take_
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *n) except NULL
-    Py_ssize_t PyUnicode_GET_LENGTH(object text)
-    uint32_t PyUnicode_READ_CHAR(object text, Py_ssize_t index)
 
 cdef enum:
     VERSION_WITH_EXPIRY = 1
     VERSION_WITH_EPOCH = 3
     FIELDS = 9
     PACKED_FIELDS = 3
-    SURROGATES = 0x10000
 
 cdef bytes NO_ID = bytes(UUID_SIZE)
-
-
-def java_hash(str text not None):
-    """String.hashCode of Java: a signed 32-bit number. See the .pyi."""
-    cdef uint32_t total = 0, unit
-    cdef Py_ssize_t i
-    for i in range(PyUnicode_GET_LENGTH(text)):
-        unit = PyUnicode_READ_CHAR(text, i)
-        if unit >= SURROGATES:
-            unit -= SURROGATES
-            total = total * 31 + (0xD800 | unit >> 10)
-            unit = 0xDC00 | (unit & 0x3FF)
-        total = total * 31 + unit
-    return 0 if total == <uint32_t> INT32_MAX + 1 else <int32_t> total
 
 
 def append_commits(

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from kafkalite._speedups.groups.offset_commit_record import java_hash
+from kafkalite._speedups.wire.java_hash import java_hash
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Outcome
 from kafkalite.cluster.changes import Refusal

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from kafkalite._speedups.groups.offset_commit_record import java_hash
+from kafkalite._speedups.wire.java_hash import java_hash
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest

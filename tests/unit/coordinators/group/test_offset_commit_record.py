@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite._speedups.groups.offset_commit_record import append_commits, java_hash, read_commit
+from kafkalite._speedups.groups.offset_commit_record import append_commits, read_commit
 from kafkalite.coordinators.group.serde import _encode_offset, _offset
 from kafkalite.errors import DecodeError
 from kafkalite.model import ZERO_UUID
@@ -102,13 +102,3 @@ def test_fields_of_a_wrong_type_are_rejected(field: dict[str, Any]) -> None:
 def test_tombstones_and_old_versions_are_left_to_the_codec() -> None:
     key, value = write(OffsetCommitKey(group="g", topic="t", partition=1), OffsetCommitValue(offset=3), 0)
     assert value is not None and read_commit(key, value, OffsetCommitted) is None
-
-
-@given(st.text())
-def test_java_hash_matches_java(text: str) -> None:
-    units = text.encode("utf-16-be", "surrogatepass")
-    total = 0
-    for at in range(0, len(units), 2):
-        total = (total * 31 + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    signed = total - 2**32 if total >= 2**31 else total
-    assert java_hash(text) == (0 if signed == -(2**31) else signed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.groups.offset_commit_record import java_hash
+from kafkalite._speedups.wire.java_hash import java_hash
 from kafkalite.cluster.changes import Refusal
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
 from kafkalite.coordinators.runtime.shard import Command
