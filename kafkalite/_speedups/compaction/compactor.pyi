@@ -1,8 +1,9 @@
 from collections.abc import Callable
 from typing import Self
 
-from kafkalite._speedups.compaction.input import RetentionRules, Transactions
+from kafkalite._speedups.compaction.input import Transactions
 from kafkalite._speedups.compaction.offset_map import OffsetMap
+from kafkalite._speedups.compaction.retention_rules import RetentionRules
 from kafkalite._speedups.storage.file import File
 from kafkalite._speedups.storage.segment_core import SegmentCore
 

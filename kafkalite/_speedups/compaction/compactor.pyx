@@ -31,13 +31,13 @@ from kafkalite._speedups.compaction.input cimport (
     BAD_RECORD,
     Buffer,
     BatchReader,
-    RetentionRules,
     Transactions,
     added,
     marker_kind,
     reserve,
 )
 from kafkalite._speedups.compaction.output cimport Kept, Output
+from kafkalite._speedups.compaction.retention_rules cimport RetentionRules
 from kafkalite._speedups.storage.file cimport File
 from kafkalite._speedups.storage.segment_core cimport SegmentCore
 from kafkalite._speedups.compaction.offset_map cimport Digest, OffsetMap

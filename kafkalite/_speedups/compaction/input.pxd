@@ -1,6 +1,6 @@
-"""The input of compaction: validated batches, transactions, and the batches that are kept in any case."""
+"""The input of compaction: validated batches and transactions."""
 
-from libc.stdint cimport int16_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport realloc
 
 from kafkalite._speedups.storage.file cimport File
@@ -94,22 +94,6 @@ cdef class Transactions:
     cdef int find(self, int64_t producer_id) noexcept nogil
     cdef int on_batch(self, const BatchHeader *header) noexcept nogil
     cdef int on_marker(self, const BatchHeader *header, int kind) noexcept nogil
-
-
-cdef struct LastRecord:
-    int64_t producer_id
-    int64_t last_offset        # of its last data batch, -1: none is known
-    int16_t epoch
-
-
-cdef class RetentionRules:
-    cdef readonly int64_t now_ms
-    cdef readonly int64_t horizon_ms        # of tombstones first seen now
-    cdef readonly int64_t upper_offset
-    cdef LastRecord *last
-    cdef int last_count
-
-    cdef bint is_last(self, const BatchHeader *header) noexcept nogil
 
 
 cdef int marker_kind(const BatchHeader *header, const uint8_t *records, int64_t size) noexcept nogil

@@ -7,15 +7,3 @@ class CleaningAbortedError(Exception): ...
 class Transactions:
     def __new__(cls, aborted: Sequence[tuple[int, int, int, int]]) -> Self: ...
     def take_kept(self) -> list[tuple[int, int, int, int]]: ...
-
-class RetentionRules:
-    now_ms: int
-    horizon_ms: int
-    upper_offset: int
-    def __new__(
-        cls,
-        now_ms: int,
-        delete_retention_ms: int,
-        upper_offset: int,
-        last_records: Sequence[tuple[int, int, int]],
-    ) -> Self: ...

@@ -1,4 +1,4 @@
-"""Reads the input of compaction: validated batches, transactions, and the batches that are kept in any case.
+"""Reads the input of compaction: validated batches and transactions.
 
 1. A batch is validated (framing, CRC, order) before any of its bytes is used.
 2. Memory is bounded by the largest allowed batch, independent of damaged lengths.
@@ -18,7 +18,6 @@ from kafkalite._speedups.storage.file cimport File
 from kafkalite._speedups.records.record_walk cimport RecordFields, read_record
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT,
-    CONTROL_BIT,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     TRANSACTIONAL_BIT,
@@ -247,53 +246,6 @@ cdef class Transactions:
                     return 0
             return 1
         return 1 if kind == MARKER_NONE else 0
-
-
-cdef class RetentionRules:
-    """Decides which records are kept besides the last record of each key.
-
-    Arguments:
-        now_ms: wall time.
-        delete_retention_ms: for how long tombstones and markers stay once they were met.
-        upper_offset: the end of this cleaning; the batch that ends there stays, perhaps empty.
-        last_records: (producer id, last offset of its data or -1, epoch) of each producer that is remembered.
-    """
-
-    def __cinit__(self, int64_t now_ms, int64_t delete_retention_ms, int64_t upper_offset, last_records):
-        cdef int i
-        self.now_ms = now_ms
-        self.horizon_ms = now_ms + min(delete_retention_ms, INT64_MAX - now_ms)
-        self.upper_offset = upper_offset
-        self.last = <LastRecord *> malloc((len(last_records) + 1) * sizeof(LastRecord))
-        if self.last == NULL:
-            raise MemoryError
-        for i, (producer_id, last_offset, epoch) in enumerate(sorted(last_records)):
-            self.last[i].producer_id = producer_id
-            self.last[i].last_offset = last_offset
-            self.last[i].epoch = epoch
-        self.last_count = len(last_records)
-
-    def __dealloc__(self):
-        free(self.last)
-
-    cdef bint is_last(self, const BatchHeader *header) noexcept nogil:
-        """Whether a batch has the last sequence (or, without data, the epoch) of a known producer."""
-        cdef int low = 0
-        cdef int high = self.last_count
-        cdef int middle
-        if header.producer_id < 0:
-            return False
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.last[middle].producer_id < header.producer_id:
-                low = middle + 1
-            else:
-                high = middle
-        if low == self.last_count or self.last[low].producer_id != header.producer_id:
-            return False
-        if self.last[low].last_offset >= 0:
-            return header.base_offset + header.last_offset_delta == self.last[low].last_offset
-        return header.attributes & CONTROL_BIT and header.producer_epoch == self.last[low].epoch
 
 
 cdef int marker_kind(const BatchHeader *header, const uint8_t *records, int64_t size) noexcept nogil:
