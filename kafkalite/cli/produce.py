@@ -107,6 +107,18 @@ async def produce(
     partition: int | None,
     cluster: Cluster,
 ) -> None:
+    """Send each line of the input as a record, until the input ends or a send fails.
+
+    Arguments:
+        topic: where to; it is created if the brokers create topics.
+        source: the input.
+        as_json: each line is a JSON object with key, value, headers.
+        keep_cr: a carriage return at the end of a line belongs to the record.
+        key_separator: text between key and value; None = lines have no keys.
+        compression: name of the codec.
+        partition: its index; None = the partitioner chooses.
+        cluster: addresses and security.
+    """
     read = json_line if as_json else plain_reader(key_separator)
     settings = producer_settings(cluster, compression)
     async with connect(cluster) as admin:

@@ -134,7 +134,15 @@ def with_others(
 def synonymous_setting(
     config: BrokerConfig, key: Key, value: str | None, overrides: Mapping[str, str], own: Source
 ) -> Setting:
-    """Return one config of a topic or a group, which has broker configs as defaults; `own`: the source if it is set."""
+    """Return one config of a topic or a group, which has broker configs as defaults.
+
+    Arguments:
+        config: of the broker.
+        key: of the config.
+        value: the one in effect.
+        overrides: the configs set for the topic or group, by name.
+        own: the source if it is set there.
+    """
     synonyms = [
         entry
         for at, synonym in enumerate(key.synonyms)

@@ -57,7 +57,15 @@ class Coordination(Protocol):
         """(names of the children in order, Stat) of a node."""
 
     def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
-        """Create a node; `CreatedNode`."""
+        """Create a node.
+
+        Arguments:
+            path: absolute; its parent exists.
+            data: of the node.
+            then: called with a `CreatedNode`.
+            ephemeral: the node is deleted with the session.
+            sequence: a counter of ten digits is appended to the path.
+        """
 
     def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:
         """Replace a node's data if it has this version; the new Stat."""

@@ -56,6 +56,10 @@ class EmbeddedCoordination(JournaledTree):
         """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line naming the file.
 
         Arguments:
+            disk: holds the journal.
+            path: of the journal file.
+            clock: gives the times of the nodes.
+            offload: writes and flushes the journal; None = on the loop.
             check: called with the tree before anything is written; raises an error if the tree must not be used.
         """
         file, tree = open_journal(disk, path, journal.EMBEDDED_FORMAT, check)
@@ -138,7 +142,10 @@ class EmbeddedSession:
         self._read(lambda tree: tree.children(path, watch, self._session_id), then)
 
     def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
-        """Make a node; `CreatedNode`."""
+        """Create a node; `then` receives a `CreatedNode`.
+
+        Arguments: as of `Coordination.create`.
+        """
         self._change((Create(path, data, ephemeral, sequence),), first, then)
 
     def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:

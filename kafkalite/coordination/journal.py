@@ -226,7 +226,15 @@ def insert_node(tree: Tree, body: "Body") -> None:
 
 
 def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int, version: int) -> None:
-    """Validate the end of the snapshot."""
+    """Validate the end of the snapshot, and add its sessions to the tree; raises JournalError.
+
+    Arguments:
+        tree: has the nodes of the snapshot.
+        body: its bytes behind the nodes.
+        count: number of nodes read.
+        zxid: of the last change in the snapshot.
+        version: format of the journal.
+    """
     expected, session_count = body.unpack(COUNTS)
     sessions: set[int] = set()
     for _ in range(min(session_count, len(body.data))):

@@ -105,7 +105,16 @@ def field(
     default: Any = _ABSENT,
     factory: Callable[[], Any] | None = None,
 ) -> Any:
-    """Declare the versions and the default of a field; see `Field`. `factory=list`: an empty array by default."""
+    """Declare the versions and the default of a field; see `Field`.
+
+    Arguments:
+        since, until: first and last version with the field.
+        nullable_since: first version in which it may be null; None = never.
+        tag: number of a tagged field.
+        tagged_since: first version in which the field is tagged; None = `since`.
+        default: value in versions without the field; absent = the zero of its type.
+        factory: creates the default; `list`: an empty array.
+    """
     nullable = -1 if nullable_since is None else nullable_since
     first_tagged = since if tagged_since is None else tagged_since
     value = factory() if factory is not None else default

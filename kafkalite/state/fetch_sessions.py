@@ -68,7 +68,15 @@ class SessionPartition:
         last_fetched_epoch: int,
         log_start_offset: int,
     ) -> None:
-        """Store the fields of the newest request for this partition."""
+        """Store the fields of the newest request for this partition.
+
+        Arguments:
+            fetch_offset: of the next record.
+            max_bytes: limit for this partition.
+            current_leader_epoch: known to the client; -1 = not checked.
+            last_fetched_epoch: of the last record that a follower has; -1 = none.
+            log_start_offset: of a follower; -1 from a consumer.
+        """
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
@@ -78,7 +86,14 @@ class SessionPartition:
     def has_news(
         self, error: int, records_bytes: int, high_watermark: int, log_start_offset: int, urgent: bool
     ) -> bool:
-        """Return whether an incremental response must contain this partition."""
+        """Return whether an incremental response must contain this partition.
+
+        Arguments:
+            error: code, 0 = none.
+            records_bytes: size of the records in the response.
+            high_watermark, log_start_offset: of the partition now.
+            urgent: there is another reason to send it, such as a diverging epoch.
+        """
         return bool(
             error
             or records_bytes

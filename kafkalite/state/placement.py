@@ -32,6 +32,8 @@ def assign_replicas(
 
     Arguments:
         racks: the live brokers with their racks; None = no rack.
+        partitions: their number.
+        replication_factor: number of replicas of each.
         first_index, shift: where leaders and followers begin; random for a new topic.
         first_partition: index of the first new partition (CreatePartitions continues after the last one).
 

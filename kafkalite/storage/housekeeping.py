@@ -86,7 +86,19 @@ class Housekeeping:
         producer_check_ms: int = 600_000,
         producer_silent_ms: int = 86_400_000,
     ) -> None:
-        """Start all timers; intervals in milliseconds."""
+        """Start all timers.
+
+        Arguments:
+            high_watermark_of: returns the high watermark of a partition.
+            checkpoint_ms: interval of the checkpoints of recovery points, in ms.
+            starts_ms: interval of those of log starts, in ms.
+            retention_ms: interval of the checks of retention, in ms.
+            flush_check_ms: interval of the checks for due flushes, in ms; NEVER_MS = none.
+            initial_ms: delay before the first run, in ms.
+            jump_pause_ms: pause of retention after a jump of the clock, in ms.
+            producer_check_ms: interval of the checks for silent producers, in ms.
+            producer_silent_ms: a producer without appends is forgotten after this time, in ms.
+        """
         self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
         self._repeat(0, SPACE_CHECK_MS, self.check_space)
         self._repeat(SPACE_CHECK_MS, SPACE_CHECK_MS, self.check_locks)

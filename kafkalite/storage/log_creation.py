@@ -90,6 +90,8 @@ class LogCreator:
         """Create the files of new partitions in the log directory `path`.
 
         Arguments:
+            path: of the log directory.
+            wanted: the partitions.
             done: called with the outcome: the `Failures` of single partitions, or the error of all.
             many_files, recorded: see `create_files`.
         """
@@ -154,6 +156,9 @@ def create_files(
     """Job: create and sync the files of new partitions in a log directory.
 
     Arguments:
+        disk: gets the files.
+        path: of the log directory.
+        wanted: the partitions.
         left: directories that still contain the files of a deleted log.
         many_files: from this number on the whole file system is synced by one call.
         recorded: whether the tree records the partitions afterwards: then one sync is enough.
@@ -261,9 +266,13 @@ def _clear(disk: Disk, directory: str) -> None:
 def open_created(
     disk: Disk, path: str, key: TopicPartition, config: TopicConfig, leader_epoch: int | None = None
 ) -> Log:
-    """The log of a created partition, empty, with its files open. Raises OSError.
+    """Return the log of a created partition, empty, with its files open. Raises OSError.
 
     Arguments:
+        disk: has the files.
+        path: of the log directory.
+        key: topic and partition.
+        config: of the topic.
         leader_epoch: with which this process created the files; None: read from them, which takes as long as the rest.
     """
     directory = os.path.join(path, names.directory_name(*key))

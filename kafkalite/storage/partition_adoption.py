@@ -139,7 +139,15 @@ def with_ids(found: list[Candidate], fresh: Callable[[], bytes]) -> list[Candida
 
 
 def fetch(disk: Disk, candidate: Candidate, data: str, *, move: bool, advance: Callable[[int], object]) -> None:
-    """Step 1; does nothing if it was done before. Raises AdoptionError, OSError."""
+    """Step 1; does nothing if it was done before. Raises AdoptionError, OSError.
+
+    Arguments:
+        disk: has both directories.
+        candidate: the directory of the partition that is adopted.
+        data: path of the log directory.
+        move: it is renamed, not copied.
+        advance: called with the number of bytes copied.
+    """
     staged, partial = (os.path.join(data, candidate.name + suffix) for suffix in (ADOPTING, FETCHING))
     if disk.exists(partial):
         disk.remove_tree(partial)

@@ -52,7 +52,12 @@ async def plan_moves(
 ) -> list[Move]:
     """Return the moves for `--to` and `--topic`; ends the command if there are no partitions.
 
-    Without topics: all partitions with committed offsets, and those that members own without a commit.
+    Arguments:
+        admin: a client of the cluster.
+        group: its id.
+        to: the target, as in `--to`.
+        topics: the values of `--topic`; empty = all partitions with committed offsets, and `owned`.
+        owned: partitions that members own, with or without a commit.
     """
     target, wanted = parse_to(to), parse_topics(topics)
     before = await read_committed(admin, group)

@@ -236,7 +236,14 @@ def number(text: str) -> int | str:
 
 
 def validate_line(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) -> OffsetLine:
-    """Return a valid committed offset, else raise ValueError."""
+    """Return a valid committed offset, else raise ValueError.
+
+    Arguments:
+        group: the group id; None = the line names none.
+        topic, partition: of the offset.
+        offset: of the next record to read, 0 or more.
+        metadata: text of the commit.
+    """
     if not isinstance(topic, str) or not topic or not isinstance(group, str | None) or not isinstance(metadata, str):
         raise ValueError("group, topic and metadata must be strings")
     if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:

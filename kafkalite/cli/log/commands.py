@@ -146,7 +146,15 @@ def is_deleted(name: str) -> bool:
 def read_group(
     disk: Disk, files: list[Path], *, compacted: bool, with_records: bool, advance: Callable[[int], object]
 ) -> Iterator[Event]:
-    """All events of the files of one partition."""
+    """Yield all events of the files of one partition.
+
+    Arguments:
+        disk: holds the files.
+        files: of one directory, in the order in which they are read.
+        compacted: gaps between offsets are no defects.
+        with_records: records are decoded, too.
+        advance: called with the number of bytes read.
+    """
     # Outside a log directory it is unknown whether the topic of a partition is compacted.
     hint = "" if is_log_directory(files[0].resolve().parent.parent) else GAP_HINT
     log = LogReader(disk, compacted=compacted, with_records=with_records, advance=advance, gap_hint=hint)

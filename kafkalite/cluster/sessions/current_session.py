@@ -59,7 +59,10 @@ class CurrentSession:
             self.session.children(path, then, watch)
 
     def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
-        """Create a node; `CreatedNode`."""
+        """Create a node; `then` receives a `CreatedNode`.
+
+        Arguments: as of `Coordination.create`.
+        """
         if self.session is None:
             lost(then)
         else:

@@ -340,8 +340,14 @@ def record_deletion(topic_id: bytes) -> Operation:
 def note_directory(
     topic_id: bytes, partition: int, broker_id: int, directory: str, *, again: bool = False
 ) -> Operation:
-    """Store the log directory of a partition, once its files exist and before the first append; `again`: another one,
-    to which it was moved.
+    """Store the log directory of a partition, once its files exist and before the first append.
+
+    Arguments:
+        topic_id: 16 bytes.
+        partition: its index.
+        broker_id: of the broker that has the files.
+        directory: the id of the log directory.
+        again: it was moved from another directory, so the node exists.
     """
     path, data = directory_path(topic_id, partition), encode_directory(broker_id, directory)
     return Set(path, data) if again else Create(path, data)

@@ -149,7 +149,10 @@ class ZooKeeperSession:
         self._read(records.GetChildren2Request, path, then, watch)
 
     def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
-        """Create a node; `CreatedNode`."""
+        """Create a node; `then` receives a `CreatedNode`.
+
+        Arguments: as of `Coordination.create`.
+        """
         self._change(Create(path, data, ephemeral, sequence), then)
 
     def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:

@@ -118,5 +118,14 @@ class OffsetExpiration:
 def check_topics(
     group_type: str, changed: Collection[str], groups: Collection[str], machine: GroupMachine, _token: Token, now: Now
 ) -> Effects:
-    """A command: those of these groups that read one of the topics may start a rebalance."""
+    """Start rebalances of those groups that read a changed topic; a command.
+
+    Arguments:
+        group_type: of the groups.
+        changed: names of the topics.
+        groups: the ids of groups of the shard.
+        machine: has the groups.
+        _token: has no use, as there is no answer.
+        now: of the command.
+    """
     return machine.registry.types[group_type].check_topics(changed, groups, now)

@@ -289,7 +289,15 @@ class ClientConnection:
         version_max: int | None = None,
         keep_connection: bool = False,
     ) -> None:
-        """Send a request as `call`; `answer(response)` or `fail(error)` is called instead of a future."""
+        """Send a request as `call`; `answer(response)` or `fail(error)` is called instead of a future.
+
+        Arguments:
+            request: its newest version that both sides have is sent.
+            answer, fail: one of them is called, once.
+            timeout_s: seconds until it fails; None = that of the connection.
+            version_max: limit of the version; None = none.
+            keep_connection: a timeout fails this call only; otherwise it ends the connection.
+        """
         version = self._core.version(type(request), version_max)
         self._submit(request, version, answer, fail, timeout_s, keep_connection=keep_connection)
 

@@ -153,7 +153,10 @@ class ConfigResources:
     def replace(
         self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: ChangeDone
     ) -> None:
-        """Set a resource to exactly these configs (the older AlterConfigs); the arguments are those of `alter`."""
+        """Set a resource to exactly these configs (the older AlterConfigs).
+
+        Arguments: as of `ConfigResources.alter`, but for `configs`: all values, None = the default.
+        """
         all_brokers = name == ALL_BROKERS
         self._change(
             kind,

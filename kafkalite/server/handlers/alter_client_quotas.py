@@ -58,7 +58,15 @@ def validate(entry: Asked) -> QuotaEntity | Refusal:
 def alter(
     call: AdminCall, entity: QuotaEntity, entry: Asked, validate_only: bool, then: Callable[[Refusal | None], None]
 ) -> None:
-    """Change one entity."""
+    """Change one entity.
+
+    Arguments:
+        call: of the request.
+        entity: whose quotas change.
+        entry: the operations of the request.
+        validate_only: nothing is stored.
+        then: called with the reason why the change is rejected; None = it is done.
+    """
     try:
         texts = changed_texts(entity, [(each.key, None if each.remove else each.value) for each in entry.ops])
     except RefusedError as error:

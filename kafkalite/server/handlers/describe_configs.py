@@ -67,6 +67,14 @@ def describe(
     resource: Resource,
     keys: list[str] | None,
 ) -> Generator[None, None, Result]:
+    """Describe the configs of one resource, one config per step.
+
+    Arguments:
+        call, request: of the client.
+        topics: the configs set for topics, as stored when the request arrived.
+        resource: its type and name.
+        keys: names of the configs; None = all.
+    """
     result = Result(
         error_code=0,
         error_message=None,

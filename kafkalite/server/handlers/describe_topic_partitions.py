@@ -88,6 +88,15 @@ def unknown(name: str) -> Topic:
 def describe(
     call: ClusterCall, image: ClusterImage, topic: TopicImage, first: int, limit: int
 ) -> Generator[None, None, Topic]:
+    """Describe the partitions of one topic, one partition per step.
+
+    Arguments:
+        call: of the request.
+        image: the cluster.
+        topic: of the image.
+        first: index of the first partition.
+        limit: number of partitions at most.
+    """
     reachable, offline = (
         image.brokers.reachable(call.connection.listener),
         call.context.offline_partitions(topic.topic_id),

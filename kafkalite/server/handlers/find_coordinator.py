@@ -66,7 +66,12 @@ def answer(call: CoordinatorCall, request: FindCoordinatorRequest, error: int, r
 def describe_coordinators(
     call: CoordinatorCall, request: FindCoordinatorRequest, find: Find | None, error: int, reason: str | None
 ) -> Generator[None, None, FindCoordinatorResponse]:
-    """Build the response for several keys; the arguments are those of `coordinator_fields`."""
+    """Build the response for several keys.
+
+    Arguments:
+        call, request: of the client.
+        find, error, reason: those of `coordinator_fields`.
+    """
     coordinators = call.elements()
     for key in request.coordinator_keys:
         coordinators.add(Coordinator(key=key, **coordinator_fields(key, find, error, reason)))

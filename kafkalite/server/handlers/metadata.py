@@ -161,6 +161,15 @@ def image_of(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicIma
 def describe_or_fail(
     call: TopicCall, image: ClusterImage, errors: Mapping[str, int], name: str | None, topic_id: bytes
 ) -> TopicSteps:
+    """Describe a topic, or build the error of one that does not exist.
+
+    Arguments:
+        call: of the request.
+        image: the cluster.
+        errors: error codes of topics that could not be created, by name.
+        name: of the topic; None = asked for by id.
+        topic_id: 16 bytes, zeros = asked for by name.
+    """
     topic = image_of(image, name, topic_id)
     if topic is not None:
         return (yield from describe(call, image, topic))

@@ -51,7 +51,15 @@ def deletion(call: GroupCall, request: OffsetDeleteRequest, objects: int) -> Gen
 def delete(
     group: str, topic_partitions: Sequence[TopicPartition], machine: GroupMachine, token: Token, _now: Now
 ) -> Effects:
-    """Apply the deletion of some of the offsets."""
+    """Delete committed offsets of a group; a command.
+
+    Arguments:
+        group: its id.
+        topic_partitions: whose offsets are deleted.
+        machine: has the group.
+        token: of the answer.
+        _now: has no use.
+    """
     return machine.offsets.delete(group, topic_partitions, token)
 
 

@@ -41,6 +41,14 @@ def ends(
 def end_of_epoch(
     call: PartitionCall, topic: str, index: int, current_leader_epoch: int, leader_epoch: int
 ) -> EpochEndOffset:
+    """Return the end offset of an epoch in a partition of this broker, or the error.
+
+    Arguments:
+        call: of the request.
+        topic, index: the partition.
+        current_leader_epoch: the one that the client knows; -1 = not checked.
+        leader_epoch: the epoch whose end is returned.
+    """
     partition = call.context.replicas.partition(topic, b"", index, by_id=False)
     error = partition if isinstance(partition, KafkaErrorCode) else partition.check_leader_epoch(current_leader_epoch)
     if error or isinstance(partition, KafkaErrorCode):

@@ -114,7 +114,12 @@ async def dial(
 def serve_directory(
     path: str, disk: Disk, clock: Clock, random: Random, offload: Offload, dial: "Dial"
 ) -> "ServedCoordination":
-    """The coordination service of the brokers of one machine; `ServedCoordination` describes the arguments."""
+    """Return the coordination service of the brokers of one machine.
+
+    Arguments:
+        path: the shared directory.
+        disk, clock, random, offload, dial: those of the `Ports`; see `ServedCoordination`.
+    """
     from kafkalite.coordination.served.coordination import ServedCoordination
 
     return ServedCoordination(path, disk, clock, random, offload, dial, descriptors_of_process().refuse_from)
@@ -158,8 +163,17 @@ def connect_zookeeper(
 ) -> "SessionOpening":
     """Open a session with ZooKeeper, and create the chroot if it is missing (`SessionOpening`).
 
-    The arguments are those of `coordination.zookeeper.session.connect_zookeeper`; `access` None = plain text without an
-    identity, `key` None = a new session. Raises ValueError: `servers` is not valid.
+    Arguments:
+        servers: as in `zookeeper.connect`.
+        timeout_ms: of the session.
+        then: called with the session or the error.
+        dial, clock, random: those of the `Ports`.
+        on_lost, on_suspended, on_resumed: called when the session expires, loses its connection and has one again.
+        in_flight_max: number of requests without a response.
+        access: encryption and identity; None = plain text without an identity.
+        key: id and password of an existing session; None = a new one.
+
+    Raises ValueError: `servers` is not valid.
     """
     from kafkalite.coordination.zookeeper.access import ANONYMOUS
     from kafkalite.coordination.zookeeper.core import NEW_SESSION, SessionKey

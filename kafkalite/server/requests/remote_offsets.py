@@ -116,7 +116,15 @@ def requests(partitions: Sequence[RemotePartition]) -> Iterable[tuple[str, list[
 def look_up(
     peers: BrokerPeers, leader: int, name: str, partitions: Sequence[RemotePartition], put: Callable[[Part], None]
 ) -> None:
-    """Send one request to a leader."""
+    """Send one request to a leader.
+
+    Arguments:
+        peers: the connections to other brokers.
+        leader: id of the broker.
+        name: of the part of the result.
+        partitions: led by it, each with the wanted timestamp.
+        put: called once with their offsets or errors.
+    """
     topics: dict[str, list[Asked]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(Asked(partition_index=each.partition, timestamp=each.timestamp))

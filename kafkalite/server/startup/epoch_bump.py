@@ -40,6 +40,7 @@ async def raise_leader_epochs(
     """Raise the leader epochs that a start has to raise.
 
     Arguments:
+        store: writes the new epochs to the journal.
         topics: as the journal has them.
         logs: the loaded logs; `loaded` shows which were closed cleanly.
         later: makes a change that a full disk refused durable with the next one.

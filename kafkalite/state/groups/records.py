@@ -37,8 +37,14 @@ class PackedOffsets(Protocol):
     def put_into(
         self, partitions: dict[int, _Fields], at: int, record_type: type[_Fields], committed_ms: int, topic_id: bytes
     ) -> None:
-        """Put the offsets of the topic `at` into a dict by partition, each a `record_type` of offset, leader epoch,
-        metadata, commit time, expiry (-1), topic id.
+        """Put the offsets of one topic into a dict by partition.
+
+        Arguments:
+            partitions: the dict.
+            at: index of the topic.
+            record_type: called with offset, leader epoch, metadata, commit time, expiry (-1), topic id.
+            committed_ms: the commit time, ms since 1970.
+            topic_id: 16 bytes.
         """
 
 

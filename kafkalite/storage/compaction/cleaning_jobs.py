@@ -100,6 +100,13 @@ def clean_group(
 ) -> Segment:
     """Job: create the segment that replaces a group, complete and synced as `.cleaned`.
 
+    Arguments:
+        worker: its buffers, and whether the cleaning is aborted.
+        plan: of the cleaning.
+        group: adjacent segments, oldest first.
+        rules: decide which records are kept.
+        transactions: open and aborted ones at the start of the group; advanced by it.
+
     Raises OSError, UncleanableSegmentError, CleaningAbortedError, MemoryError.
     """
     target = Segment(group[0].base_offset, plan.directory, plan.disk, plan.config)

@@ -46,6 +46,8 @@ def rename(
     """Make the directory of a partition a stray; the caller syncs the log directory. Raises OSError.
 
     Arguments:
+        disk: has the directory.
+        directory: its path.
         key: topic and partition.
         offsets: of the partition in the checkpoints.
         unique: 32 hex digits.

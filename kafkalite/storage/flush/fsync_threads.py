@@ -170,6 +170,13 @@ def syncer_for(
 ) -> ThreadSyncer | JobSyncer:
     """Return sync threads for the plain disk on Linux, else jobs; both close `threads` when they are closed.
 
+    Arguments:
+        disk: has the files.
+        paths: of the log directories.
+        loop: gets the completions.
+        threads: run the jobs.
+        raised: called with an exception of a callback.
+
     Raises OSError.
     """
     jobs = JobSyncer(disk, threads, threads.close)

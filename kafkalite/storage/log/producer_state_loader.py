@@ -83,7 +83,14 @@ def replay(segment: Segment, from_offset: int, state: ProducerState) -> None:
 
 
 def rebuild(disk: Disk, directory: str, segments: Sequence[Segment], end_offset: int, state: ProducerState) -> None:
-    """Rebuild the state of a log that was truncated to `end_offset`. Raises OSError."""
+    """Rebuild the state of a log that was truncated. Raises OSError.
+
+    Arguments:
+        disk, directory: have the snapshots.
+        segments: that are left, oldest first.
+        end_offset: the new log end.
+        state: empty; it is filled.
+    """
     from_offset = load_snapshot(disk, directory, end_offset, state)
     ends = [segment.base_offset for segment in segments[1:]]
     for segment, end in zip(segments, [*ends, end_offset], strict=True):

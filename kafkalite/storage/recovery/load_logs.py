@@ -119,6 +119,8 @@ def load_directories(
     """Recover every partition of the log directories; blocks. Raises DirectoryError: see also `LoadedDirectory.error`.
 
     Arguments:
+        disk: has the files.
+        paths: of the log directories.
         config_of: returns the config of a topic name.
         threads: number for each directory whose batches are checked.
         log_every_s: seconds between log lines with the progress.

@@ -175,6 +175,8 @@ def verify_directory(
     """Check a log directory: its own files, and every partition in it.
 
     Arguments:
+        disk: has the files.
+        log_dir: path of the directory.
         only: the name of one partition's directory: check nothing but this one.
         compacted: gaps between offsets are normal everywhere, not only where a cleaner was.
         compacted_topics: topics with cleanup.policy=compact: gaps are normal there, without a checkpoint, too.

@@ -76,7 +76,15 @@ def _wrong_offset(batches: Batches, offset: int, position: int) -> str | None:
 def check_time_index(
     disk: Disk, path: str, batches: Batches, *, closed: bool, preallocated: bool
 ) -> Iterator[Violation]:
-    """`.timeindex`: the highest timestamps so far; the last entry of a `closed` segment is its highest. OSError."""
+    """Check a `.timeindex`: it has the highest timestamps so far. Raises OSError.
+
+    Arguments:
+        disk: has the file.
+        path: of the file.
+        batches: of its segment.
+        closed: the segment is not the active one: the last entry is its highest timestamp.
+        preallocated: zeros at the end of the file are no entries.
+    """
     before = (-1, -1)
     for found in _entries(disk, TIMES_GROW, path, TIME_ENTRY, preallocated=preallocated):
         if isinstance(found, Violation):
@@ -139,9 +147,15 @@ def check_snapshot(disk: Disk, path: str, log_end: int) -> Iterator[Violation]:
 
 
 def check_epochs(disk: Disk, path: str, segments: list[Batches], log_start: int, log_end: int) -> Iterator[Violation]:
-    """`leader-epoch-checkpoint`: it grows, is not beyond the log end, and agrees with the batches. Raises OSError.
+    """Check `leader-epoch-checkpoint`: it grows, ends before the log end, and agrees with the batches. Raises OSError.
 
     An epoch that begins at the log end has no batch yet: its leader wrote it when it began.
+
+    Arguments:
+        disk: has the file.
+        path: of the file.
+        segments: the batches of each segment, oldest first.
+        log_start, log_end: offsets of the log.
     """
     try:
         entries = read_epochs(disk, path)

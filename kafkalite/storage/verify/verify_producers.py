@@ -34,7 +34,15 @@ def check_kept(snapshots: Mapping[int, str], bases: set[int]) -> Iterator[Violat
 def check_producers(
     disk: Disk, directory: str, segments: Sequence[Batches], snapshots: Mapping[int, str], *, compacted: bool
 ) -> Iterator[Violation]:
-    """Read the producers from the batches, and compare them with each snapshot; paths by offset. Raises OSError."""
+    """Read the producers from the batches, and compare them with each snapshot. Raises OSError.
+
+    Arguments:
+        disk: has the files.
+        directory: of the partition.
+        segments: the batches of each segment, oldest first.
+        snapshots: the paths of the snapshots by offset.
+        compacted: the cleaner may have removed batches of a producer.
+    """
     stored = {offset: producers for offset, path in snapshots.items() if (producers := _read(disk, path))}
     if not stored or not segments:
         return

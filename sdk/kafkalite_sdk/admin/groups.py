@@ -179,6 +179,7 @@ class Groups:
             assignor: "range", "roundrobin", "sticky" or "uniform".
             session_timeout_ms: a member without heartbeats is removed after this time, in ms.
             ephemeral: the group is deleted when its last member leaves.
+            timeout: of the request in seconds; None = that of the client.
 
         Raises:
             KafkaError: it cannot be created; UnsupportedVersionError from Apache Kafka.

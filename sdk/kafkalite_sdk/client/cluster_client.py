@@ -256,7 +256,15 @@ class ClusterClient:
         version_max: int | None = None,
         channel: str = DATA,
     ) -> asyncio.Future[Any]:
-        """Send a request as `submit`; the future gets its response or its error."""
+        """Send a request as `submit`; the future gets its response or its error.
+
+        Arguments:
+            node: the broker id.
+            request: to send.
+            timeout_s: seconds until it fails; None = that of the client.
+            version_max: limit of the version; None = none.
+            channel: name of the connection to the broker.
+        """
         future: asyncio.Future[Any] = self.loop.create_future()
         self.submit(node, request, *completing(future), timeout_s=timeout_s, version_max=version_max, channel=channel)
         return future

@@ -54,7 +54,17 @@ def run_in(
     report: Callable[[str], Any],
     wait: "Callable[[StreamingQuery], object]" = lambda query: query.awaitTermination(),
 ) -> int:
-    """Run a job in a session; see `run_job`, without its checks. `wait` returns at the end of a query."""
+    """Run a job in a session, without the checks of `run_job`.
+
+    Arguments:
+        spark: the session.
+        job: the job file.
+        options: of the command line.
+        report: called with each line for the user.
+        wait: called with a running query; returns at its end.
+
+    Returns the exit code.
+    """
     if job.type == AUDIT:
         return audit.run(spark, job, report)
     if job.type == REPLAY:

@@ -237,7 +237,15 @@ def next_commit(
     gaps: tuple[Gap, ...],
     recreated: tuple[Recreation, ...],
 ) -> Commit:
-    """Return the commit that adds a batch to a table."""
+    """Return the commit that adds a batch to a table.
+
+    Arguments:
+        last: the commit before; None = the table has none.
+        batch: its query, its id and its files.
+        ranges: the offsets that the batch adds, by partition.
+        gaps: offsets that were lost before it.
+        recreated: topics that were deleted and created since the commit before.
+    """
     again = {each.topic for each in recreated}
     ends: dict[TopicPartition, int] = {}
     topic_ids: dict[str, str] = {}

@@ -241,7 +241,14 @@ class ClassicGroup(Group):
         transactional: bool = False,
         member_epochs: bool = True,
     ) -> ClassicCommitValidation:
-        """Whether a commit is accepted. A commit without a generation comes from a consumer that is no member.
+        """Return whether a commit is accepted. A commit without a generation comes from a consumer that is no member.
+
+        Arguments:
+            member_id: of the sender; empty = it is no member.
+            group_instance_id: of a static member; None = none.
+            generation: of the sender; -1 = none.
+            transactional: TxnOffsetCommit, which may come from a producer that is no member.
+            member_epochs: has no meaning in a classic group.
 
         Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """

@@ -105,7 +105,15 @@ class ClassicGroups(GroupType):
         return commands.heartbeat(group, request, token, now)
 
     def fast_heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
-        """Extend the session of a member if `heartbeat` would do nothing else (`commands.fast_heartbeat`)."""
+        """Extend the session of a member if `heartbeat` would do nothing else (`commands.fast_heartbeat`).
+
+        Arguments:
+            name: the group id.
+            member_id: of the sender.
+            instance_id: of a static member; None = none.
+            generation: of the sender.
+            now_ms: monotonic time in ms.
+        """
         group = self.groups.get(name)
         return group is not None and commands.fast_heartbeat(group, member_id, instance_id, generation, now_ms)
 

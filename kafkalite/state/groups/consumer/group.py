@@ -187,8 +187,13 @@ class ConsumerGroup(Group):
         transactional: bool = False,
         member_epochs: bool = True,
     ) -> ConsumerCommitValidation:
-        """Whether the sender of a commit may commit. While the group has no members, a commit without an epoch is
-        accepted. `generation` is the member epoch, or the generation of a member of the classic protocol.
+        """Return whether a commit is accepted. While the group has no members, one without an epoch is.
+
+        Arguments:
+            member_id: of the sender.
+            group_instance_id, transactional: have no meaning in a consumer group.
+            generation: the member epoch, or the generation of a member of the classic protocol; -1 = none.
+            member_epochs: the version of the request has member epochs.
 
         Errors: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION (no `member_epochs`), STALE_MEMBER_EPOCH, ILLEGAL_GENERATION (a
         member of the classic protocol).

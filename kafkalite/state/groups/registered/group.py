@@ -285,8 +285,15 @@ class RegisteredGroup(Group):
         transactional: bool = False,
         member_epochs: bool = True,
     ) -> RegisteredCommitValidation:
-        """Whether a commit is accepted: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or 0 = each partition is validated. A
-        commit without a generation comes from a consumer that is no member: it is accepted while the group has none.
+        """Return the error of a commit: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or 0 = each partition is validated.
+
+        A commit without a generation comes from a consumer that is no member: it is accepted while the group has none.
+
+        Arguments:
+            member_id: the consumer id; empty = no member.
+            group_instance_id, member_epochs: have no meaning in a registered group.
+            generation: of the sender; -1 = none.
+            transactional: TxnOffsetCommit, which may come from a producer that is no member.
         """
         member = self.members.get(member_id)
         if generation < 0 and not member_id and (transactional or not self.members):

@@ -169,7 +169,11 @@ class AIOKafkaProducer(LoopClient):
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes]] | None = None,
     ) -> RecordMetadata:
-        """Send a record and wait for its acknowledgement. Arguments and errors: as `send`."""
+        """Send a record and wait for its acknowledgement.
+
+        Arguments: as of `AIOKafkaProducer.send`.
+        Raises: as `AIOKafkaProducer.send`.
+        """
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
     def create_batch(self) -> BatchBuilder:
