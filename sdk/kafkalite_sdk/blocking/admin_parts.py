@@ -12,96 +12,96 @@ from kafkalite_sdk.admin import (
     transactions,
     users,
 )
-from kafkalite_sdk.blocking.derived import Blocking, Part
+from kafkalite_sdk.blocking.derived import Part, wait_for
 
 
 class Topics(Part[topics.Topics]):
     """List, describe, create and delete topics, add partitions."""
 
-    list = Blocking(topics.Topics.list)
-    describe = Blocking(topics.Topics.describe)
-    create = Blocking(topics.Topics.create)
-    delete = Blocking(topics.Topics.delete)
-    create_partitions = Blocking(topics.Topics.create_partitions)
+    list = wait_for(topics.Topics.list)
+    describe = wait_for(topics.Topics.describe)
+    create = wait_for(topics.Topics.create)
+    delete = wait_for(topics.Topics.delete)
+    create_partitions = wait_for(topics.Topics.create_partitions)
 
 
 class Partitions(Part[partitions.Partitions]):
     """Offsets, deletion of records, producers, leader elections and reassignments."""
 
-    offsets = Blocking(partitions.Partitions.offsets)
-    segments = Blocking(partitions.Partitions.segments)
-    delete_records = Blocking(partitions.Partitions.delete_records)
-    producers = Blocking(partitions.Partitions.producers)
-    elect_leaders = Blocking(partitions.Partitions.elect_leaders)
-    reassign = Blocking(partitions.Partitions.reassign)
-    reassignments = Blocking(partitions.Partitions.reassignments)
+    offsets = wait_for(partitions.Partitions.offsets)
+    segments = wait_for(partitions.Partitions.segments)
+    delete_records = wait_for(partitions.Partitions.delete_records)
+    producers = wait_for(partitions.Partitions.producers)
+    elect_leaders = wait_for(partitions.Partitions.elect_leaders)
+    reassign = wait_for(partitions.Partitions.reassign)
+    reassignments = wait_for(partitions.Partitions.reassignments)
 
 
 class Configs(Part[configs.Configs]):
     """Describe and change configs of topics, brokers and groups."""
 
-    describe = Blocking(configs.Configs.describe)
-    alter = Blocking(configs.Configs.alter)
-    resources = Blocking(configs.Configs.resources)
+    describe = wait_for(configs.Configs.describe)
+    alter = wait_for(configs.Configs.alter)
+    resources = wait_for(configs.Configs.resources)
 
 
 class Cluster(Part[cluster.Cluster]):
     """Brokers, log directories and features."""
 
-    describe = Blocking(cluster.Cluster.describe)
-    log_directories = Blocking(cluster.Cluster.log_directories)
-    coordination = Blocking(cluster.Cluster.coordination)
-    move_replicas = Blocking(cluster.Cluster.move_replicas)
-    features = Blocking(cluster.Cluster.features)
-    update_features = Blocking(cluster.Cluster.update_features)
+    describe = wait_for(cluster.Cluster.describe)
+    log_directories = wait_for(cluster.Cluster.log_directories)
+    coordination = wait_for(cluster.Cluster.coordination)
+    move_replicas = wait_for(cluster.Cluster.move_replicas)
+    features = wait_for(cluster.Cluster.features)
+    update_features = wait_for(cluster.Cluster.update_features)
 
 
 class Groups(Part[groups.Groups]):
     """List, describe, create and delete groups, remove members."""
 
-    list = Blocking(groups.Groups.list)
-    list_by_broker = Blocking(groups.Groups.list_by_broker)
-    describe = Blocking(groups.Groups.describe)
-    lag = Blocking(groups.Groups.lag)
-    create = Blocking(groups.Groups.create)
-    delete = Blocking(groups.Groups.delete)
-    remove_members = Blocking(groups.Groups.remove_members)
+    list = wait_for(groups.Groups.list)
+    list_by_broker = wait_for(groups.Groups.list_by_broker)
+    describe = wait_for(groups.Groups.describe)
+    lag = wait_for(groups.Groups.lag)
+    create = wait_for(groups.Groups.create)
+    delete = wait_for(groups.Groups.delete)
+    remove_members = wait_for(groups.Groups.remove_members)
 
 
 class GroupOffsets(Part[group_offsets.GroupOffsets]):
     """Read, set, rewind and delete the committed offsets of groups."""
 
-    list = Blocking(group_offsets.GroupOffsets.list)
-    alter = Blocking(group_offsets.GroupOffsets.alter)
-    delete = Blocking(group_offsets.GroupOffsets.delete)
-    rewind = Blocking(group_offsets.GroupOffsets.rewind)
-    rewind_to_times = Blocking(group_offsets.GroupOffsets.rewind_to_times)
+    list = wait_for(group_offsets.GroupOffsets.list)
+    alter = wait_for(group_offsets.GroupOffsets.alter)
+    delete = wait_for(group_offsets.GroupOffsets.delete)
+    rewind = wait_for(group_offsets.GroupOffsets.rewind)
+    rewind_to_times = wait_for(group_offsets.GroupOffsets.rewind_to_times)
 
 
 class Acls(Part[acls.Acls]):
     """List, create and delete ACLs."""
 
-    list = Blocking(acls.Acls.list)
-    create = Blocking(acls.Acls.create)
-    delete = Blocking(acls.Acls.delete)
+    list = wait_for(acls.Acls.list)
+    create = wait_for(acls.Acls.create)
+    delete = wait_for(acls.Acls.delete)
 
 
 class Quotas(Part[quotas.Quotas]):
     """Describe and change client quotas."""
 
-    describe = Blocking(quotas.Quotas.describe)
-    alter = Blocking(quotas.Quotas.alter)
+    describe = wait_for(quotas.Quotas.describe)
+    alter = wait_for(quotas.Quotas.alter)
 
 
 class Users(Part[users.Users]):
     """Describe, set and delete the SCRAM credentials of users."""
 
-    describe = Blocking(users.Users.describe)
-    alter = Blocking(users.Users.alter)
+    describe = wait_for(users.Users.describe)
+    alter = wait_for(users.Users.alter)
 
 
 class Transactions(Part[transactions.Transactions]):
     """List and describe transactions."""
 
-    list = Blocking(transactions.Transactions.list)
-    describe = Blocking(transactions.Transactions.describe)
+    list = wait_for(transactions.Transactions.list)
+    describe = wait_for(transactions.Transactions.describe)

@@ -1,28 +1,27 @@
 """The blocking consumer: `poll` and `for record in consumer`, around a consumer of the SDK in a thread of its own."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Generic, Literal, Never, ParamSpec, TypeVar, Unpack
 
-from kafkalite.errors import ClientUseError, KafkaError
+from kafkalite.errors import ClientUseError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.column_batch import COLUMNS, ColumnBatch
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.blocking.client import BlockingClient
+from kafkalite_sdk.blocking.derived import call_in_loop, wait_for
 from kafkalite_sdk.blocking.loop_consumer import ApplicationListener, LoopConsumer
 from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.environment import Environment
+from kafkalite_sdk.consumer import consumer as asynchronous
 from kafkalite_sdk.consumer.consumer import ROWS_MAX, K, V
 from kafkalite_sdk.consumer.listeners import RebalanceListener
 from kafkalite_sdk.consumer.parts import Deserializer
 from kafkalite_sdk.consumer.poison import PoisonPolicy
-from kafkalite_sdk.consumer.queries import Offsets
 from kafkalite_sdk.consumer.settings import ConsumerOptions
-from kafkalite_sdk.values import OffsetAndMetadata, OffsetAndTimestamp
 
 if TYPE_CHECKING:
-    from kafkalite_sdk.consumer.health import ConsumerHealth
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor
 
 P = ParamSpec("P")
@@ -138,9 +137,7 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         self._thread().check_not_waiting()
         self._run(self._client.unsubscribe, timeout)
 
-    def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that the consumer reads."""
-        return self._call(self._client.assignment)
+    assignment = call_in_loop(asynchronous.Consumer.assignment)
 
     # records
 
@@ -250,96 +247,27 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
 
     # commits
 
-    def commit(self, what: str | TopicPartition | Offsets | None = None, *, timeout: float | None = None) -> None:
-        """Commit offsets and wait until they are committed; see `kafkalite_sdk.Consumer.commit`."""
-        self._run(self._client.commit, what, timeout=timeout)
-
-    def commit_nowait(
-        self,
-        what: str | TopicPartition | Offsets | None = None,
-        done: Callable[[KafkaError | None], object] | None = None,
-    ) -> None:
-        """Commit offsets without waiting; see `kafkalite_sdk.Consumer.commit_nowait`."""
-        self._call(self._client.commit_nowait, what, done)
-
-    def committed(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of the group; see `kafkalite_sdk.Consumer.committed`."""
-        return self._run(self._client.committed, partitions, timeout=timeout)
-
-    def rewind(
-        self,
-        offsets: Mapping[TopicPartition, int] | None = None,
-        *,
-        timestamps_ms: Mapping[TopicPartition, int] | None = None,
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, int]:
-        """Set committed offsets of the whole group while it runs; see `kafkalite_sdk.Consumer.rewind`."""
-        return self._run(self._client.rewind, offsets, timestamps_ms=timestamps_ms, timeout=timeout)
+    commit = wait_for(asynchronous.Consumer.commit)
+    commit_nowait = call_in_loop(asynchronous.Consumer.commit_nowait)
+    committed = wait_for(asynchronous.Consumer.committed)
+    rewind = wait_for(asynchronous.Consumer.rewind)
 
     # positions
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue at an offset; prefetched records of the partition are dropped."""
-        self._call(self._client.seek, partition, offset)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first record of partitions (none named = all that are assigned)."""
-        self._call(self._client.seek_to_beginning, *partitions)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue behind the last record of partitions (none named = all that are assigned)."""
-        self._call(self._client.seek_to_end, *partitions)
-
-    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Continue at the first record of a time or later, in ms since 1970; without such a record, at the end."""
-        self._call(self._client.seek_to_time, timestamp_ms, *partitions)
-
-    def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record that the application receives."""
-        return self._run(self._client.position, partition, timeout=timeout)
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the offset of the next record that the application receives, of each partition that has one."""
-        return self._call(self._client.positions)
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of each partition; see `kafkalite_sdk.Consumer.beginning_offsets`."""
-        return self._run(self._client.beginning_offsets, partitions, timeout=timeout)
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record of each partition; see `kafkalite_sdk.Consumer.end_offsets`."""
-        return self._run(self._client.end_offsets, partitions, timeout=timeout)
-
-    def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], *, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of a time or later; see `kafkalite_sdk.Consumer.offsets_for_times`."""
-        return self._run(self._client.offsets_for_times, timestamps_ms, timeout=timeout)
-
-    def lag(self) -> dict[TopicPartition, int | None]:
-        """Return the number of records behind each position, as the last responses report it; None = not known yet."""
-        return self._call(self._client.lag)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of partitions until `resume` (none named = all). Prefetched records are kept."""
-        self._call(self._client.pause, *partitions)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of paused partitions again (none named = all)."""
-        self._call(self._client.resume, *partitions)
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are paused."""
-        return self._call(self._client.paused)
+    seek = call_in_loop(asynchronous.Consumer.seek)
+    seek_to_beginning = call_in_loop(asynchronous.Consumer.seek_to_beginning)
+    seek_to_end = call_in_loop(asynchronous.Consumer.seek_to_end)
+    seek_to_time = call_in_loop(asynchronous.Consumer.seek_to_time)
+    position = wait_for(asynchronous.Consumer.position)
+    positions = call_in_loop(asynchronous.Consumer.positions)
+    beginning_offsets = wait_for(asynchronous.Consumer.beginning_offsets)
+    end_offsets = wait_for(asynchronous.Consumer.end_offsets)
+    offsets_for_times = wait_for(asynchronous.Consumer.offsets_for_times)
+    lag = call_in_loop(asynchronous.Consumer.lag)
+    pause = call_in_loop(asynchronous.Consumer.pause)
+    resume = call_in_loop(asynchronous.Consumer.resume)
+    paused = call_in_loop(asynchronous.Consumer.paused)
 
     # state
 
-    def health(self) -> "ConsumerHealth":
-        """Return the assignment, the last poll and heartbeat, the lag, the brokers, and what the consumer waits for."""
-        return self._call(self._client.health)
+    health = call_in_loop(asynchronous.Consumer.health)

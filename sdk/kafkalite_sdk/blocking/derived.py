@@ -1,7 +1,8 @@
-"""Methods that wait for the coroutine method of the same name."""
+"""Methods of blocking clients that have the signature and docstring of the method that they call in the loop."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from kafkalite_sdk.blocking.loop_thread import LoopThread
 
@@ -9,41 +10,43 @@ A = TypeVar("A")
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Method = Callable[Concatenate[A, P], R]
+Coroutines = Callable[Concatenate[A, P], Coroutine[Any, Any, R]]
+
 
 class Part(Generic[A]):
     """An object of a client, whose methods wait.
 
     Arguments:
-        part: the object of the client of the SDK.
+        client: the object of the client of the SDK.
         thread: returns the thread of the client, or raises ClientUseError.
     """
 
-    def __init__(self, part: A, thread: Callable[[], LoopThread]) -> None:
-        self._part = part
+    def __init__(self, client: A, thread: Callable[[], LoopThread]) -> None:
+        self._client = client
         self._thread = thread
 
 
-class Blocking(Generic[A, P, R]):
-    """A method of a `Part` that runs a coroutine method in the loop, and waits for its end.
+def wait_for(method: Coroutines[A, P, R]) -> Callable[Concatenate[Any, P], R]:
+    """Return a method of a `Part` or a `BlockingClient` that runs a coroutine method in the loop, and waits for it."""
 
-    Arguments:
-        method: the coroutine method.
-    """
+    name = method.__name__  # looked up in each call, so that a subclass of the client may override it
 
-    def __init__(self, method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> None:
-        self._method = method
-        self.__doc__ = method.__doc__
+    @wraps(method)
+    def wait(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self._thread().run(getattr(self._client, name), *args, **kwargs)
+        return result
 
-    @overload
-    def __get__(self, part: None, owner: type[Part[A]]) -> Self: ...
-    @overload
-    def __get__(self, part: Part[A], owner: type[Part[A]]) -> Callable[P, R]: ...
-    def __get__(self, part: Part[A] | None, owner: type[Part[A]]) -> Self | Callable[P, R]:
-        return self if part is None else self._bound(part)
+    return wait
 
-    def _bound(self, part: Part[A]) -> Callable[P, R]:
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return part._thread().run(self._method, part._part, *args, **kwargs)
 
-        call.__name__, call.__doc__ = self._method.__name__, self._method.__doc__
-        return call
+def call_in_loop(method: Method[A, P, R]) -> Callable[Concatenate[Any, P], R]:
+    """Return a method of a `BlockingClient` that calls a plain method in the loop."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self._thread().call(getattr(self._client, name), *args, **kwargs)
+        return result
+
+    return call
