@@ -55,7 +55,7 @@ class DelayedFetch:
             self.force_complete()
 
     def unstable_bytes_appended(self, size: int, *, stable_moved: bool) -> None:
-        """As `bytes_appended`, on a partition with an open transaction.
+        """Note appended bytes as `bytes_appended` does, on a partition with an open transaction.
 
         Arguments:
             size: bytes below the high watermark that were added.

@@ -83,7 +83,7 @@ class BatchRules:
 def validate_on_loop(
     append: Append, rules: BatchRules, now_ms: int, budget: LoopBudget
 ) -> ValidationResult | BatchError | None:
-    """As `validate_now`, or None if validation would block the loop for more than a millisecond.
+    """Return the result of `validate_now`, or None if validation would block the loop for more than a millisecond.
 
     That is so for a large batch, for a batch that decompresses to many bytes, and for every compressed batch once the
     budget of the loop iteration is used up.

@@ -1,4 +1,4 @@
-"""How the sessions of a broker with ZooKeeper are secured: TLS, an identity, access control lists.
+"""Settings that secure the sessions of a broker with ZooKeeper: TLS, an identity, access control lists.
 
 The keys are those of Apache Kafka 3.9 (ZkConfigs.java), and `kafkalite.zookeeper.digest.file` for the identity: Kafka
 authenticates by SASL and a JAAS file of Java, ZooKeeper offers the scheme "digest" beside it. Stores are PEM files.

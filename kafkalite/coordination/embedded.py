@@ -199,7 +199,7 @@ def first(results: list[object]) -> object:
 
 
 def ignore(outcome: Outcome) -> None:
-    """Of a session that begins: its loss has no effect."""
+    """Ignore the outcome for a session that begins: its loss has no effect."""
 
 
 def end_sessions(tree: Tree) -> list[Entry]:

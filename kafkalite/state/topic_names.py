@@ -1,4 +1,4 @@
-"""Which topic names are legal, and which collide (Topic.java: metric names turn '.' into '_')."""
+"""Rules for topic names: which are legal, and which collide (Topic.java: metric names turn '.' into '_')."""
 
 import re
 

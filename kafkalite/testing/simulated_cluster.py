@@ -118,7 +118,7 @@ class SimulatedCluster:
         self.brokers[broker_id].kill()
 
     def cut_power(self, broker_id: int) -> int:
-        """As `kill`, and lose at random what was not flushed; returns the number of lost changes and names."""
+        """Kill the broker, and lose at random what was not flushed; returns the number of lost changes and names."""
         return self.brokers[broker_id].cut_power()
 
     def expire(self, broker_id: int) -> None:

@@ -1,4 +1,4 @@
-"""What the planner asks the cluster: topics, offsets, and where the bytes of partitions are."""
+"""The questions of the planner to the cluster: topics, offsets, and where the bytes of partitions are."""
 
 import logging
 import time

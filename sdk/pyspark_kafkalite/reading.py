@@ -1,4 +1,4 @@
-"""What the readers of batches and streams have in common: columns, splits and tasks.
+"""Shared parts of the readers of batches and streams: columns, splits and tasks.
 
 Spark pickles readers, so they have options only; clients exist in the process that uses them.
 """

@@ -1,4 +1,4 @@
-"""What a task of Spark does: it reads the ranges of its split as Arrow batches.
+"""A task of Spark: it reads the ranges of its split as Arrow batches.
 
 A task receives everything in its partition; nothing of the planner's state exists here.
 """

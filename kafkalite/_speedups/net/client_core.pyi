@@ -65,7 +65,7 @@ class PendingCall:
     def keep_connection(self) -> bool: ...
     @property
     def name(self) -> str:
-        """Of the request, for error texts."""
+        """The name of the request, for error texts."""
 
 class ClientCalls:
     """The base of `kafkalite.net.client.core.ClientCore`: encodes requests, and completes calls with their responses.

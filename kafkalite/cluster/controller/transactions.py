@@ -61,7 +61,7 @@ def converted(operation: effects.Operation) -> Sequence[Operation]:
 
 
 def origins(write: effects.Write) -> list[int]:
-    """For each operation of the transaction behind the check, the index of the machine's operation."""
+    """Return the index of the machine's operation for each operation of the transaction behind the check."""
     return [
         at
         for at, each in enumerate(write.operations)

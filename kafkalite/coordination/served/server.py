@@ -253,4 +253,4 @@ class TreeServer:
 
 
 def ignore(outcome: Outcome) -> None:
-    """Of an expiry: one that could not be written is tried again."""
+    """Ignore the outcome of an expiry: one that could not be written is tried again."""

@@ -90,7 +90,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
-    """As `encode_partitions`, each partition once; raises ZnodeError."""
+    """Decode what `encode_partitions` has encoded, each partition once; raises ZnodeError."""
     fields = ZnodeReader(path, parse(path, data))
     return tuple(dict.fromkeys(_partition(each) for each in fields.objects("partitions")))
 

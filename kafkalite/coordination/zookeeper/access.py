@@ -1,4 +1,4 @@
-"""What a session presents to ZooKeeper, and the access control lists of the nodes that it creates."""
+"""The identity that a session presents to ZooKeeper, and the access control lists of the nodes that it creates."""
 
 import ssl
 from collections.abc import Callable

@@ -154,7 +154,7 @@ def _decode_text(data: bytes, offset: int) -> tuple[str, int]:
 
 
 def _decode_texts(data: bytes, offset: int) -> tuple[tuple[str, ...], int]:
-    """As `_decode_text` for each text of a vector, in one loop: a list of children may have thousands."""
+    """Decode each text of a vector as `_decode_text` does, in one loop: a list of children may have thousands."""
     count, unpack, size_bytes = _size_at(data, offset), SIZE.unpack_from, SIZE.size
     at, texts = offset + size_bytes, []
     try:

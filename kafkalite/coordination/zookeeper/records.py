@@ -63,14 +63,14 @@ class ConnectResponse(NamedTuple):
 
 
 class RequestHeader(NamedTuple):
-    """Before every later request."""
+    """The header of every later request."""
 
     xid: int
     opcode: int
 
 
 class ReplyHeader(NamedTuple):
-    """Before every later response and event; `error` 0 = success."""
+    """The header of every later response and event; `error` 0 = success."""
 
     xid: int
     zxid: int
@@ -179,7 +179,7 @@ OperationRequest = CreateRequest | Create2Request | DeleteRequest | SetDataReque
 
 
 class MultiHeader(NamedTuple):
-    """Before each operation and each result of a multi; `done` ends the list."""
+    """The header of each operation and each result of a multi; `done` ends the list."""
 
     opcode: int
     done: bool
@@ -226,53 +226,53 @@ class EmptyResponse(NamedTuple):
 
 
 class CreateResponse(NamedTuple):
-    """Of CreateRequest."""
+    """The response to CreateRequest."""
 
     path: str
 
 
 class Create2Response(NamedTuple):
-    """Of Create2Request."""
+    """The response to Create2Request."""
 
     path: str
     stat: Stat
 
 
 class StatResponse(NamedTuple):
-    """Of ExistsRequest, SetDataRequest and SetAclRequest."""
+    """The response to ExistsRequest, SetDataRequest and SetAclRequest."""
 
     stat: Stat
 
 
 class GetDataResponse(NamedTuple):
-    """Of GetDataRequest."""
+    """The response to GetDataRequest."""
 
     data: bytes | None
     stat: Stat
 
 
 class GetAclResponse(NamedTuple):
-    """Of GetAclRequest."""
+    """The response to GetAclRequest."""
 
     acl: tuple[Acl, ...]
     stat: Stat
 
 
 class GetChildrenResponse(NamedTuple):
-    """Of GetChildrenRequest."""
+    """The response to GetChildrenRequest."""
 
     children: tuple[str, ...]
 
 
 class GetChildren2Response(NamedTuple):
-    """Of GetChildren2Request."""
+    """The response to GetChildren2Request."""
 
     children: tuple[str, ...]
     stat: Stat
 
 
 class SyncResponse(NamedTuple):
-    """Of SyncRequest."""
+    """The response to SyncRequest."""
 
     path: str
 
@@ -296,7 +296,7 @@ class OperationResult(NamedTuple):
 
 
 class MultiResponse(NamedTuple):
-    """Of MultiRequest: a result for each operation."""
+    """The response to MultiRequest: a result for each operation."""
 
     results: tuple[OperationResult, ...]
 

@@ -74,7 +74,7 @@ class GroupCoordinator:
         self._runtime.resigned(partition)
 
     def partitions_changed(self, count: int) -> None:
-        """In a cluster, `__consumer_offsets` has this number of partitions now; 0 = it does not exist."""
+        """A cluster's `__consumer_offsets` has this number of partitions now; 0 = it does not exist."""
         self._runtime.partitions_changed(count)
 
     def topic_gone(self, name: str) -> None:

@@ -59,7 +59,7 @@ class GroupService:
     def fast_consumer_heartbeat(
         self, group: str, member_id: str, instance_id: str | None, epoch: int, client_id: str | None, host: str
     ) -> int | None:
-        """As `fast_heartbeat`, for ConsumerGroupHeartbeat.
+        """Do what `fast_heartbeat` does, for ConsumerGroupHeartbeat.
 
         Arguments:
             group, member_id, instance_id, epoch: as in the request.

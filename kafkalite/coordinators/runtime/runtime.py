@@ -198,7 +198,7 @@ class CoordinatorRuntime(Generic[M]):
             shard.close()
 
     def partitions_changed(self, count: int) -> None:
-        """In a cluster, the topic has this number of partitions now; 0 = it does not exist, or is not known yet."""
+        """The topic of a cluster has this number of partitions now; 0 = it does not exist, or is not known yet."""
         self._in_cluster, self._count = True, count
 
     def close(self) -> None:

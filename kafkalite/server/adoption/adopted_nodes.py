@@ -1,4 +1,4 @@
-"""What a cluster gets of the nodes of a broker that was alone, where it is not a plain copy.
+"""Converts those nodes of a broker that was alone which a cluster does not get as plain copies.
 
 1. The producer ids begin above those in the log directory: another broker of the cluster may assign ids before this one
    starts and raises them (`TreeCounters`), and the journal may be an older copy.

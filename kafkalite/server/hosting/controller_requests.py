@@ -49,7 +49,7 @@ StoppedError = StopReplicaResponse.StopReplicaPartitionError
 
 
 def raise_nothing(_latest: Mapping[TopicPartition, int], then: Callable[[], object]) -> None:
-    """Without a tree: continue."""
+    """Raise nothing: a broker without a tree continues."""
     then()
 
 

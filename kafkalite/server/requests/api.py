@@ -86,7 +86,7 @@ class Row:
         return self
 
     def load_in_steps(self) -> Generator[None, None, None]:
-        """As `load`, for `Slicer.run`: a handler of groups needs some 80 modules."""
+        """Load the handlers as `load` does, in the steps of `Slicer.run`: a handler of groups needs some 80 modules."""
         if self.of_groups:
             from kafkalite.server.requests.preload import import_group_coordinator  # a start does not need it
 

@@ -1,4 +1,4 @@
-"""What waits for one live broker: at most one entry per partition and type of request, without its content.
+"""The requests that wait for one live broker: at most one entry per partition and type of request, without its content.
 
 1. A broker has at most one request in flight. The content of a request is built when it is sent, from the newest state
    of each partition, so no state follows a newer one.

@@ -1,4 +1,4 @@
-"""What the controller knows, as ControllerContext.scala, and what the current event has changed.
+"""The memory of the controller, as ControllerContext.scala, and what the current event has changed.
 
 Actions of the tables change the context and collect work: states to write, nodes to read, partitions whose metadata
 has changed. `Controller.handle` then creates the effects of the whole event, so that it costs one transaction and one

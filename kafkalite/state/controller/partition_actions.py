@@ -29,7 +29,7 @@ def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | 
 
 
 def elect_or_announce(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
-    """As `elect`; without an election the brokers learn which replicas are offline now."""
+    """Elect as `elect` does; without an election the brokers learn which replicas are offline now."""
     event = elect(context, partition)
     if event is None:
         context.change_metadata(partition.key)

@@ -77,7 +77,7 @@ class JobSyncer:
         self._end = end
 
     def run(self, root: str, plans: Sequence[FlushPlan], done: Then) -> None:
-        """As `Syncer.run`; `root` is not used."""
+        """Flush as `Syncer.run` does; `root` is not used."""
         self._offload.run(sync, self._disk, plans, done=done)
 
     def close(self) -> None:

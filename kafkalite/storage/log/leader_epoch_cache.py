@@ -100,7 +100,7 @@ class LeaderEpochCache:
         self.written = self.version
 
     def _replace_if_space(self, entries: list[tuple[int, int]], force: bool = False) -> None:
-        """As `_replace`; on a full disk the file stays unchanged, and the next start finds the entries again."""
+        """Call `_replace`; on a full disk the file stays unchanged, and the next start finds the entries again."""
         try:
             self._replace(entries, force)
         except OSError as error:

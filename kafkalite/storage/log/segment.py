@@ -288,7 +288,7 @@ class Segment(SegmentCore):
         self.write_indexes(sync=sync)
 
     def finish_with_others(self) -> list[FileOperation]:
-        """As `finish`, but return the writes of small indexes that are not in their files yet, for the caller.
+        """Do as `finish`, but return the writes of small indexes that are not in their files yet, for the caller.
 
         A thousand segments are closed by few calls then. Larger indexes are written here: their copies would take
         memory. Raises OSError.
@@ -307,7 +307,7 @@ class Segment(SegmentCore):
             self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)
 
     def finish_if_space(self, *, sync: bool) -> None:
-        """As `finish`; on a full disk the index files are removed, and the next load of the segment rebuilds them.
+        """Call `finish`; on a full disk the index files are removed, and the next load of the segment rebuilds them.
 
         Raises OSError.
         """

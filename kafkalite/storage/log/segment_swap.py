@@ -63,7 +63,7 @@ def remove(segment: Segment) -> None:
 
 
 def finish(disk: Disk, directory: str, config: TopicConfig) -> list[str]:
-    """At the start: complete the swaps that were ready, and remove the work files of the others.
+    """Complete, at the start of a broker, the swaps that were ready, and remove the work files of the others.
 
     A `.swap` at or above a `.cleaned` was not ready, because the renames of step 2 were not complete. An empty `.swap`
     is not from kafkalite and replaces nothing.

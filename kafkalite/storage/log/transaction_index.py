@@ -185,7 +185,7 @@ class TransactionIndex:
         return found, True
 
     def _position(self, data: bytearray, offset: int) -> int:
-        """Of the first entry that ended at or above `offset`."""
+        """The position of the first entry that ended at or above `offset`."""
         low, high = 0, len(data) // ENTRY.size
         while low < high:
             middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""What of a log its future directory contains: decides what the next job copies.
+"""The part of a log that its future directory contains: decides what the next job copies.
 
 The log changes while it is copied. A closed segment is copied once; the active one grows, and its copy with it. A
 segment that the log has no more (retention, DeleteRecords, compaction) loses its copy, also where a compacted segment

@@ -1,4 +1,4 @@
-"""What moves of logs use of the log manager and of the broker."""
+"""The parts of the log manager and of the broker that moves of logs use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

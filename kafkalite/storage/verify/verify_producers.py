@@ -112,7 +112,7 @@ def _differs(stored: Producer, found: Producer | None, first: int) -> str:
 
 
 def _cleaned_differs(stored: Producer, found: Producer | None, _first: int) -> str:
-    """As `_differs`, for a compacted log, in which batches may be missing."""
+    """Describe the difference as `_differs` does, for a compacted log, in which batches may be missing."""
     if found is None or stored.epoch != found.epoch or stored.last_offset < 0:
         return ""
     if stored.last_offset < found.last_offset or (

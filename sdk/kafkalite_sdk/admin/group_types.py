@@ -1,4 +1,4 @@
-"""What the administration of groups takes and returns.
+"""The arguments and results of the administration of groups.
 
 Pure.
 """

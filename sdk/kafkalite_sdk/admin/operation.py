@@ -1,4 +1,4 @@
-"""What one call of the administration asks: how its request is built for some resources, and how a response is read.
+"""One call of the administration: how its request is built for some resources, and how a response is read.
 
 Pure.
 """

@@ -1,4 +1,4 @@
-"""What the administration of topics takes and returns.
+"""The arguments and results of the administration of topics.
 
 Pure.
 """

@@ -1,4 +1,4 @@
-"""What the blocking clients have in common: start, calls and close of a client of the SDK in a thread of its own."""
+"""The base of the blocking clients: start, calls and close of a client of the SDK in a thread of its own."""
 
 import weakref
 from collections.abc import Awaitable, Callable

@@ -129,7 +129,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         self._iteration += records[::-1]
 
     def give_back_by_partition(self, records: dict[TopicPartition, list[Record[K, V]]]) -> None:
-        """As `give_back`."""
+        """Give records back as `give_back` does."""
         for each in records.values():
             self.give_back(each)
 

@@ -144,7 +144,7 @@ class LoopThread:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """As `run`; a result that the application does not receive, because of Ctrl-C, is passed to `undo`."""
+        """Run as `run` does; a result that the application does not receive, because of Ctrl-C, is passed to `undo`."""
         self.check()
         operation = Operation(lambda: function(*args, **kwargs))
         ident = threading.get_ident()

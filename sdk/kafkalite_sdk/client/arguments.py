@@ -1,4 +1,4 @@
-"""What the arguments of all clients have in common: checks of names, numbers and times, and a readable signature."""
+"""Rules for the arguments of all clients: checks of names, numbers and times, and a readable signature."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature

@@ -20,8 +20,8 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView, MetadataChanges
 
 
-class _Wish:
-    """When a topic, or everything, is requested next.
+class _NextRequest:
+    """The next metadata request for a topic, or for everything.
 
     Attributes:
         due_at: infinity = not wanted.
@@ -73,10 +73,10 @@ class MetadataSchedule:
         self._view = view
         self._max_age_s = max_age_s
         self._backoff = backoff
-        self._topics: dict[str, _Wish] = {}
+        self._topics: dict[str, _NextRequest] = {}
         self._create: set[str] = set()
-        self._everything = _Wish(-inf)
-        self._due_at = -inf  # the earliest of all wishes, or before it
+        self._everything = _NextRequest(-inf)
+        self._due_at = -inf  # the earliest of all requests, or before it
         self._open = False
 
     def use(self, topics: Iterable[str], now: float, *, create: bool) -> None:
@@ -89,7 +89,7 @@ class MetadataSchedule:
         """
         for topic in topics:
             if topic not in self._topics:
-                self._topics[topic] = _Wish(now)
+                self._topics[topic] = _NextRequest(now)
                 self._due_at = min(self._due_at, now)
             if create:
                 self._create.add(topic)
@@ -107,21 +107,21 @@ class MetadataSchedule:
             topics: names, of which only used ones count; None = all.
             now: in seconds of the driver's clock.
         """
-        wishes = (
+        requests = (
             [self._everything] if topics is None else [self._topics[each] for each in topics if each in self._topics]
         )
-        for wish in wishes:
-            if wish.due_at > now:
-                self._set_due(wish, max(now, wish.sent_at + self._backoff.delay_s(wish.unchanged)))
+        for request in requests:
+            if request.due_at > now:
+                self._set_due(request, max(now, request.sent_at + self._backoff.delay_s(request.unchanged)))
 
     @property
     def wake_at(self) -> float:
         """Time at which `next_request` may have a request; infinity while one is open."""
         return inf if self._open else self._due_at
 
-    def _set_due(self, wish: _Wish, due_at: float) -> None:
-        wish.due_at = min(wish.due_at, due_at)
-        self._due_at = min(self._due_at, wish.due_at)
+    def _set_due(self, request: _NextRequest, due_at: float) -> None:
+        request.due_at = min(request.due_at, due_at)
+        self._due_at = min(self._due_at, request.due_at)
 
     def next_request(self, now: float) -> MetadataCall | None:
         """Return the request that leaves now, if one is due and none is open."""
@@ -129,13 +129,13 @@ class MetadataSchedule:
             return None
         call = self._due_request(now)
         self._open = call is not None
-        self._due_at = min(self._everything.due_at, *(wish.due_at for wish in self._topics.values()), inf)
+        self._due_at = min(self._everything.due_at, *(request.due_at for request in self._topics.values()), inf)
         return call
 
     def _due_request(self, now: float) -> MetadataCall | None:
         if self._everything.due_at <= now:
             return self._request_everything(now)
-        due = [name for name, wish in self._topics.items() if wish.due_at <= now]
+        due = [name for name, request in self._topics.items() if request.due_at <= now]
         creating = [name for name in due if self._creates(name)]
         return self._request(creating or due, now, create=bool(creating)) if due else None
 
@@ -148,14 +148,14 @@ class MetadataSchedule:
             existing = [name for name in self._topics if not self._creates(name)]  # the others are due on their own
             call = self._request(existing, now, create=False)
             return MetadataCall(call.topics, call.request, everything=True)
-        for wish in self._topics.values():
-            wish.due_at, wish.sent_at = inf, now
+        for request in self._topics.values():
+            request.due_at, request.sent_at = inf, now
         return MetadataCall([], MetadataRequest(topics=None, allow_auto_topic_creation=False), everything=True)
 
     def _request(self, topics: list[str], now: float, *, create: bool) -> MetadataCall:
         for name in topics:
-            wish = self._topics[name]
-            wish.due_at, wish.sent_at = inf, now
+            request = self._topics[name]
+            request.due_at, request.sent_at = inf, now
         named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         return MetadataCall(topics, MetadataRequest(topics=named, allow_auto_topic_creation=create), everything=False)
 
@@ -174,13 +174,13 @@ class MetadataSchedule:
             self._set_due(self._everything, now + self._max_age_s)
         changed = changes.leaders or bool(changes.grown or changes.recreated)
         for name in self._topics if call.request.topics is None else call.topics:
-            wish = self._topics.get(name)
-            if wish is None:
+            request = self._topics.get(name)
+            if request is None:
                 continue
             unusable = self._unusable(name, changes)
-            wish.unchanged = wish.unchanged + 1 if unusable or not changed else 0
+            request.unchanged = request.unchanged + 1 if unusable or not changed else 0
             if unusable:
-                self._repeat(wish, now)
+                self._repeat(request, now)
 
     def _unusable(self, topic: str, changes: MetadataChanges) -> bool:
         """Whether a topic is requested again because the response has no leader for it."""
@@ -193,19 +193,19 @@ class MetadataSchedule:
     def failed(self, call: MetadataCall, now: float) -> None:
         """Repeat a request that has failed, after the back-off."""
         self._open = False
-        for wish in [self._everything] if call.everything else self._wishes(call):
-            wish.unchanged += 1
-            self._repeat(wish, now)
+        for request in [self._everything] if call.everything else self._next_requests(call):
+            request.unchanged += 1
+            self._repeat(request, now)
 
     def rejected(self, call: MetadataCall, now: float) -> None:
         """Repeat a request that no broker has accepted when the metadata is too old, or earlier if `want` is called."""
         self._open = False
-        for wish in [self._everything] if call.everything else self._wishes(call):
-            wish.unchanged += 1
-            self._set_due(wish, now + self._max_age_s)
+        for request in [self._everything] if call.everything else self._next_requests(call):
+            request.unchanged += 1
+            self._set_due(request, now + self._max_age_s)
 
-    def _wishes(self, call: MetadataCall) -> list[_Wish]:
+    def _next_requests(self, call: MetadataCall) -> list[_NextRequest]:
         return [self._topics[name] for name in call.topics if name in self._topics]
 
-    def _repeat(self, wish: _Wish, now: float) -> None:
-        self._set_due(wish, now + self._backoff.delay_s(wish.unchanged))
+    def _repeat(self, request: _NextRequest, now: float) -> None:
+        self._set_due(request, now + self._backoff.delay_s(request.unchanged))

@@ -552,7 +552,7 @@ class Consumer(Generic[K, V]):
         self._driver.client.check_owner()
 
     def _check(self) -> None:
-        """Raise what the application must know before anything else happens."""
+        """Raise the error of a call from another loop, of a closed consumer, or of its group."""
         self._check_owner()
         self._check_error()
 

@@ -84,7 +84,7 @@ class GroupRequests:
         return self.membership.change is not None or self.membership.error is not None or self.error is not None
 
     def raise_error(self) -> None:
-        """Raise what the application must know."""
+        """Raise a fatal error each time, any other error of the group once."""
         self.membership.raise_error()
         if self.error is not None:
             error, self.error = self.error, None

@@ -1,4 +1,4 @@
-"""What a consumer reports about itself: for health checks and for people."""
+"""The reports of a consumer about itself: for health checks and for people."""
 
 from collections.abc import Mapping
 from math import inf

@@ -1,4 +1,4 @@
-"""What a consumer reads: a subscription of its group, or partitions that the application assigns; and how that ends."""
+"""The subscription of a consumer: one of its group, or partitions that the application assigns; and how that ends."""
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, nullcontext

@@ -1,4 +1,4 @@
-"""What the three group protocols share: open requests, the assignment and its changes, the coordinator, errors.
+"""The base of the three group protocols: open requests, the assignment and its changes, the coordinator, errors.
 
 Pure: no I/O, no clock; randomness is a parameter. Invariants:
 1. A response is applied once, and only while its call is open: after `abandon_calls` late responses are ignored.

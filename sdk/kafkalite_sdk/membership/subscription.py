@@ -1,4 +1,4 @@
-"""What a group member reads: topics, a pattern, static claims."""
+"""The subscription of a group member: topics, a pattern, static claims."""
 
 from typing import NamedTuple
 

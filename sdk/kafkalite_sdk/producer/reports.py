@@ -1,4 +1,4 @@
-"""What a producer reports about itself: records that have failed, and a snapshot of its counters."""
+"""The reports of a producer about itself: records that have failed, and a snapshot of its counters."""
 
 from typing import NamedTuple
 

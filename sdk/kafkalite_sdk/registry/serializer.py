@@ -1,4 +1,4 @@
-"""What the serializers of all formats have in common: the registration of their schema, and the reference to it."""
+"""The base of the serializers of all formats: the registration of their schema, and the reference to it."""
 
 from typing import Any
 from uuid import UUID

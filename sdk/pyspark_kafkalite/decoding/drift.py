@@ -1,4 +1,4 @@
-"""How values differ from the declared schema. Pure: counts, which the commit of a batch contains."""
+"""Differences between values and the declared schema. Pure: counts, which the commit of a batch contains."""
 
 from collections import Counter
 from typing import Any

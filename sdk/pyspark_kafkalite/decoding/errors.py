@@ -1,4 +1,4 @@
-"""Why a batch is not decoded. Nothing of the batch is committed."""
+"""The errors of a batch that is not decoded. Nothing of the batch is committed."""
 
 
 class DecodingError(RuntimeError):

@@ -74,7 +74,7 @@ class JsonDecoder:
                 yield from self._parts_with_drift(block, start)
 
     def _parts_with_drift(self, lines: pyarrow.StringArray, start: int) -> Iterator[Part]:
-        """As `_parts`, where a line has a field beyond the schema, or a bad value."""
+        """Return the parts as `_parts` does, where a line has a field beyond the schema, or a bad value."""
         for first, part, bounded in inferable(lines):
             found = self._read_whole(part, "infer") if bounded else None
             if found is not None:

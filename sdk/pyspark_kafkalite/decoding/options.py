@@ -1,4 +1,4 @@
-"""What a user chooses about keys and values. Pure: without pyarrow and PySpark."""
+"""The options for keys and values. Pure: without pyarrow and PySpark."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -89,7 +89,7 @@ class Decoding:
 
     @property
     def topic(self) -> str | None:
-        """Of the dead letters; None = they do not go to a topic."""
+        """The topic of the dead letters; None = they do not go to a topic."""
         return self.dead_letters.removeprefix(TO_TOPIC) if self.dead_letters.startswith(TO_TOPIC) else None
 
     @property

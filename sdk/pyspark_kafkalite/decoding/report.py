@@ -1,4 +1,4 @@
-"""What the commits of a table say about its schema, drift and dead letters."""
+"""Reports the schema, drift and dead letters that the commits of a table contain."""
 
 import os
 from collections import Counter

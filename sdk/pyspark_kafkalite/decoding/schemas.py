@@ -1,4 +1,4 @@
-"""How the schema of a table grows: columns are added, and a column keeps its type. Needs pyarrow."""
+"""The growth of the schema of a table: columns are added, and a column keeps its type. Needs pyarrow."""
 
 import pyarrow
 

@@ -1,4 +1,4 @@
-"""What a decoder of one format returns, and the simplest decoders. Needs pyarrow."""
+"""The result of a decoder of one format, and the simplest decoders. Needs pyarrow."""
 
 from typing import NamedTuple, Protocol
 

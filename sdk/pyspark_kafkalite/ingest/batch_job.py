@@ -1,4 +1,4 @@
-"""What every worker of a micro-batch needs, whatever it makes of the records."""
+"""The part of a micro-batch that every worker needs, whatever it makes of the records."""
 
 import json
 from collections.abc import Mapping

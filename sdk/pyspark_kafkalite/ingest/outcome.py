@@ -1,4 +1,4 @@
-"""What the workers of a batch have written, as the batch that the table commits."""
+"""The files that the workers of a batch have written, as the batch that the table commits."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What this process and Spark's workers run with: Java, Python and packages. Needs neither PySpark nor a JVM."""
+"""Environment of this process and Spark's workers: Java, Python and packages. Needs neither PySpark nor a JVM."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a run of a job is asked beyond its file."""
+"""The options of a run of a job, beyond its file."""
 
 from typing import NamedTuple
 

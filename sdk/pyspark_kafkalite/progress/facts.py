@@ -1,4 +1,4 @@
-"""What ingest knows about its micro-batches and Spark does not, for the listener in the same process.
+"""Facts about micro-batches that ingest knows and Spark does not, for the listener in the same process.
 
 Spark counts plan rows there, and has no metrics of Python sources.
 """

@@ -1,4 +1,4 @@
-"""What is known of a micro-batch when it has ended, and the interface of what shows it. Pure, without PySpark."""
+"""The figures of a micro-batch that has ended, and the interface of what shows it. Pure, without PySpark."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a table rejects. Each text names the table, the reason and what to do."""
+"""The errors of a table. Each text names the table, the reason and what to do."""
 
 
 class TableError(Exception):

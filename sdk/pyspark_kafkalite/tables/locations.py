@@ -1,4 +1,4 @@
-"""Where the files of a table are."""
+"""The locations of the files of a table."""
 
 import os
 from collections.abc import Callable, Iterator

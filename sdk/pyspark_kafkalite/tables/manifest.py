@@ -210,7 +210,7 @@ class ManifestTable:
 
     @contextmanager
     def repairing(self) -> Iterator[None]:
-        """As `compacting`, of a table whose last commit may have lost files: those that exist are published.
+        """Do what `compacting` does, for a table whose last commit may have lost files: those that exist are published.
 
         Raises:
             TableError: another process compacts or repairs the table.

@@ -1,4 +1,4 @@
-"""What a commit of a table contains, and the interface of a table. Pure: no I/O."""
+"""The content of a commit of a table, and the interface of a table. Pure: no I/O."""
 
 import re
 from collections.abc import Iterable, Mapping

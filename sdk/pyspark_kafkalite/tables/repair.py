@@ -1,4 +1,4 @@
-"""Which offsets must be read again, and which files they replace, when files of a table were lost. Pure: no I/O."""
+"""Finds the offsets to read again when files of a table were lost, and the files that they replace. Pure: no I/O."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

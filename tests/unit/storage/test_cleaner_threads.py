@@ -29,7 +29,7 @@ def test_each_thread_has_a_log_of_its_own(tmp_path: Path) -> None:
         assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(90, 100)}
 
 
-def test_the_memory_of_a_map_is_given_back_by_a_job_and_only_then_is_the_thread_free(tmp_path: Path) -> None:
+def test_cleaner_thread_is_free_after_a_job_has_released_the_memory_of_its_map(tmp_path: Path) -> None:
     """The system takes 10 ms for 128 MiB, in which the loop would serve no client."""
     kit = Kit(tmp_path)
     logs = [plain(kit, range(100), topic) for topic in ("one", "two")]

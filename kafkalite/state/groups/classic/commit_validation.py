@@ -1,4 +1,4 @@
-"""Whether a member of a classic group may commit the partitions of a request."""
+"""Decides whether a member of a classic group may commit the partitions of a request."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Whether a member of a consumer group may commit the partitions of a request.
+"""Decides whether a member of a consumer group may commit the partitions of a request.
 
 Source: ConsumerGroup.validateOffsetCommit of Apache Kafka, KIP-1251.
 """

@@ -1,4 +1,4 @@
-"""Which consumer groups of a shard read a topic: by its name, or by a pattern that matched it.
+"""The consumer groups of a shard that read a topic: by its name, or by a pattern that matched it.
 
 Invariant: `follow` is called with each record before it is applied, in replay and in normal operation.
 """

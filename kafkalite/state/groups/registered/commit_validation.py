@@ -1,4 +1,4 @@
-"""Whether a member of a registered group may commit the partitions of a request."""
+"""Decides whether a member of a registered group may commit the partitions of a request."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What aiokafka does beside the calls of a consumer: rebalances between polls, and a subscription without a group.
+"""Work that aiokafka does beside the calls of a consumer: rebalances between polls, and a subscription without a group.
 
 Invariants:
 1. One task at a time polls or carries out a change of the assignment; the lock of the consumer decides.

@@ -1,4 +1,4 @@
-"""What assignors of aiokafka read of a cluster."""
+"""The cluster as assignors of aiokafka read it."""
 
 from collections.abc import Mapping
 from typing import NoReturn

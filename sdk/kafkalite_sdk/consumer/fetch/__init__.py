@@ -1,1 +1,1 @@
-"""What a consumer fetches: requests and sessions of each broker, buffered records, errors. `fetcher` is the whole."""
+"""The fetches of a consumer: requests and sessions of each broker, buffered records, errors. `fetcher` is the whole."""

@@ -1,4 +1,4 @@
-"""What the error of a partition in a Fetch response means.
+"""The meaning of the error of a partition in a Fetch response.
 
 Pure: no I/O, no clock. Sources: FetchCollector.handleInitializeErrors of Apache Kafka 4.3; KIP-320, KIP-392, KIP-951.
 """

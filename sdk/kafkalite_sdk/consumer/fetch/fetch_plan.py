@@ -1,4 +1,4 @@
-"""Which partitions are fetched from which broker.
+"""Decides which partitions are fetched from which broker.
 
 Pure: no I/O, no clock. Invariants:
 1. After `update` each partition that may be fetched is `wanted` or `full` at one broker, any other at none.

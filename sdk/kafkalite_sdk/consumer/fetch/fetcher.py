@@ -1,4 +1,4 @@
-"""Which fetch requests leave, what their responses mean, and which records `poll` returns.
+"""Decides which fetch requests leave, what their responses mean, and which records `poll` returns.
 
 Pure: no I/O, no clock, no randomness. The driver sends the requests of `requests`, reports their ends by `answered` or
 `lost`, calls `metadata_changed` after each change of the view, asks for metadata of `stale_topics`, runs `jobs`, and

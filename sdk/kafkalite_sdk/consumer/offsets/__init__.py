@@ -1,1 +1,1 @@
-"""Where a consumer reads: positions, their reset and validation, committed offsets, and commits."""
+"""The offsets of a consumer: positions, their reset and validation, committed offsets, and commits."""

@@ -1,4 +1,4 @@
-"""Where a consumer begins to read a partition that has no valid position: the values of `auto_offset_reset`.
+"""The start of a consumer in a partition that has no valid position: the values of `auto_offset_reset`.
 
 Pure: the wall time is a parameter. Sources: AutoOffsetResetStrategy.java of Apache Kafka 4.3; KIP-1106.
 """

@@ -1,4 +1,4 @@
-"""Which stream gets the records of a partition, which records are complete, and which partitions are held.
+"""Decides which stream gets the records of a partition, which records are complete, and which partitions are held.
 
 Pure: no I/O, no clock. Invariants:
 1. A partition belongs to one stream. Its records are returned in order.

@@ -1,1 +1,1 @@
-"""What a job file says: its sections, checked, with the values that are used."""
+"""The settings of a job file: its sections, checked, with the values that are used."""

@@ -1,4 +1,4 @@
-"""What programs read of the internal objects of aiokafka's consumer."""
+"""The internal objects of aiokafka's consumer that programs read."""
 
 from kafkalite_sdk.compat.aiokafka.background import GrouplessSubscription
 from kafkalite_sdk.consumer.driver import AnyDriver

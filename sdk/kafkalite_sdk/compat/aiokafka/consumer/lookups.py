@@ -1,4 +1,4 @@
-"""What aiokafka's consumer reports of logs and topics."""
+"""Reports of aiokafka's consumer about logs and topics."""
 
 from collections.abc import Iterable, Mapping
 from math import inf

@@ -1,4 +1,4 @@
-"""What assignors of aiokafka receive and return: subscriptions and assignments of the members of a group."""
+"""The values that assignors of aiokafka receive and return: subscriptions and assignments of the members of a group."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
