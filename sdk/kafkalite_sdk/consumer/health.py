@@ -1,4 +1,7 @@
-"""The reports of a consumer about itself: for health checks and for people."""
+"""The reports of a consumer about itself: for health checks and for people.
+
+`kafkalite_sdk.membership.membership` enforces `max_poll_interval_ms`.
+"""
 
 from collections.abc import Mapping
 from math import inf

@@ -1,4 +1,4 @@
-"""Decides which batches of a producer leave, in which requests, and what their responses mean.
+"""Decides which batches of a producer leave, in which requests, and which are retried, split or failed.
 
 Pure: no I/O, no clock; randomness is a parameter. The driver (`driver`) sends the requests of `requests`, reports
 their ends, asks for the metadata of `needs_metadata` and, when `needs_producer_id` is set, for an identity, and calls
