@@ -14,7 +14,7 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Stat
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
-from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
 from kafkalite.server.process.zookeeper_access import explain, load_access

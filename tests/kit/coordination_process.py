@@ -10,7 +10,7 @@ import sys
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
-from kafkalite.coordination.zookeeper.session import connect_zookeeper
+from kafkalite.coordination.zookeeper.coordination import connect_zookeeper
 from kafkalite.net.client.connection import dial
 
 SESSION_MS = 60_000  # none expires

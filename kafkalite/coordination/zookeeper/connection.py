@@ -27,7 +27,7 @@ from kafkalite.clock import Clock, Random, Timer
 from kafkalite.coordination.errors import TlsError
 from kafkalite.coordination.zookeeper.access import TlsContexts
 from kafkalite.coordination.zookeeper.codec import ProtocolError
-from kafkalite.coordination.zookeeper.core import BehindError, SessionCore, State
+from kafkalite.coordination.zookeeper.session import BehindError, SessionCore, State
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 

@@ -12,7 +12,7 @@ from kafkalite.clock import Outcome, Then
 from kafkalite.coordination.errors import ConnectionLossError, SessionExpiredError
 
 if TYPE_CHECKING:
-    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
+    from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession
 
 Connect = Callable[[Then, Callable[[], object]], "ZooKeeperSession"]
 

@@ -37,8 +37,8 @@ from kafkalite.storage.log.flush_job import ClosableSyncer
 if TYPE_CHECKING:  # a broker that is alone connects to nothing
     from kafkalite.coordination.served.coordination import ServedCoordination
     from kafkalite.coordination.zookeeper.access import Access
+    from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession
     from kafkalite.coordination.zookeeper.opening import SessionOpening
-    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.net.client.connection import Dial
 
 
@@ -176,9 +176,9 @@ def connect_zookeeper(
     Raises ValueError: `servers` is not valid.
     """
     from kafkalite.coordination.zookeeper.access import ANONYMOUS
-    from kafkalite.coordination.zookeeper.core import NEW_SESSION, SessionKey
+    from kafkalite.coordination.zookeeper.coordination import connect_zookeeper
     from kafkalite.coordination.zookeeper.opening import SessionOpening
-    from kafkalite.coordination.zookeeper.session import connect_zookeeper
+    from kafkalite.coordination.zookeeper.session import NEW_SESSION, SessionKey
 
     def connect(established: Then, lost: Callable[[], object]) -> "ZooKeeperSession":
         return connect_zookeeper(

@@ -30,8 +30,8 @@ from kafkalite.storage.dirs.log_directory import Identity
 
 if TYPE_CHECKING:
     from kafkalite.cluster.producer_ids import ProducerIds
+    from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession
     from kafkalite.coordination.zookeeper.opening import SessionOpening
-    from kafkalite.coordination.zookeeper.session import ZooKeeperSession
     from kafkalite.server.hosting.controller_requests import ControllerRequests
     from kafkalite.server.process.listeners import Listeners
 

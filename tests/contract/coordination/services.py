@@ -20,7 +20,7 @@ from kafkalite.coordination.journal_file import open_journal
 from kafkalite.coordination.served.server import TreeServer
 from kafkalite.coordination.transactions import JournaledTree
 from kafkalite.coordination.zookeeper.connection import Dial
-from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.memory_network import MemoryNetwork

@@ -14,7 +14,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.served.coordination import HOST, SERVERS
 from kafkalite.coordination.served.directory import CoordinationDirectory
-from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.storage import manager

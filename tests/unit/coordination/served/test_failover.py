@@ -22,7 +22,7 @@ from kafkalite.coordination.served import coordination, directory
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.served.directory import LOCK
 from kafkalite.coordination.tree import Tree, WatchEvent
-from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
 from tests.unit.coordination.kit import FaultyDisk
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkalite.clock import Outcome
 from kafkalite.coordination.tree import WatchEvent
-from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.virtual_clock import SeededRandom

@@ -16,8 +16,8 @@ import pytest
 from kafkalite.clock import Outcome
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.tree import WatchEvent
+from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession
 from kafkalite.coordination.zookeeper.records import SetDataRequest
-from kafkalite.coordination.zookeeper.session import ZooKeeperSession
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 from tests.kit.zookeeper_proxy import REQUEST, RESPONSE, Fault
 from tests.unit.coordination.zookeeper.rig import HOST, PORT, Rig

@@ -20,7 +20,7 @@ from kafkalite.coordination.tree import Check, Create, CreatedNode, Set, WatchEv
 from kafkalite.coordination.zookeeper import records
 from kafkalite.coordination.zookeeper.access import Access, kafka_acl
 from kafkalite.coordination.zookeeper.codec import SIZE
-from kafkalite.coordination.zookeeper.core import FRAME_BYTES_MAX, NEW_SESSION, SessionKey
+from kafkalite.coordination.zookeeper.session import FRAME_BYTES_MAX, NEW_SESSION, SessionKey
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.zookeeper_proxy import CONNECT, EVENT, REQUEST, RESPONSE, Fault, Stage

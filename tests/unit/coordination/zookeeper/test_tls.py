@@ -14,7 +14,7 @@ import uvloop
 from kafkalite.clock import LoopClock, Outcome, SystemRandom
 from kafkalite.coordination.errors import TlsError
 from kafkalite.coordination.zookeeper.access import Access
-from kafkalite.coordination.zookeeper.session import ZooKeeperSession, connect_zookeeper
+from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.tls import FixedContext
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
