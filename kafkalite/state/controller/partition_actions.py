@@ -4,7 +4,7 @@ An action returns the event that follows from it at once, or None.
 """
 
 from kafkalite.state.controller.context import ControllerContext
-from kafkalite.state.controller.elections import first_state, next_state
+from kafkalite.state.controller.isr_elections import first_state, next_state
 from kafkalite.state.controller.states import PartitionEvent
 from kafkalite.state.controller.topics import NO_BROKERS, Partition
 
