@@ -13,7 +13,7 @@ EXPONENT_MAX = 30
 Pause = TypeVar("Pause", int, float)
 
 
-def doubled(first: Pause, failures: int, maximum: Pause) -> Pause:
+def exponential_pause(first: Pause, failures: int, maximum: Pause) -> Pause:
     """Return the pause after failures in a row, without jitter.
 
     Arguments:
@@ -44,4 +44,4 @@ class Backoff:
         """Return the pause in seconds after this number of failures in a row; 0 after none."""
         if failures <= 0:
             return 0.0
-        return doubled(self._first_s, failures, self._max_s) * (1 - JITTER + 2 * JITTER * self._random())
+        return exponential_pause(self._first_s, failures, self._max_s) * (1 - JITTER + 2 * JITTER * self._random())

@@ -104,7 +104,7 @@ class Outcome:
 Then = Callable[[Outcome], object]  # what an operation calls once, when it has ended, now or later
 
 
-async def completed(call: Callable[[Then], object]) -> Outcome:
+async def await_outcome(call: Callable[[Then], object]) -> Outcome:
     """Make a call that takes a callback, and wait for its outcome. The call may end after the wait was cancelled."""
     from asyncio import get_running_loop  # commands without an event loop import this module, too
 

@@ -492,7 +492,7 @@ def error_for(code: int, message: str | None = None) -> BrokerResponseError:
     return error_class(code)(message)
 
 
-def shortened(message: str) -> str:
+def shorten(message: str) -> str:
     """An error message for a client; a long one is shortened in the middle, so that it fits into the response."""
     if len(message) <= MESSAGE_CHARACTERS_MAX:
         return message

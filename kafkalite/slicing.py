@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from kafkalite.clock import Clock, Outcome, Raised, Then, call_guarded
 
 BUDGET_S = 0.004
-STEPS_PER_SLICE = 16  # of `grouped`: of some 10 us each
+STEPS_PER_SLICE = 16  # of `group_steps`: of some 10 us each
 VISITS_PER_SLICE, VISITS_S = 64, 0.0005  # of `visit_in_slices`: maximum per loop iteration
 
 Steps: TypeAlias = Generator[None, None, Any]
@@ -33,7 +33,7 @@ def finish(steps: Steps) -> Any:
             return end.value
 
 
-def grouped(steps: Steps, count: int = STEPS_PER_SLICE) -> Steps:
+def group_steps(steps: Steps, count: int = STEPS_PER_SLICE) -> Steps:
     """Yield after each `count` steps of `steps`, as a step of the slicer costs about 1 us."""
     try:
         while True:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafkalite.cli.failure import fail
-from kafkalite.clock import LoopClock, Outcome, SystemRandom, Then, completed
+from kafkalite.clock import LoopClock, Outcome, SystemRandom, Then, await_outcome
 from kafkalite.config.files import load
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
@@ -49,7 +49,7 @@ class ZooKeeperReader:
 
     async def _read(self, call: Callable[[Then], object]) -> Any:
         async with asyncio.timeout(self._timeout_s):
-            return (await completed(call)).result()
+            return (await await_outcome(call)).result()
 
 
 @asynccontextmanager
@@ -141,6 +141,6 @@ async def closed(session: Coordination) -> None:
     """End the session; one that cannot be closed ends with its timeout."""
     try:
         async with asyncio.timeout(CLOSE_S):
-            await completed(session.close)
+            await await_outcome(session.close)
     except TimeoutError:
         return

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafkalite.callbacks import SerialExecutor, once
 from kafkalite.clock import Outcome, Then
-from kafkalite.errors import KafkaErrorCode, reason_of, shortened
+from kafkalite.errors import KafkaErrorCode, reason_of, shorten
 
 
 class _Refusal(NamedTuple):
@@ -20,7 +20,7 @@ class Refusal(_Refusal):
     __slots__ = ()
 
     def __new__(cls, error: int, message: str | None = None) -> "Refusal":
-        return super().__new__(cls, error, None if message is None else shortened(message))
+        return super().__new__(cls, error, None if message is None else shorten(message))
 
 
 class RefusedError(Exception):

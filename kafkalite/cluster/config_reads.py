@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from kafkalite.clock import Outcome, Then, completed
+from kafkalite.clock import Outcome, Then, await_outcome
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
@@ -57,12 +57,12 @@ def readable(outcome: Outcome, path: str) -> Texts | None:
 
 async def stored_configs(session: Coordination, path: str) -> Texts | None:
     """The texts of a config node, as `readable`."""
-    return readable(await completed(partial(read_configs, session, path)), path)
+    return readable(await await_outcome(partial(read_configs, session, path)), path)
 
 
 async def stored_group_configs(session: Coordination) -> dict[str, dict[str, str]]:
     """The texts of every group that has any; those of a group that cannot be read are left out."""
-    listed = await completed(partial(session.children, znodes.GROUP_CONFIGS))
+    listed = await await_outcome(partial(session.children, znodes.GROUP_CONFIGS))
     if isinstance(listed.error, CoordinationError) and not is_out_of_reach(listed.error):
         LOGGER.error("%s: the configs of groups cannot be read: %s", znodes.GROUP_CONFIGS, listed.error)
         return {}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Outcome, Then, completed
+from kafkalite.clock import Outcome, Then, await_outcome
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import NoNodeError
@@ -33,7 +33,7 @@ async def generate(session: Coordination, reserved_id_max: int) -> int:
     """
     used = await _used(session)
     while True:
-        stat: Stat = (await completed(partial(session.set, znodes.BROKER_SEQUENCE, b""))).result()
+        stat: Stat = (await await_outcome(partial(session.set, znodes.BROKER_SEQUENCE, b""))).result()
         broker_id = generated_broker_id(stat.version, reserved_id_max)
         if broker_id not in used:
             return broker_id
@@ -106,6 +106,6 @@ def _replicas(topic: str, outcome: Outcome) -> set[int]:
 
 
 async def _children(session: Coordination, path: str) -> list[str]:
-    outcome: Any = await completed(partial(session.children, path))
+    outcome: Any = await await_outcome(partial(session.children, path))
     names: list[str] = [] if isinstance(outcome.error, NoNodeError) else outcome.result()[0]
     return names

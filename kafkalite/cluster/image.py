@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafkalite.cluster.live_brokers import LiveBrokers
-from kafkalite.state.topic_names import folded
+from kafkalite.state.topic_names import fold
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
@@ -164,15 +164,15 @@ class ClusterTables:
         self.topics[topic.name] = topic
         if topic.topic_id != UNASSIGNED_ID:
             self.topics_by_id[topic.topic_id] = topic
-        self.topics_by_folded_name[folded(topic.name)] = topic
+        self.topics_by_folded_name[fold(topic.name)] = topic
 
     def remove(self, name: str) -> None:
         """Remove a topic. Raises KeyError if it does not exist."""
         self._image = None
         gone = self.topics.pop(name)
         self.topics_by_id.pop(gone.topic_id, None)
-        if self.topics_by_folded_name[folded(name)] is gone:
-            del self.topics_by_folded_name[folded(name)]
+        if self.topics_by_folded_name[fold(name)] is gone:
+            del self.topics_by_folded_name[fold(name)]
 
     def swap(self, image: ClusterImage) -> None:
         """Replace everything by another image."""

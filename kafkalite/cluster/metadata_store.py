@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kafkalite.callbacks import fail_on_exception
-from kafkalite.clock import Clock, Outcome, Then, completed
+from kafkalite.clock import Clock, Outcome, Then, await_outcome
 from kafkalite.cluster.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
 from kafkalite.cluster.config_reads import Texts, stored_configs, stored_group_configs
 from kafkalite.cluster.config_writes import ConfigChange, ConfigNode, ConfigWriter, Written, topic_node
@@ -172,14 +172,14 @@ class MetadataStore:
                 then(code_of(outcome.error))
                 return
             operations = znodes.create_topic(topic.name, node_of(topic), topic.configs or {}, states_of(topic))
-            self._session.multi(operations, answered(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS))
+            self._session.multi(operations, convert_outcome(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS))
 
         failed = partial(then, KafkaErrorCode.UNKNOWN_SERVER_ERROR)
         self._deletions.when_gone(topic.name, fail_on_exception(free, failed))
 
     def update_topic(self, topic: TopicImage, then: Done) -> None:
         """Store a topic with additional partitions."""
-        self._session.multi(znodes.grow_topic(topic.name, node_of(topic), {}), answered(then))
+        self._session.multi(znodes.grow_topic(topic.name, node_of(topic), {}), convert_outcome(then))
 
     def delete_topic(self, topic: TopicImage, then: Done) -> None:
         """Delete a topic. Many znodes are deleted in the background, after the deletion was recorded."""
@@ -201,7 +201,7 @@ class MetadataStore:
                     self._deletions.begin()
             then(error)
 
-        self._notify([*operations, znodes.record_deletion(topic.topic_id)], answered(deleted), keep=not at_once)
+        self._notify([*operations, znodes.record_deletion(topic.topic_id)], convert_outcome(deleted), keep=not at_once)
 
     def _nodes_gone(self, deleted_nodes: DeletedTopicNodes) -> None:
         """Let the record of a deletion expire, because the znodes of the topic are deleted."""
@@ -339,7 +339,7 @@ class MetadataStore:
             znodes.note_directory(*each, self._broker_id, directory, again=earlier is not None)
             for each, earlier in zip(recorded, before, strict=True)
         ]
-        self._session.multi(operations, answered(noted))
+        self._session.multi(operations, convert_outcome(noted))
 
     # Brokers.
 
@@ -378,10 +378,10 @@ class MetadataStore:
 
 async def await_completion(call: Callable[[Then], object]) -> Any:
     """Make a call to the coordination service and wait for its result. Raises the error of the call."""
-    return (await completed(call)).result()
+    return (await await_outcome(call)).result()
 
 
-def answered(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> Then:
+def convert_outcome(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> Then:
     """Convert an outcome to a Kafka error code for `then`; `exists`: the code if a znode exists already."""
 
     def complete(outcome: Outcome) -> None:

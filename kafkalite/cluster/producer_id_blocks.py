@@ -58,7 +58,7 @@ def take_block(session: Coordination, broker_id: int, then: ThenBlock) -> None:
             else:
                 then(block if outcome.error is None else None)
 
-        node = encoded(broker_id, block.start, block.stop - 1)
+        node = encode_block(broker_id, block.start, block.stop - 1)
         session.set(znodes.PRODUCER_ID_BLOCK, node, written, outcome.value[1].version)
 
     session.get(znodes.PRODUCER_ID_BLOCK, fail_on_exception(read, lambda: then(None)))
@@ -111,7 +111,7 @@ def raised_ids(data: bytes, found: int, *, force: bool) -> RaisedIds | None:
 
 def raise_operation(broker_id: int, raised: RaisedIds, version: int) -> Set:
     """The change of the node, whose version is known."""
-    return Set(znodes.PRODUCER_ID_BLOCK, encoded(broker_id, raised.assigned + 1, raised.last), version)
+    return Set(znodes.PRODUCER_ID_BLOCK, encode_block(broker_id, raised.assigned + 1, raised.last), version)
 
 
 def last_assigned(data: bytes) -> int:
@@ -120,6 +120,6 @@ def last_assigned(data: bytes) -> int:
     return NO_ID if block is None else block.last
 
 
-def encoded(broker_id: int, first: int, last: int) -> bytes:
+def encode_block(broker_id: int, first: int, last: int) -> bytes:
     """The content of the node."""
     return znodes.encode_producer_ids(znodes.ProducerIdBlock(broker_id, first, last))

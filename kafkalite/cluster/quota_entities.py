@@ -77,7 +77,7 @@ def _check_name(kind: str, name: str | None) -> None:
         return
     if not name:
         raise invalid(f"Empty {kind} not supported")
-    if name in (".", "..", quotas.DEFAULT) or len(quotas.sanitized(name)) > NODE_NAME_LENGTH_MAX:
+    if name in (".", "..", quotas.DEFAULT) or len(quotas.node_name(name)) > NODE_NAME_LENGTH_MAX:
         raise invalid(f"Invalid {kind}: it cannot be the name of a node")
     if kind == IP:
         try:

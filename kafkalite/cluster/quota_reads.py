@@ -60,7 +60,7 @@ class QuotaReader:
             return lambda then: then(Outcome([]))
         only = self._wanted.only(kind)
         if only is not None:
-            return lambda then: then(Outcome([quotas.sanitized(only[0])]))
+            return lambda then: then(Outcome([quotas.node_name(only[0])]))
         return lambda then: self._session.children(path, partial(listed, then))
 
     def _named(self, outcomes: list[Outcome]) -> None:
@@ -77,7 +77,7 @@ class QuotaReader:
             return
         only = self._wanted.only(CLIENT_ID)
         if only is not None:
-            self._clients_named(users, [Outcome([quotas.sanitized(only[0])])] * len(users))
+            self._clients_named(users, [Outcome([quotas.node_name(only[0])])] * len(users))
             return
         reads = (self._clients_of(user) for user in users)
         self._read_each(reads, len(users), partial(self._clients_named, users))

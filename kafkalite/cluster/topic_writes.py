@@ -18,7 +18,7 @@ from kafkalite.clock import Outcome
 from kafkalite.cluster.config_writes import NODE_BYTES_MAX, ConfigChange, ConfigWriter, Written, topic_node
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.metadata_store import answered
+from kafkalite.cluster.metadata_store import convert_outcome
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
@@ -68,13 +68,13 @@ class TopicWriter:
             elif isinstance(error, NoNodeError):  # the config node is gone again
                 self.create_topic(topic, then)
             else:
-                answered(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS)(outcome)
+                convert_outcome(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS)(outcome)
 
         def read_back(outcome: Outcome) -> None:
             if isinstance(outcome.error, NoNodeError):
                 then(unknown_result())
             elif outcome.error is not None:
-                answered(then)(outcome)
+                convert_outcome(then)(outcome)
             else:
                 then(0 if outcome.value[0] == data else KafkaErrorCode.TOPIC_ALREADY_EXISTS)
 
@@ -119,7 +119,7 @@ class TopicWriter:
             self.update_topic(topic, then)
             return
         if not isinstance(outcome.error, ConnectionLossError):
-            answered(then)(outcome)
+            convert_outcome(then)(outcome)
             return
 
         def read_back(again: Outcome) -> None:
@@ -145,7 +145,7 @@ class TopicWriter:
             elif isinstance(outcome.error, ConnectionLossError):
                 self._session.exists(path, read_back)
             else:
-                answered(then)(outcome)
+                convert_outcome(then)(outcome)
 
         def read_back(outcome: Outcome) -> None:
             if outcome.error is not None:

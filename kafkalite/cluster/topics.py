@@ -33,7 +33,7 @@ from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import PARTITIONS_MAX
 from kafkalite.slicing import Steps, finish
-from kafkalite.state.topic_names import complaint, folded, is_internal
+from kafkalite.state.topic_names import complaint, fold, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
@@ -243,10 +243,10 @@ class TopicManager:
 
     def _run_serially(self, name: str, then: ChangeCompletion, change: Change) -> None:
         """Run `change` when no other change of this topic runs."""
-        run_change(self._serial, folded(name), change, then)  # names that collide are one key
+        run_change(self._serial, fold(name), change, then)  # names that collide are one key
 
     def _create(self, new: NewTopic, validate_only: bool, request: ChangeRequest, complete: ChangeCompletion) -> None:
-        topic = self.validated(new)
+        topic = self.validate(new)
         if validate_only:
             complete(None)
         else:
@@ -286,7 +286,7 @@ class TopicManager:
 
     # Validation.
 
-    def validated(self, new: NewTopic) -> TopicImage:
+    def validate(self, new: NewTopic) -> TopicImage:
         """The topic to create. Raises RefusedError."""
         self._check_name(new.name)
         configs = self._checked_configs(new.configs)
@@ -299,7 +299,7 @@ class TopicManager:
             raise RefusedError(KafkaErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
         if name in self._host.tables.topics:
             raise RefusedError(KafkaErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = self._host.tables.topics_by_folded_name.get(folded(name))
+        other = self._host.tables.topics_by_folded_name.get(fold(name))
         if other is not None:
             raise RefusedError(
                 KafkaErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -78,7 +78,7 @@ def read_file(path: str) -> dict[str, str]:
 
 def none_known(names: list[str]) -> str:
     """Return the error text of a file that has only these keys."""
-    shown = ", ".join(map(shortened, names[:SHOWN]))
+    shown = ", ".join(map(shorten_key, names[:SHOWN]))
     if len(names) == 1:
         return f"its only key, {shown}, is no setting of a broker"
     return f"no setting of a broker among its {len(names)} keys: {shown}{', ...' if len(names) > SHOWN else ''}"
@@ -89,7 +89,7 @@ def is_known(name: str) -> bool:
     return name in BROKER_KEYS or name.startswith(REFUSED_PREFIXES)
 
 
-def shortened(name: str) -> str:
+def shorten_key(name: str) -> str:
     """Return a key as a message shows it."""
     return repr(name[:SHOWN_CHARS]) if len(name) > SHOWN_CHARS or not name.isprintable() else name
 

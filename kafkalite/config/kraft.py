@@ -20,16 +20,18 @@ def check_quorum(static: Mapping[str, str], values: Mapping[str, Value]) -> None
     """
     roles = entries(values["process.roles"])
     if roles and "broker" not in roles:
-        raise refused(static, "process.roles", "process.roles lacks broker: a controller alone serves no clients")
+        raise quorum_error(static, "process.roles", "process.roles lacks broker: a controller alone serves no clients")
     for key in QUORUMS:
         controllers = entries(values[key])
         if len(controllers) > 1:
-            raise refused(static, key, f"{key} names {len(controllers)} controllers, this version runs one broker")
+            raise quorum_error(static, key, f"{key} names {len(controllers)} controllers, this version runs one broker")
         if controllers and "controller" not in roles:
             reason = f"{key} is {controllers[0]}, and process.roles does not make this process the controller"
-            raise refused(static, key, reason)
+            raise quorum_error(static, key, reason)
         if controllers and not is_own(controllers[0], values):
-            raise refused(static, key, f"{key} is {controllers[0]}, which is not a controller listener of this process")
+            raise quorum_error(
+                static, key, f"{key} is {controllers[0]}, which is not a controller listener of this process"
+            )
 
 
 def entries(value: Value) -> tuple[str, ...]:
@@ -51,10 +53,10 @@ def is_own(controller: str, values: Mapping[str, Value]) -> bool:
 def controller_listeners(values: Mapping[str, Value]) -> frozenset[str]:
     """Return the names of the listeners that a KRaft controller would serve."""
     names = values["controller.listener.names"]
-    return listed(names if isinstance(names, str) else "")
+    return split_names(names if isinstance(names, str) else "")
 
 
-def listed(names: str) -> frozenset[str]:
+def split_names(names: str) -> frozenset[str]:
     """Return the names of a comma-separated text, in upper case."""
     return frozenset(name.strip().upper() for name in names.split(",") if name.strip())
 
@@ -64,7 +66,7 @@ def controller_entries(static: Mapping[str, str]) -> tuple[str, ...]:
 
     `serve --listen` replaces the listeners of the broker; these identify the quorum as this process.
     """
-    names = listed(static.get("controller.listener.names", ""))
+    names = split_names(static.get("controller.listener.names", ""))
     entries = (entry.strip() for entry in static.get("listeners", "").split(","))
     return tuple(entry for entry in entries if listener_name(entry) in names)
 
@@ -80,7 +82,7 @@ def of_brokers(entries: Sequence[str], values: Mapping[str, Value]) -> tuple[str
     return tuple(entry for entry in entries if listener_name(entry) not in names)
 
 
-def refused(static: Mapping[str, str], key: str, reason: str) -> ConfigError:
+def quorum_error(static: Mapping[str, str], key: str, reason: str) -> ConfigError:
     """Return the error that names the lines to remove."""
     lines = [f"{name}={static[name]}" for name in ("process.roles", *QUORUMS) if name in static]
     return ConfigError(key, f"{reason}; to start a single broker, drop the lines: {'  '.join(lines)}")

@@ -81,12 +81,16 @@ def encode_multi(operations: Sequence[Operation], session: int, now_ms: int) -> 
     for operation in operations:
         if isinstance(operation, Create):
             what = CREATE | (EPHEMERAL if operation.ephemeral else 0) | (SEQUENCE if operation.sequence else 0)
-            parts += [OPERATION.pack(what, 0), sized(operation.path.encode()), sized(operation.data)]
+            parts += [OPERATION.pack(what, 0), length_prefix(operation.path.encode()), length_prefix(operation.data)]
         elif isinstance(operation, Set):
-            parts += [OPERATION.pack(SET, operation.version), sized(operation.path.encode()), sized(operation.data)]
+            parts += [
+                OPERATION.pack(SET, operation.version),
+                length_prefix(operation.path.encode()),
+                length_prefix(operation.data),
+            ]
         else:
             what = DELETE if isinstance(operation, Delete) else CHECK
-            parts += [OPERATION.pack(what, operation.version), sized(operation.path.encode())]
+            parts += [OPERATION.pack(what, operation.version), length_prefix(operation.path.encode())]
     return b"".join(parts)
 
 
@@ -108,7 +112,9 @@ def snapshot_steps(tree: Tree, version: int) -> Steps:
         times = NODE.pack(
             node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime, node.version, node.creates, node.owner
         )
-        parts.append(record(KIND_NODE, tree.zxid, tree.zxid, times + sized(path.encode()) + sized(node.data)))
+        parts.append(
+            record(KIND_NODE, tree.zxid, tree.zxid, times + length_prefix(path.encode()) + length_prefix(node.data))
+        )
         count += 1
         if count % STEP == 0:
             yield
@@ -119,7 +125,7 @@ def snapshot_steps(tree: Tree, version: int) -> Steps:
     return b"".join(parts)
 
 
-def sized(data: bytes) -> bytes:
+def length_prefix(data: bytes) -> bytes:
     """The length of the bytes, then the bytes."""
     return LENGTH.pack(len(data)) + data
 
@@ -208,7 +214,7 @@ def load_snapshot(data: bytes, at: int, version: int) -> Generator[None, None, t
 def insert_node(tree: Tree, body: "Body") -> None:
     """Put one node of a snapshot into the tree."""
     czxid, mzxid, pzxid, ctime, mtime, version, creates, owner = body.unpack(NODE)
-    path, data = body.path(), body.sized()
+    path, data = body.path(), body.read_bytes()
     body.end()
     node = TreeNode(data, owner, czxid, ctime)
     node.mzxid, node.pzxid, node.mtime, node.version, node.creates = mzxid, pzxid, mtime, version, creates
@@ -320,7 +326,7 @@ class Body:
         self._at += layout.size
         return values
 
-    def sized(self) -> bytes:
+    def read_bytes(self) -> bytes:
         """Read a length, then that many bytes."""
         (size,) = self.unpack(LENGTH)
         if size > len(self.data) - self._at:
@@ -338,7 +344,7 @@ class Body:
     def path(self) -> str:
         """The next path."""
         try:
-            return self.sized().decode()
+            return self.read_bytes().decode()
         except UnicodeDecodeError as error:
             raise JournalError(f"the record at byte {self._where} has no readable path") from error
 
@@ -347,9 +353,9 @@ class Body:
         what, version = self.unpack(OPERATION)
         path = self.path()
         if what & 0x0F == CREATE:
-            return Create(path, self.sized(), bool(what & EPHEMERAL), bool(what & SEQUENCE))
+            return Create(path, self.read_bytes(), bool(what & EPHEMERAL), bool(what & SEQUENCE))
         if what == SET:
-            return Set(path, self.sized(), version)
+            return Set(path, self.read_bytes(), version)
         if what == DELETE:
             return Delete(path, version)
         if what == CHECK:

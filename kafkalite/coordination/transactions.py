@@ -48,7 +48,7 @@ class WaitingCall(NamedTuple):
     outcome: Outcome
     read: Callable[[], object] | None = None
 
-    def repeated(self, zxid: int, undone: Outcome) -> "WaitingCall":
+    def repeat(self, zxid: int, undone: Outcome) -> "WaitingCall":
         """Return this call after the transactions behind `zxid` were undone; `undone` is the outcome of a change."""
         outcome = undone if self.read is None else outcome_of_read(self.read)
         return WaitingCall(zxid, self.then, outcome, self.read)
@@ -309,7 +309,7 @@ class JournaledTree:
         self._undoable = []
         failure = ConnectionLossError(detail=f"the change was undone: {error}")
         failure.__cause__ = error  # the error message of the response contains it
-        self._waiting = deque(call.repeated(self.tree.zxid, Outcome(error=failure)) for call in self._waiting)
+        self._waiting = deque(call.repeat(self.tree.zxid, Outcome(error=failure)) for call in self._waiting)
         self._deliver()
 
     def _fail(self, error: BaseException) -> None:

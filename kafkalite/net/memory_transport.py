@@ -99,7 +99,7 @@ class Client:
         self.hub.end()
         self.hub.pump()
 
-    def received(self) -> bytes:
+    def take_received(self) -> bytes:
         """Return the received bytes; the broker can then send more."""
         data = bytes(self.connection.sent)
         self.connection.sent.clear()

@@ -100,11 +100,11 @@ def check_lz4_header(data: Data) -> None:
     """Raise BatchError unless the data begins with a frame that Kafka's clients read (Lz4BlockInputStream.java)."""
     magic, flags = LZ4_HEADER.unpack_from(data) if len(data) >= LZ4_HEADER_BYTES else (0, 0)
     if magic != LZ4_MAGIC:
-        raise malformed("lz4", "it does not begin with a frame")
+        raise malformed_error("lz4", "it does not begin with a frame")
     if not flags & LZ4_INDEPENDENT_BLOCKS:
-        raise malformed("lz4", "its blocks are linked, which Java clients cannot read; use independent blocks")
+        raise malformed_error("lz4", "its blocks are linked, which Java clients cannot read; use independent blocks")
     if flags & LZ4_RESERVED_FLAGS:
-        raise malformed("lz4", "it has a dictionary or a reserved flag")
+        raise malformed_error("lz4", "it has a dictionary or a reserved flag")
 
 
 def decompress(codec: int, data: Data, size_max: int, frames_max: int = FRAMES_MAX) -> bytes:
@@ -126,7 +126,7 @@ def decompress(codec: int, data: Data, size_max: int, frames_max: int = FRAMES_M
     try:
         return _decompress_frames(framed, data, size_max, frames_max)
     except framed.errors as error:
-        raise malformed(framed.name, error) from error
+        raise malformed_error(framed.name, error) from error
 
 
 @cache
@@ -160,14 +160,14 @@ def _decompress_frames(framed: Framed, data: Data, size_max: int, frames_max: in
             if len(piece) > room:
                 raise too_large(size_max)
             if not piece and not stream.eof:
-                raise malformed(framed.name, "it ends too early")
+                raise malformed_error(framed.name, "it ends too early")
             room -= len(piece)
             pieces.append(piece)
             data = b""
         data = stream.unused_data or b""
         if not data or not data.strip(framed.padding):
             return gathered(pieces)
-    raise malformed(framed.name, f"there are bytes behind {frames_max} frame(s)")
+    raise malformed_error(framed.name, f"there are bytes behind {frames_max} frame(s)")
 
 
 def _decompress_snappy(data: Data, size_max: int) -> bytes:
@@ -188,14 +188,14 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
             position += len(XERIAL_HEADER)
             if position > len(data):
-                raise malformed("snappy", "it ends within a header")
+                raise malformed_error("snappy", "it ends within a header")
             continue
         if len(data) - position < INT32.size:
-            raise malformed("snappy", "it ends inside a block length")
+            raise malformed_error("snappy", "it ends inside a block length")
         (size,) = INT32.unpack_from(data, position)
         position += INT32.size
         if not 0 < size <= len(data) - position:
-            raise malformed("snappy", f"a block claims {size} bytes, {len(data) - position} are left")
+            raise malformed_error("snappy", f"a block claims {size} bytes, {len(data) - position} are left")
         yield data[position : position + size]
         position += size
 
@@ -211,12 +211,12 @@ def _decompress_block(block: Data, room: int, size_max: int) -> memoryview:
     try:
         claimed = cramjam.snappy.decompress_raw_len(block)
         if claimed > SNAPPY_RATIO_MAX * len(block):
-            raise malformed("snappy", f"{len(block)} bytes claim to hold {claimed}")
+            raise malformed_error("snappy", f"{len(block)} bytes claim to hold {claimed}")
         if claimed > room:
             raise too_large(size_max)
         return memoryview(cramjam.snappy.decompress_raw(block))  # without a copy: `gathered` copies it
     except cramjam.DecompressionError as error:
-        raise malformed("snappy", error) from error
+        raise malformed_error("snappy", error) from error
 
 
 def compress(codec: int, data: Data, level: int | None = None) -> bytes:
@@ -276,5 +276,5 @@ def too_large(size_max: int) -> BatchError:
     return BatchError(KafkaErrorCode.MESSAGE_TOO_LARGE, f"the records decompress to more than {size_max} bytes")
 
 
-def malformed(name: str, why: object) -> BatchError:
+def malformed_error(name: str, why: object) -> BatchError:
     return BatchError(KafkaErrorCode.INVALID_RECORD, f"the {name} data is malformed: {why}")

@@ -103,6 +103,6 @@ class Effects:
         self.questions += other.questions
 
 
-def answered(token: Token, result: object) -> Effects:
+def answer_only(token: Token, result: object) -> Effects:
     """The effects of a command that only returns a result."""
     return Effects(answers=[_answer((token, result))])

@@ -20,7 +20,7 @@ def complaint(name: str) -> str | None:
     return None
 
 
-def folded(name: str) -> str:
+def fold(name: str) -> str:
     """The name as metrics show it: those that collide fold to the same."""
     return name.replace(".", "_")
 

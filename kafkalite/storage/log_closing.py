@@ -34,7 +34,7 @@ def close_logs(disk: Disk, logs: Sequence[Log], opened: File, many_files: int = 
     if sum(len(plan.files) + len(plan.paths) for plan in plans) < many_files or not _sync_all(disk, plans, opened):
         sync(disk, plans)
     for log, plan in zip(changed, plans, strict=True):
-        log.flushed(plan)
+        log.apply_flush(plan)
         log.note_complete()
 
 

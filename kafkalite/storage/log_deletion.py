@@ -64,7 +64,7 @@ class LogDeleter:
             return
         self._removals.add([deleted], log.config.file_delete_delay_ms, directories=True)
 
-    def unloaded(self, root: str, directory: str, topic: str, partition: int, delay_ms: int) -> bool:
+    def delete_unloaded(self, root: str, directory: str, topic: str, partition: int, delay_ms: int) -> bool:
         """Rename the directory of a partition without a log now, and remove it later.
 
         Arguments:

@@ -269,7 +269,7 @@ class LogManager(DirectorySet):
         """Rename the directory of a created partition now, remove it after `delay_ms` (file.delete.delay.ms)."""
         path = self.forget_created(TopicPartition(topic, partition))
         directory = os.path.join(path, names.directory_name(topic, partition))
-        self._deletions.unloaded(path, directory, topic, partition, delay_ms)
+        self._deletions.delete_unloaded(path, directory, topic, partition, delay_ms)
 
     def add(self, log: Log) -> None:
         """Manage a log."""
@@ -320,7 +320,7 @@ class LogManager(DirectorySet):
         refused = self.refused.get(TopicPartition(topic, partition))
         if refused is None:
             return
-        if self._deletions.unloaded(refused.root, refused.directory, topic, partition, delay_ms):
+        if self._deletions.delete_unloaded(refused.root, refused.directory, topic, partition, delay_ms):
             self._forget_refused(TopicPartition(topic, partition), refused.root)
 
     def delete_unrecorded(self, key: TopicPartition, delay_ms: int) -> bool:

@@ -19,7 +19,7 @@ from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.transient_errors import is_transient
 
 
-def expired(log: Log, now_ms: int | None, high_watermark: int) -> int:
+def count_expired(log: Log, now_ms: int | None, high_watermark: int) -> int:
     """Number of first segments that are expired. `now_ms` is wall time; None: no segment expires by its age."""
     if log.config.unreadable:
         return 0
@@ -56,7 +56,7 @@ def _too_old(log: Log, segment: Segment, now_ms: int | None) -> bool:
 
 def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segment]:
     """Remove the expired segments from the log; `mark_deleted` renames them as a job. Raises OSError."""
-    count = expired(log, now_ms, high_watermark)
+    count = count_expired(log, now_ms, high_watermark)
     if count == 0:
         return []
     if count == len(log.segments):

@@ -196,7 +196,7 @@ class BrokerCluster:
         Waits until a connected broker is registered again. Does nothing if it has no session. Raises TimeoutError.
         """
 
-        def expired(server: FakeZooKeeper) -> bool:
+        def expire_session(server: FakeZooKeeper) -> bool:
             node = server.tree.find(registration_path(broker_id))
             if node is None or node.owner not in server.sessions:
                 return False
@@ -204,7 +204,7 @@ class BrokerCluster:
             return True
 
         before = self._broker_epoch(broker_id)
-        if self._zookeeper.call(expired) and broker_id in self._connected():
+        if self._zookeeper.call(expire_session) and broker_id in self._connected():
             self._wait(
                 f"broker {broker_id} is registered again and known to all connected brokers",
                 lambda: None if self._broker_epoch(broker_id) == before else self._known(broker_id),
@@ -255,12 +255,12 @@ class BrokerCluster:
         Raises TimeoutError.
         """
 
-        def named(image: ClusterImage) -> int | None:
+        def find_leader(image: ClusterImage) -> int | None:
             found = image.topics.get(topic)
             state = None if found is None else found.partition(partition)
             return None if state is None else state.leader
 
-        return self._agreed(f"a leader of {topic}-{partition}", named)
+        return self._agreed(f"a leader of {topic}-{partition}", find_leader)
 
     def _agreed(self, subject: str, value: Callable[[ClusterImage], int | None]) -> int:
         def one() -> int | None:
@@ -290,13 +290,13 @@ class BrokerCluster:
         """Wait until `value` returns something, evaluated again when the image of a broker has changed."""
         found: T | None = None
 
-        def evaluated() -> bool:
+        def evaluate() -> bool:
             nonlocal found
             found = value()
             return found is not None
 
         with self._changed:
-            if not self._changed.wait_for(evaluated, DEADLINE_S):
+            if not self._changed.wait_for(evaluate, DEADLINE_S):
                 raise TimeoutError(f"after {DEADLINE_S:.0f} s it is still not true that {condition}")
         assert found is not None
         return found

@@ -161,7 +161,7 @@ class FaultyDisk(Disk):
         self.trace.append((operation, path))
         if self.hook is not None:
             self.call_hook(self.hook, operation, path)
-        return self.allowed(operation, path, size)
+        return self.writable_bytes(operation, path, size)
 
     def call_hook(self, hook: Callable[[str, str], None], operation: str, path: str) -> None:
         try:
@@ -170,7 +170,7 @@ class FaultyDisk(Disk):
             self.crashed = True
             raise
 
-    def allowed(self, operation: str, path: str, size: int) -> int:
+    def writable_bytes(self, operation: str, path: str, size: int) -> int:
         """Raise the fault that is due, or return how many of `size` bytes may be written."""
         for fault in self.faults:
             if fault.operation != operation or fault.path not in path:
@@ -218,7 +218,7 @@ class FaultyDisk(Disk):
     def needs_descriptor(self, path: str) -> None:
         """Count a call that takes a file descriptor, and raise the planned fault of the operation `descriptor`."""
         self.counts["descriptor"] += 1
-        self.allowed("descriptor", path, 0)
+        self.writable_bytes("descriptor", path, 0)
 
     def rename(self, old: str, new: str) -> None:
         self.happens("rename", old, step=True)

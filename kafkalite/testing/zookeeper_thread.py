@@ -28,10 +28,10 @@ class ZooKeeperThread(LoopThread[FakeZooKeeper]):
     def call(self, function: Callable[[FakeZooKeeper], T]) -> T:
         """Call a function with the server in its thread, and return its result."""
 
-        async def called() -> T:
+        async def apply() -> T:
             return function(self._ready.result())
 
-        return self.run(called())
+        return self.run(apply())
 
     async def _start(self) -> FakeZooKeeper:
         loop = asyncio.get_running_loop()

@@ -226,7 +226,7 @@ def take_heartbeat(hub: MemoryHub, service: Service, frame: bytes) -> str:
     service.asked.clear()
     service.dispatched.clear()
     client.send(len(frame).to_bytes(4, "big") + frame)
-    got = client.received()
+    got = client.take_received()
     assert not client.connection.closed, frame.hex()
     client.close()
     if service.asked:

@@ -133,6 +133,6 @@ def test_random_damage_hurts_its_own_connection_only(fuzz_inputs):
         if number % 100 == 0:
             service.frames.clear()
             bystander.send(size_bytes(8) + b"innocent")
-            assert bystander.received() == size_bytes(8) + b"innocent"
+            assert bystander.take_received() == size_bytes(8) + b"innocent"
     print(f"framing fuzz: {count} inputs, {frames} frames, {closed} closed")
     assert closed > count // 10 and frames > count

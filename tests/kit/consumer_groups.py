@@ -103,7 +103,7 @@ class Shard:
         while due := [name for name in self.timers if self.timers[name] <= end_ms]:
             name = min(due, key=lambda name: (self.timers[name], name))
             self.ms = max(self.ms, self.timers.pop(name))
-            self.run(self.machine.expired(name, self.now))
+            self.run(self.machine.fire_timer(name, self.now))
         self.ms = end_ms
 
     def replayed(self) -> ConsumerGroups:
@@ -115,7 +115,7 @@ class Shard:
     def restart(self) -> None:
         """The broker stops and another takes over."""
         self.machine, self.timers, self.questions = self.replayed(), {}, []
-        for effects in self.machine.loaded(self.now):
+        for effects in self.machine.start_timers(self.now):
             self.run(effects)
 
     def answer_questions(self) -> None:

@@ -258,7 +258,7 @@ class Wire:
         return self._ready.popleft()
 
     def _take(self) -> None:
-        self._bytes += self._client.received()
+        self._bytes += self._client.take_received()
         while len(self._bytes) >= 4 and len(self._bytes) >= 4 + int.from_bytes(self._bytes[:4], "big"):
             end = 4 + int.from_bytes(self._bytes[:4], "big")
             request, version = self._open.popleft()

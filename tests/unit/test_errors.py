@@ -18,7 +18,7 @@ from kafkalite.errors import (
     RetriableError,
     error_class,
     error_for,
-    shortened,
+    shorten,
 )
 
 
@@ -95,6 +95,6 @@ def test_errors_survive_pickling(error: KafkaError) -> None:
 
 
 def test_long_error_message_is_shortened() -> None:
-    assert shortened("Group g not found.") == "Group g not found."
-    cut = shortened(f"Group {'x' * 32_767} not found.")
+    assert shorten("Group g not found.") == "Group g not found."
+    cut = shorten(f"Group {'x' * 32_767} not found.")
     assert cut.startswith("Group xxx") and cut.endswith("xxx not found.") and len(cut) < 1_010

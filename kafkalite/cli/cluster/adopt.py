@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.zk_reader import IN_CONFIG, access_of, opened_session
-from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload, completed
+from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload, await_outcome
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
@@ -57,7 +57,7 @@ async def _session(
     """Open a session with ZooKeeper, or with the process that serves the directory, which may be this one."""
     if zookeeper is not None:
         async with opened_session(zookeeper, timeout_s, dial, access) as session:
-            (await completed(session.create_chroot)).result()
+            (await await_outcome(session.create_chroot)).result()
             yield session
         return
     assert coordination is not None

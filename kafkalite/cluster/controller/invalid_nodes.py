@@ -37,7 +37,7 @@ class InvalidNodes:
         self._now.clear()
         self._count = 0
 
-    def listed(self) -> list[InvalidPath]:
+    def list_nodes(self) -> list[InvalidPath]:
         """The nodes that are left out now, in the order of their paths."""
         return sorted(InvalidPath(*each) for children in self._now.values() for each in children.items())
 

@@ -70,7 +70,7 @@ def message(send: Send, controller_id: int, controller_epoch: int, endpoint_of: 
             topic_states=(yield from topics_of(send.topics, leadership_of_topic, leadership_of_partition)),
             live_leaders=list(live_leaders(send.live_leaders, endpoint_of)),
         )
-    return StopReplicaRequest(**sender, topic_states=(yield from topics_of(send.topics, stopped_topic, stopped)))
+    return StopReplicaRequest(**sender, topic_states=(yield from topics_of(send.topics, stopped_topic, stop_partition)))
 
 
 def topics_of(
@@ -172,14 +172,14 @@ def stopped_topic(topic: StoppedTopic, partitions: list[StoppedPartition]) -> St
     return StopReplicaRequest.StopReplicaTopicState(topic_name=topic.topic, partition_states=partitions)
 
 
-def stopped(replica: StoppedReplica) -> StoppedPartition:
+def stop_partition(replica: StoppedReplica) -> StoppedPartition:
     """A replica that the receiver does not host any more."""
     return StoppedPartition(
         partition_index=replica.partition, leader_epoch=replica.leader_epoch, delete_partition=replica.delete
     )
 
 
-def answered(send: Send, response: Any) -> Generator[None, None, Answered]:
+def convert_response(send: Send, response: Any) -> Generator[None, None, Answered]:
     """Return the event of a response; yields after each topic or partition."""
     if isinstance(send, SendUpdateMetadata):
         assert isinstance(response, UpdateMetadataResponse)

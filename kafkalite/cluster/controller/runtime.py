@@ -23,10 +23,10 @@ from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.controller.election import Election, Term
 from kafkalite.cluster.controller.invalid_nodes import InvalidNodes, InvalidPath
-from kafkalite.cluster.controller.requests import Send, answered, message
+from kafkalite.cluster.controller.requests import Send, convert_response, message
 from kafkalite.cluster.controller.transactions import (
     fence,
-    moved,
+    fencing_reason,
     notification_paths,
     outcome_event,
     transaction,
@@ -39,7 +39,7 @@ from kafkalite.coordination.tree import Delete
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
-from kafkalite.slicing import Slicer, Steps, grouped
+from kafkalite.slicing import Slicer, Steps, group_steps
 from kafkalite.state.controller import effects
 from kafkalite.state.controller.events import (
     AwaitDeletion,
@@ -130,7 +130,7 @@ class ControllerRuntime:
     def invalid_nodes(self) -> list[InvalidPath]:
         """The nodes that this broker leaves out as the controller; `/controller_epoch` if it prevents an election."""
         if self._running is not None:
-            return self._invalid.listed()
+            return self._invalid.list_nodes()
         error = self._election.invalid_epoch
         return (
             [] if error is None else [InvalidPath(CONTROLLER_EPOCH, str(error).removeprefix(f"{CONTROLLER_EPOCH}: "))]
@@ -337,7 +337,7 @@ class RunningTerm:
         self._events.append(event)
         if not self._handling:
             self._handling = True
-            self._slicer.run(grouped(self._handle_all()), self._handled)
+            self._slicer.run(group_steps(self._handle_all()), self._handled)
 
     def _handle_all(self) -> Steps:
         """Handle the queued events, as long as the term lasts."""
@@ -356,7 +356,7 @@ class RunningTerm:
 
     def _handle(self, event: "Event | Responded") -> Steps:
         if isinstance(event, Responded):
-            event = yield from answered(event.send, event.response)
+            event = yield from convert_response(event.send, event.response)
         elif self._is_obsolete(event):
             return
         for effect in (yield from self._machine.steps(event, self._now_ms())):
@@ -429,7 +429,7 @@ class RunningTerm:
             return
         if not isinstance(error, CoordinationError):
             raise error
-        if (reason := moved(error)) is not None:
+        if (reason := fencing_reason(error)) is not None:
             self.report(ControllerMoved(reason))
         elif error.at == 0:  # not even the check: a connection was lost, so the next controller deletes it
             LOGGER.info("%s was not deleted: %s", path, error)

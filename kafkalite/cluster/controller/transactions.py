@@ -43,7 +43,7 @@ def transaction(write: effects.Write, epoch_version: int, draw_id: DrawId) -> Ge
     """
     operations = [fence(epoch_version)]
     for each in write.operations:
-        operations += converted(with_id(each, draw_id))
+        operations += convert(with_id(each, draw_id))
         yield
     return operations
 
@@ -55,7 +55,7 @@ def with_id(operation: effects.Operation, draw_id: DrawId) -> effects.Operation:
     return operation
 
 
-def converted(operation: effects.Operation) -> Sequence[Operation]:
+def convert(operation: effects.Operation) -> Sequence[Operation]:
     """The operations on znodes for one of the machine's; the version after the last one is that of `WriteDone`."""
     return CONVERSIONS[type(operation)](operation)
 
@@ -72,13 +72,13 @@ def origins(write: effects.Write) -> list[int]:
 def state_created(operation: effects.CreateState) -> Sequence[Operation]:
     """The first state of a partition."""
     topic, partition = operation.partition
-    state = Create(znodes.state_path(topic, partition), encoded(operation.state))
+    state = Create(znodes.state_path(topic, partition), encode_state(operation.state))
     return (Create(znodes.partition_path(topic, partition)), state) if operation.with_parent else (state,)
 
 
 def state_set(operation: effects.SetState) -> Sequence[Operation]:
     """Another state of a partition."""
-    return (Set(znodes.state_path(*operation.partition), encoded(operation.state), operation.version),)
+    return (Set(znodes.state_path(*operation.partition), encode_state(operation.state), operation.version),)
 
 
 def topic_id_set(operation: effects.SetTopicId) -> Sequence[Operation]:
@@ -112,7 +112,7 @@ CONVERSIONS: Mapping[type, Callable[..., Sequence[Operation]]] = {
 }
 
 
-def encoded(state: LeaderAndIsr) -> bytes:
+def encode_state(state: LeaderAndIsr) -> bytes:
     """The content of a state node."""
     return znodes.encode_state(znodes.PartitionState(*state))
 
@@ -127,7 +127,7 @@ def notification_paths(effect: effects.DeleteNotifications) -> list[str]:
     ]
 
 
-def moved(error: CoordinationError) -> str | None:
+def fencing_reason(error: CoordinationError) -> str | None:
     """Why this broker is not the controller any more, if the error of a fenced transaction shows that; else None."""
     if isinstance(error, SessionExpiredError):
         return "its session with the coordination service is over"
@@ -147,7 +147,7 @@ def outcome_event(write: effects.Write, outcome: Outcome) -> WriteDone | WriteRe
         return WriteDone(write.write_id, tuple(versions))
     if not isinstance(error, CoordinationError):
         raise error
-    if (reason := moved(error)) is not None:
+    if (reason := fencing_reason(error)) is not None:
         return ControllerMoved(reason)
     if isinstance(error, REJECTIONS) and 0 < error.at <= len(at):
         return WriteRejected(write.write_id, at[error.at - 1])

@@ -27,7 +27,7 @@ from kafkalite.coordination.tree import Stat, Watcher, WatchEvent
 from kafkalite.coordination.znodes import brokers, controller
 from kafkalite.coordination.znodes.fields import ZnodeError
 from kafkalite.model import TopicPartition
-from kafkalite.slicing import Slicer, Steps, grouped
+from kafkalite.slicing import Slicer, Steps, group_steps
 from kafkalite.state.controller.events import (
     BrokersChanged,
     ControllerMoved,
@@ -250,7 +250,7 @@ class TreeReader:
                 self._state(partition, partial(results.put, index))
                 yield
 
-        self._slicer.run(grouped(begin()), self._begun)
+        self._slicer.run(group_steps(begin()), self._begun)
 
     def _begun(self, outcome: Outcome) -> None:
         try:

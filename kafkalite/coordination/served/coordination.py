@@ -20,7 +20,7 @@ import ssl as ssl_module
 from collections.abc import Callable
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.clock import Clock, Offload, Outcome, Random, Timer, completed
+from kafkalite.clock import Clock, Offload, Outcome, Random, Timer, await_outcome
 from kafkalite.coordination.journal import SERVED_FORMAT
 from kafkalite.coordination.journal_file import JournalFile
 from kafkalite.coordination.served.directory import CoordinationDirectory, NewJournal, chosen_port
@@ -142,9 +142,11 @@ class ServedCoordination:
 
     async def _serve(self) -> None:
         jobs, directory = self._offload, self.directory
-        data: bytes = (await completed(lambda done: jobs.run(directory.read, done=done))).result()
-        new: NewJournal = (await completed(lambda done: self._slicer.run(directory.load_steps(data), done))).result()
-        file: JournalFile = (await completed(lambda done: jobs.run(directory.open, new, done=done))).result()
+        data: bytes = (await await_outcome(lambda done: jobs.run(directory.read, done=done))).result()
+        new: NewJournal = (
+            await await_outcome(lambda done: self._slicer.run(directory.load_steps(data), done))
+        ).result()
+        file: JournalFile = (await await_outcome(lambda done: jobs.run(directory.open, new, done=done))).result()
         self._tree = JournaledTree(
             self._clock, new.loaded.tree, file, self._offload,
             version=SERVED_FORMAT, compact_bytes=COMPACT_BYTES, on_failure=self._failed,

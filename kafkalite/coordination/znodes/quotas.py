@@ -15,7 +15,7 @@ IP_CONFIGS = "/config/ips"
 DEFAULT = "<default>"
 
 
-def sanitized(name: str | None) -> str:
+def node_name(name: str | None) -> str:
     """The name in the path of a node; None = the default."""
     return DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")
 
@@ -27,7 +27,7 @@ def name_of(node: str) -> str | None:
 
 def user_path(user: str | None) -> str:
     """Node of a user's quotas."""
-    return f"{USER_CONFIGS}/{sanitized(user)}"
+    return f"{USER_CONFIGS}/{node_name(user)}"
 
 
 def user_clients_path(user: str | None) -> str:
@@ -37,17 +37,17 @@ def user_clients_path(user: str | None) -> str:
 
 def user_client_path(user: str | None, client_id: str | None) -> str:
     """Node of the quotas of a client id of a user."""
-    return f"{user_clients_path(user)}/{sanitized(client_id)}"
+    return f"{user_clients_path(user)}/{node_name(client_id)}"
 
 
 def client_path(client_id: str | None) -> str:
     """Node of a client id's quotas."""
-    return f"{CLIENT_CONFIGS}/{sanitized(client_id)}"
+    return f"{CLIENT_CONFIGS}/{node_name(client_id)}"
 
 
 def ip_path(ip: str | None) -> str:
     """Node of an address's quotas."""
-    return f"{IP_CONFIGS}/{sanitized(ip)}"
+    return f"{IP_CONFIGS}/{node_name(ip)}"
 
 
 def decode_quotas(path: str, data: bytes) -> dict[str, str]:

@@ -30,14 +30,14 @@ class Codec(NamedTuple):
     Attributes:
         encode: appends the bytes of a value to a list. Raises ProtocolError.
         decode: returns the value at an offset, and the offset behind it. Raises ProtocolError or struct.error;
-            `decoded` raises ProtocolError for both.
+            `decode_value` raises ProtocolError for both.
     """
 
     encode: Encode
     decode: Decode
 
 
-def decoded(codec: Codec, data: bytes, offset: int = 0) -> Any:
+def decode_value(codec: Codec, data: bytes, offset: int = 0) -> Any:
     """Return the value at an offset; later bytes are ignored, as newer versions may append fields.
 
     Raises ProtocolError.
@@ -48,7 +48,7 @@ def decoded(codec: Codec, data: bytes, offset: int = 0) -> Any:
         raise ProtocolError(f"{len(data)} bytes end within a record") from error
 
 
-def encoded(codec: Codec, value: Any) -> bytes:
+def encode_value(codec: Codec, value: Any) -> bytes:
     """Return the bytes of a value. Raises ProtocolError: it does not fit the declared types."""
     out: list[bytes] = []
     try:

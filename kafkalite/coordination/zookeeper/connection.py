@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol, cast
 
-from kafkalite.backoff import doubled
+from kafkalite.backoff import exponential_pause
 from kafkalite.clock import Clock, Random, Timer
 from kafkalite.coordination.errors import TlsError
 from kafkalite.coordination.zookeeper.access import TlsContexts
@@ -227,7 +227,7 @@ class Connector:
         self._deliver()
 
     def _pause_s(self) -> float:
-        limit_ms = doubled(2 * BACKOFF_MIN_MS, self._failed_cycles() + 1, BACKOFF_MAX_MS)
+        limit_ms = exponential_pause(2 * BACKOFF_MIN_MS, self._failed_cycles() + 1, BACKOFF_MAX_MS)
         self._failures += 1
         return (BACKOFF_MIN_MS + self._random.below(limit_ms - BACKOFF_MIN_MS + 1)) / 1000
 

@@ -24,7 +24,15 @@ from aiozk.protocol.transaction import MultiHeader as DeclaredMultiHeader  # typ
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import CHANGED, CHILDREN, CREATED, DELETED, Stat
 from kafkalite.coordination.zookeeper import records
-from kafkalite.coordination.zookeeper.codec import SIZE, Codec, Parts, ProtocolError, decoded, encoded, record_codec
+from kafkalite.coordination.zookeeper.codec import (
+    SIZE,
+    Codec,
+    Parts,
+    ProtocolError,
+    decode_value,
+    encode_value,
+    record_codec,
+)
 
 EVENT_XID = declared.WATCH_XID
 PING_XID = declared.PING_XID
@@ -241,35 +249,35 @@ def _framed(body: bytes) -> bytes:
 
 def encode_connect(request: records.ConnectRequest) -> bytes:
     """Return the first frame of a client."""
-    return _framed(encoded(CONNECT_REQUEST_CODEC, request))
+    return _framed(encode_value(CONNECT_REQUEST_CODEC, request))
 
 
 def decode_connected(frame: bytes) -> records.ConnectResponse:
     """Return the first record of a server; servers before 3.4 send no `read_only`. Raises ProtocolError."""
-    response: records.ConnectResponse = decoded(CONNECT_RESPONSE_CODEC, frame + b"\0")
+    response: records.ConnectResponse = decode_value(CONNECT_RESPONSE_CODEC, frame + b"\0")
     return response
 
 
 def encode_request(xid: int, request: Any) -> bytes:
     """Return the frame of a request. Raises ProtocolError: a value does not fit."""
     opcode = OPCODES[type(request)]
-    return _framed(encoded(HEADER_CODEC, (xid, opcode)) + encoded(ROWS[opcode].request, request))
+    return _framed(encode_value(HEADER_CODEC, (xid, opcode)) + encode_value(ROWS[opcode].request, request))
 
 
 def decode_header(frame: bytes) -> records.ReplyHeader:
     """Return the header of a response or an event. Raises ProtocolError."""
-    header: records.ReplyHeader = decoded(REPLY_HEADER_CODEC, frame)
+    header: records.ReplyHeader = decode_value(REPLY_HEADER_CODEC, frame)
     return header
 
 
 def decode_response(frame: bytes, opcode: int) -> Any:
     """Return the record behind the header: the response to a request with this opcode. Raises ProtocolError."""
-    return decoded(ROWS[opcode].response, frame, REPLY_HEADER_BYTES)
+    return decode_value(ROWS[opcode].response, frame, REPLY_HEADER_BYTES)
 
 
 def decode_event(frame: bytes) -> records.EventRecord:
     """Return the event behind a header with EVENT_XID. Raises ProtocolError."""
-    event: records.EventRecord = decoded(EVENT_CODEC, frame, REPLY_HEADER_BYTES)
+    event: records.EventRecord = decode_value(EVENT_CODEC, frame, REPLY_HEADER_BYTES)
     return event
 
 
@@ -278,13 +286,13 @@ def decode_event(frame: bytes) -> records.EventRecord:
 
 def decode_connect(frame: bytes) -> records.ConnectRequest:
     """Return the first record of a client; clients before 3.4 send no `read_only`. Raises ProtocolError."""
-    request: records.ConnectRequest = decoded(CONNECT_REQUEST_CODEC, frame + b"\0")
+    request: records.ConnectRequest = decode_value(CONNECT_REQUEST_CODEC, frame + b"\0")
     return request
 
 
 def encode_connected(response: records.ConnectResponse) -> bytes:
     """Return the first frame of a server."""
-    return _framed(encoded(CONNECT_RESPONSE_CODEC, response))
+    return _framed(encode_value(CONNECT_RESPONSE_CODEC, response))
 
 
 class UnknownOpcodeError(ProtocolError):
@@ -297,10 +305,10 @@ class UnknownOpcodeError(ProtocolError):
 
 def decode_request(frame: bytes) -> tuple[records.RequestHeader, Any]:
     """Return the header and the record of a request. Raises UnknownOpcodeError, ProtocolError."""
-    header: records.RequestHeader = decoded(HEADER_CODEC, frame)
+    header: records.RequestHeader = decode_value(HEADER_CODEC, frame)
     if header.opcode not in ROWS:
         raise UnknownOpcodeError(header)
-    return header, decoded(ROWS[header.opcode].request, frame, HEADER_BYTES)
+    return header, decode_value(ROWS[header.opcode].request, frame, HEADER_BYTES)
 
 
 def encode_response(header: records.ReplyHeader, opcode: int, response: Any = None) -> bytes:
@@ -311,15 +319,15 @@ def encode_response(header: records.ReplyHeader, opcode: int, response: Any = No
         opcode: of the request.
         response: the record; None = without a body, because of an error.
     """
-    body = b"" if response is None else encoded(ROWS[opcode].response, response)
-    return _framed(encoded(REPLY_HEADER_CODEC, header) + body)
+    body = b"" if response is None else encode_value(ROWS[opcode].response, response)
+    return _framed(encode_value(REPLY_HEADER_CODEC, header) + body)
 
 
 def encode_event(kind: str, path: str) -> bytes:
     """Return the frame of a watch's event; `kind` is that of a WatchEvent of `coordination.tree`."""
     header = records.ReplyHeader(EVENT_XID, NO_ZXID, 0)
     event = records.EventRecord(EVENT_TYPES[kind], CONNECTED_STATE, path)
-    return _framed(encoded(REPLY_HEADER_CODEC, header) + encoded(EVENT_CODEC, event))
+    return _framed(encode_value(REPLY_HEADER_CODEC, header) + encode_value(EVENT_CODEC, event))
 
 
 # Errors.

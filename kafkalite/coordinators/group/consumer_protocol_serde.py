@@ -41,7 +41,7 @@ class ConsumerProtocolSerde:
             tuple(read.topics), topic_partitions(read.owned_partitions), read.rack_id or None, read.generation_id
         )
 
-    def assigned(self, assignment: bytes) -> ConsumerAssignment | None:
+    def decode_assignment(self, assignment: bytes) -> ConsumerAssignment | None:
         """A member's assignment, None if it is malformed; empty bytes are no partitions."""
         try:
             read = read_assignment(assignment)

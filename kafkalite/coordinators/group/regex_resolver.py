@@ -42,7 +42,7 @@ class RegexHost(Protocol):
 
 
 @lru_cache(maxsize=256)
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     """Compile a pattern. Raises: re2.error."""
     import re2  # type: ignore[import-untyped]  # imported for the first pattern only
 
@@ -72,7 +72,7 @@ def complaint(pattern: str) -> str | None:
     if cost(pattern) > COST_MAX:
         return TOO_COSTLY
     try:
-        compiled(pattern)
+        compile_pattern(pattern)
     except re2.error as error:
         reason = error.args[0]
         return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
@@ -132,13 +132,13 @@ class RegexResolver:
         self._host.offload.run(matches, question.patterns, names, done=partial(self._found, partition, question))
 
     def _found(self, partition: int, question: ResolvePatterns, outcome: Outcome) -> None:
-        done = failed if outcome.error is not None else resolved(outcome.value)
+        done = abandon if outcome.error is not None else apply_matches(outcome.value)
         self._runtime.submit(partition, partial(done, question.group))
         self._runtime.write_pending()
         outcome.result()
 
 
-def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupMachine, Token, Now], Effects]:
+def apply_matches(found: dict[str, list[str]]) -> Callable[[str, GroupMachine, Token, Now], Effects]:
     """The command that passes the matching topics to a group."""
 
     def complete(group: str, machine: GroupMachine, _token: Token, now: Now) -> Effects:
@@ -147,7 +147,7 @@ def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupMachine, Token,
     return complete
 
 
-def failed(group: str, machine: GroupMachine, _token: Token, _now: Now) -> Effects:
+def abandon(group: str, machine: GroupMachine, _token: Token, _now: Now) -> Effects:
     """The command that makes a group ask again later."""
     machine.patterns_failed(group)
     return Effects()

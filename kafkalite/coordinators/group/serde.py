@@ -71,7 +71,7 @@ class GroupRecordSerde:
         """A commit is pending until the marker; other records are never part of a transaction."""
         return state.TransactionalOffset(producer_id, record) if isinstance(record, state.OffsetCommitted) else record
 
-    def ended(self, producer_id: int, *, committed: bool) -> object:
+    def end_transaction(self, producer_id: int, *, committed: bool) -> object:
         """The record for the marker of a transaction."""
         return state.TransactionEnded(producer_id, committed)
 

@@ -271,7 +271,7 @@ class CoordinatorLoader:
         marker = read_marker(record)
         if marker is None:
             return NOTHING
-        return self._serde.ended(batch.producer_id, committed=marker.type is ControlType.COMMIT)
+        return self._serde.end_transaction(batch.producer_id, committed=marker.type is ControlType.COMMIT)
 
     def _pending(self, producer_id: int, key: bytes, value: bytes | None) -> object | None:
         decoded = self._serde.decode(key, value)

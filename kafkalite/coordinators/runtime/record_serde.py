@@ -35,5 +35,5 @@ class RecordSerde(Protocol):
     def in_transaction(self, producer_id: int, record: object) -> object | None:
         """The record as part of an open transaction; None if such a record cannot be in one."""
 
-    def ended(self, producer_id: int, *, committed: bool) -> object:
+    def end_transaction(self, producer_id: int, *, committed: bool) -> object:
         """The record for the marker of a transaction."""

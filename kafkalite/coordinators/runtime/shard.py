@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from kafkalite.backoff import doubled
+from kafkalite.backoff import exponential_pause
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.errors import KafkaErrorCode
@@ -43,8 +43,8 @@ class Machine(Protocol):
     """A pure state machine, as a shard drives it."""
 
     def apply(self, record: Any) -> None: ...
-    def loaded(self, now: Now) -> Iterator[Effects]: ...
-    def expired(self, name: TimerName, now: Now) -> Effects: ...
+    def start_timers(self, now: Now) -> Iterator[Effects]: ...
+    def fire_timer(self, name: TimerName, now: Now) -> Effects: ...
     def ended(self) -> None: ...
 
 
@@ -323,7 +323,7 @@ class CoordinatorShard(Generic[M]):
         try:
             now = self.now()
             now = now._replace(ms=max(now.ms, timer.at_ms))  # the float may be slightly lower
-            answers = self._apply_effects(incarnation, incarnation.machine.expired(timer.name, now), now)
+            answers = self._apply_effects(incarnation, incarnation.machine.fire_timer(timer.name, now), now)
         except Exception:
             self._command_failed(incarnation)
             raise
@@ -369,7 +369,7 @@ class CoordinatorShard(Generic[M]):
             self.load()
         else:
             self._error = NOT_HERE
-            wait_ms = doubled(RETRY_MS, self._failed_loads, RETRY_MAX_MS)
+            wait_ms = exponential_pause(RETRY_MS, self._failed_loads, RETRY_MAX_MS)
             self._retry = self._clock.call_at(self._clock.monotonic() + wait_ms / 1000, self.load)
 
     def _begin_replay(self) -> None:
@@ -405,7 +405,7 @@ class CoordinatorShard(Generic[M]):
     def _start(self, machine: M) -> Generator[None, None, tuple[Effects, Now]]:
         """Run the steps after the replay, such as the start of sessions."""
         now, effects = self.now(), Effects()
-        for share in machine.loaded(now):
+        for share in machine.start_timers(now):
             effects.extend(share)
             yield
         return effects, now

@@ -38,7 +38,7 @@ def adopted_nodes(nodes: list[Create], disk: Disk, data: str, broker_id: int) ->
     passwords: list[tuple[str, str]] = []
     for node in nodes:
         if node.path == znodes.PRODUCER_ID_BLOCK:
-            node = node._replace(data=raised(node.data, largest_id_in(disk, data), broker_id))
+            node = node._replace(data=raise_block(node.data, largest_id_in(disk, data), broker_id))
         elif node.path.startswith(f"{znodes.BROKER_CONFIGS}/"):
             cleaned, keys = without_passwords(node)
             node = cleaned
@@ -58,7 +58,7 @@ def is_of_partition(name: str) -> bool:
     return names.parse_directory_name(name) is not None or names.parse_stray_directory_name(name) is not None
 
 
-def raised(data: bytes, found: int, broker_id: int) -> bytes:
+def raise_block(data: bytes, found: int, broker_id: int) -> bytes:
     """The node of the producer ids above the ids in logs; unchanged if it is above them, or invalid."""
     try:
         ids = raised_ids(data, found, force=False)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.callbacks import gather
-from kafkalite.clock import Clock, Outcome, Then, completed
+from kafkalite.clock import Clock, Outcome, Then, await_outcome
 from kafkalite.cluster.image import new_partition
 from kafkalite.cluster.metadata_store import state_of
 from kafkalite.coordination import znodes
@@ -85,7 +85,7 @@ class TreeAdoption:
         tree = service.tree
         identity, _ = tree.get(znodes.CLUSTER_ID)
         cluster_id, topics = znodes.decode_cluster_id(identity), tree.children(znodes.TOPICS)[0]
-        nodes, passwords = adopted_nodes(list(copied(tree)), self._disk, self._data, self._broker_id())
+        nodes, passwords = adopted_nodes(list(copy_nodes(tree)), self._disk, self._data, self._broker_id())
         written = 0
         if not await self._is_complete(cluster_id):
             written = await self._copy([*batches(nodes), [Create(znodes.CLUSTER_ID, identity)]], topics, journal)
@@ -117,12 +117,12 @@ class TreeAdoption:
         """Write the nodes of a batch that the tree lacks, in one transaction; returns their number."""
         missing = await self._missing(batch)
         if missing:
-            (await completed(partial(self._target.multi, missing))).result()
+            (await await_outcome(partial(self._target.multi, missing))).result()
         return len(missing)
 
     async def _is_complete(self, cluster_id: str) -> bool:
         """Whether an earlier call has written everything. Raises TreeAdoptionError: the tree is another cluster's."""
-        outcome = await completed(partial(self._target.get, znodes.CLUSTER_ID))
+        outcome = await await_outcome(partial(self._target.get, znodes.CLUSTER_ID))
         if isinstance(outcome.error, NoNodeError):
             return False
         found = znodes.decode_cluster_id(outcome.result()[0])
@@ -132,7 +132,7 @@ class TreeAdoption:
 
     async def _check_children(self, path: str, allowed: list[str], what: str) -> None:
         """Raise TreeAdoptionError if a node has children that are not allowed."""
-        outcome = await completed(partial(self._target.children, path))
+        outcome = await await_outcome(partial(self._target.children, path))
         if isinstance(outcome.error, NoNodeError):
             return
         others = sorted(set(outcome.result()[0]).difference(allowed))
@@ -146,7 +146,7 @@ class TreeAdoption:
             gather([self._reader(each.path) for each in batch], lambda outcomes: then(Outcome(outcomes)))
 
         missing = []
-        for node, outcome in zip(batch, (await completed(read)).result(), strict=True):
+        for node, outcome in zip(batch, (await await_outcome(read)).result(), strict=True):
             if isinstance(outcome.error, NoNodeError):
                 missing.append(node)
             elif outcome.result()[0] != node.data:
@@ -181,7 +181,7 @@ def batches(nodes: Iterable[Create]) -> Iterator[list[Create]]:
     yield batch
 
 
-def copied(tree: Tree) -> Iterator[Create]:
+def copy_nodes(tree: Tree) -> Iterator[Create]:
     """Yield the nodes that a cluster gets, topics first, with the states of partitions that never changed."""
     nodes = [Create(path, node.data) for path, node in tree.walk() if is_copied(path)]
     yield from sorted(nodes, key=lambda node: not is_of_topics(node.path))

@@ -25,7 +25,7 @@ TWICE = Refusal(KafkaErrorCode.INVALID_REQUEST, "Each entity must appear at most
 def alter_client_quotas(call: AdminCall, request: AlterClientQuotasRequest) -> None:
     """Change each entity on its own; the response is sent when all changes are durable."""
     entries = request.entries
-    outcomes: FanIn[Refusal | None] = FanIn(len(entries), call.guarded(partial(answer, call, entries)))
+    outcomes: FanIn[Refusal | None] = FanIn(len(entries), call.guard(partial(answer, call, entries)))
     steps = alter_each(call, entries, request.validate_only, outcomes)
     call.in_slices(steps, OBJECTS_EACH * len(entries), lambda _none: None, changes=True)
 

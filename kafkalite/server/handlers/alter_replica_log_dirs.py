@@ -28,7 +28,7 @@ def alter_replica_log_dirs(call: PartitionCall, request: AlterReplicaLogDirsRequ
     def begun(errors: list[int]) -> None:
         call.answer_from(build_response(call, list(paths), errors), len(paths))
 
-    results: FanIn[int] = FanIn(len(paths), call.guarded(begun))
+    results: FanIn[int] = FanIn(len(paths), call.guard(begun))
     call.in_slices(moving(call, paths, results), len(paths), lambda _: None, changes=True)
 
 

@@ -7,7 +7,7 @@ exist or is a classic group fails with GROUP_ID_NOT_FOUND.
 from functools import partial
 
 from kafkalite.cluster.image import ClusterImage
-from kafkalite.errors import KafkaErrorCode, shortened
+from kafkalite.errors import KafkaErrorCode, shorten
 from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -99,7 +99,7 @@ def refuse(name: str, error: int, message: str | None = None) -> Group:
     """Return the response of a group that cannot be described."""
     return Group(
         error_code=error,
-        error_message=None if message is None else shortened(message),
+        error_message=None if message is None else shorten(message),
         group_id=name,
         group_state="",
         group_epoch=0,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kafkalite.coordinators.group.regex_resolver import complaint
-from kafkalite.errors import KafkaErrorCode, shortened
+from kafkalite.errors import KafkaErrorCode, shorten
 from kafkalite.model import uuid_text
 from kafkalite.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -127,7 +127,7 @@ def refuse(error: int, message: str | None) -> ConsumerGroupHeartbeatResponse:
     """Return the response with an error and its reason."""
     return ConsumerGroupHeartbeatResponse(
         error_code=error,
-        error_message=None if message is None else shortened(message),
+        error_message=None if message is None else shorten(message),
         member_epoch=0,
         heartbeat_interval_ms=NO_INTERVAL,
     )

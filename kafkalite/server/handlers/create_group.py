@@ -33,7 +33,7 @@ def create_group(call: GroupCall, request: CreateGroupRequest) -> CreateGroupRes
     if peers is None:
         create_here(call, request)
     else:
-        call.context.groups.ensure_topic(call.guarded(partial(create_at_coordinator, call, peers, request)))
+        call.context.groups.ensure_topic(call.guard(partial(create_at_coordinator, call, peers, request)))
     return None
 
 

@@ -39,5 +39,5 @@ def create_partitions(call: TopicCall, request: CreatePartitionsRequest) -> None
         call.answer(CreatePartitionsResponse(results=results))
 
     call.context.topics.grow(
-        asked, validate_only=request.validate_only, then=call.guarded(grown), timeout_ms=request.timeout_ms
+        asked, validate_only=request.validate_only, then=call.guard(grown), timeout_ms=request.timeout_ms
     )

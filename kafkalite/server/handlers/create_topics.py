@@ -55,7 +55,7 @@ def create(call: TopicCall, request: CreateTopicsRequest, found: tuple[list[str]
         call.answer_from(steps, OBJECTS_EACH * len(asked) + len(twice))
 
     call.context.topics.create(
-        asked, validate_only=request.validate_only, then=call.guarded(created), timeout_ms=request.timeout_ms
+        asked, validate_only=request.validate_only, then=call.guard(created), timeout_ms=request.timeout_ms
     )
 
 
@@ -91,7 +91,7 @@ def refuse(name: str, refusal: Refusal) -> Result:
 def describe_created(call: TopicCall, new: NewTopic, validate_only: bool) -> Result:
     """Describe a topic that was created, or that would have been, with its effective configs."""
     try:
-        image = call.context.topics.validated(new) if validate_only else call.context.tables.topics[new.name]
+        image = call.context.topics.validate(new) if validate_only else call.context.tables.topics[new.name]
     except (
         KeyError,
         RefusedError,

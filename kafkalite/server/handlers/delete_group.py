@@ -15,4 +15,4 @@ def delete_group(call: GroupCall, request: DeleteGroupRequest) -> None:
         results = [Deleted(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
         call.answer(DeleteGroupResponse(results=results))
 
-    call.in_slices(call.context.groups.delete(names, call.guarded(deleted)), len(names), ended)
+    call.in_slices(call.context.groups.delete(names, call.guard(deleted)), len(names), ended)

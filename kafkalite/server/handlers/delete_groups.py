@@ -16,7 +16,7 @@ def delete_groups(call: GroupCall, request: DeleteGroupsRequest) -> None:
     def deleted(errors: list[int]) -> None:
         call.answer_from(answer(call, names, errors), len(names))
 
-    call.in_slices(call.context.groups.delete(names, call.guarded(deleted)), len(names), ended)
+    call.in_slices(call.context.groups.delete(names, call.guard(deleted)), len(names), ended)
 
 
 def answer(call: GroupCall, names: list[str], errors: list[int]) -> Generator[None, None, DeleteGroupsResponse]:

@@ -29,7 +29,7 @@ def delete_topics(call: TopicCall, request: DeleteTopicsRequest) -> None:
     else:
         asked = [(name, bytes(16)) for name in request.topic_names]
     if not call.context.config.delete_topic_enable:
-        refusal = disabled(call.version)
+        refusal = disabled_refusal(call.version)
         call.answer(DeleteTopicsResponse(responses=[result(name, topic_id, refusal) for name, topic_id in asked]))
         return
     call.in_slices(find_each(call, asked), len(asked), partial(delete, call, request.timeout_ms), changes=True)
@@ -44,7 +44,7 @@ def delete(call: TopicCall, timeout_ms: int, found: dict[Asked, str | Refusal]) 
         log_deleted(call, [name for name, refusal in zip(names, refusals, strict=True) if refusal is None])
         call.answer_from(results(call, found, ids, iter(refusals)), len(found))
 
-    call.context.topics.delete(names, call.guarded(deleted), timeout_ms)
+    call.context.topics.delete(names, call.guard(deleted), timeout_ms)
 
 
 def results(
@@ -60,7 +60,7 @@ def results(
     return DeleteTopicsResponse(responses=responses.finish())
 
 
-def disabled(version: int) -> Refusal:
+def disabled_refusal(version: int) -> Refusal:
     """Return the error for clients of this version where topic deletion is disabled."""
     known = version >= DISABLED_SINCE
     code = KafkaErrorCode.TOPIC_DELETION_DISABLED if known else KafkaErrorCode.INVALID_REQUEST
@@ -81,7 +81,7 @@ def find_each(call: TopicCall, asked: list[Asked]) -> Generator[None, None, dict
         reached[outcome] += 1
         yield
 
-    def validated(each: Asked, outcome: str | Refusal) -> str | Refusal:
+    def validate(each: Asked, outcome: str | Refusal) -> str | Refusal:
         if times[each] > 1:
             return Refusal(KafkaErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if each[0] is None else 'name'}.")
         if isinstance(outcome, str) and reached[outcome] > 1:
@@ -89,7 +89,7 @@ def find_each(call: TopicCall, asked: list[Asked]) -> Generator[None, None, dict
         return outcome
 
     for each, outcome in found.items():  # no key is added
-        found[each] = validated(each, outcome)
+        found[each] = validate(each, outcome)
         yield
     return found
 

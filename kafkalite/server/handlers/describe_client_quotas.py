@@ -27,7 +27,7 @@ def describe_client_quotas(call: AdminCall, request: DescribeClientQuotasRequest
         call.answer(refuse(error.refusal.error, error.refusal.message))
         return
     context, then = call.context, partial(answer, call)
-    QuotaReader(context.metadata, context.slicer, wanted, then=then, guarded=call.guarded).start()
+    QuotaReader(context.metadata, context.slicer, wanted, then=then, guarded=call.guard).start()
 
 
 def answer(call: AdminCall, outcome: Outcome) -> None:

@@ -18,7 +18,7 @@ def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> Desc
     first_image = call.context.first_image
     if first_image is None:
         return build_response(call, request)
-    first_image.wait(call.guarded(lambda: call.answer(build_response(call, request))))
+    first_image.wait(call.guard(lambda: call.answer(build_response(call, request))))
     return None
 
 

@@ -20,7 +20,7 @@ Synonym = Config.DescribeConfigsSynonym
 def describe_configs(call: ConfigCall, request: DescribeConfigsRequest) -> None:
     """Describe each resource independently; in a cluster, the configs of topics are read first."""
     topics = [resource.resource_name for resource in request.resources if resource.resource_type == TOPIC]
-    call.context.configs.read_topics(topics, call.guarded(partial(answer, call, request)))
+    call.context.configs.read_topics(topics, call.guard(partial(answer, call, request)))
 
 
 def answer(call: ConfigCall, request: DescribeConfigsRequest, topics: TopicOverrides) -> None:

@@ -8,7 +8,7 @@ Source: ClassicGroup.asDescribedGroup.
 
 from functools import partial
 
-from kafkalite.errors import KafkaErrorCode, shortened
+from kafkalite.errors import KafkaErrorCode, shorten
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafkalite.server.requests.authorized_operations import GROUP_OPERATIONS, if_asked
 from kafkalite.server.requests.call import GroupCall
@@ -46,7 +46,7 @@ def describe_group(version: int, name: str, machine: GroupMachine) -> Group:
     group = refuse(name, 0)
     if version >= NOT_FOUND_SINCE:
         group.error_code = KafkaErrorCode.GROUP_ID_NOT_FOUND
-        group.error_message = shortened(f"Group {name} not found.")
+        group.error_message = shorten(f"Group {name} not found.")
     return group
 
 

@@ -9,7 +9,7 @@ Source: ScramImage.describe of Apache Kafka 4.3.
 from collections import Counter
 from collections.abc import Generator
 
-from kafkalite.errors import KafkaErrorCode, shortened
+from kafkalite.errors import KafkaErrorCode, shorten
 from kafkalite.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -35,10 +35,10 @@ def build_response(
 
 
 def unknown(name: str) -> Result:
-    text = shortened(f"Attempt to describe a user credential that does not exist: {name}")
+    text = shorten(f"Attempt to describe a user credential that does not exist: {name}")
     return Result(user=name, error_code=KafkaErrorCode.RESOURCE_NOT_FOUND, error_message=text, credential_infos=[])
 
 
 def twice(name: str) -> Result:
-    text = shortened(f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}")
+    text = shorten(f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}")
     return Result(user=name, error_code=KafkaErrorCode.DUPLICATE_RESOURCE, error_message=text, credential_infos=[])

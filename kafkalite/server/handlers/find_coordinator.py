@@ -44,7 +44,7 @@ def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> 
         reason = reason_of(error) or "the coordinator is shutting down"
         answer(call, request, error, NO_TOPIC.format(reason) if error else None)
 
-    call.context.groups.ensure_topic(call.guarded(ready))
+    call.context.groups.ensure_topic(call.guard(ready))
 
 
 def transactional_id(call: CoordinatorCall, request: FindCoordinatorRequest) -> str:

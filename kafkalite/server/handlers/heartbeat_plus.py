@@ -21,14 +21,14 @@ def heartbeat_plus(call: GroupCall, request: HeartbeatPlusRequest) -> None:
         request.process_id,
     )
 
-    def failed(error: int) -> HeartbeatPlusResponse:
+    def convert_error(error: int) -> HeartbeatPlusResponse:
         result = HeartbeatAnswered(0, request.generation_id) if error == LOADING else HeartbeatAnswered(error)
         return answer(result)
 
     call.context.groups.submit(
         request.group_id,
         lambda machine, token, now: machine.registered.heartbeat(fast_heartbeat, token, now),
-        call.completion(answer, failed),
+        call.completion(answer, convert_error),
     )
 
 

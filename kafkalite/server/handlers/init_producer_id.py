@@ -21,7 +21,7 @@ def init_producer_id(call: ProducerCall, request: InitProducerIdRequest) -> Init
         epoch = -1 if error else 0
         call.answer(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
 
-    call.context.producer_ids.draw(call.guarded(drawn))
+    call.context.producer_ids.draw(call.guard(drawn))
     return None
 
 

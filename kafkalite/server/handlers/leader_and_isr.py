@@ -16,4 +16,4 @@ def leader_and_isr(call: ControllerCall, request: LeaderAndIsrRequest) -> None:
     def applied(outcome: Outcome) -> None:
         call.answer(outcome.result())
 
-    call.context.controller_requests.leader_and_isr(request, call.guarded(applied))
+    call.context.controller_requests.leader_and_isr(request, call.guard(applied))

@@ -30,7 +30,7 @@ def list_groups(call: GroupCall, request: ListGroupsRequest) -> None:
 
 def wanted_groups(states: set[str], types: set[str], machine: GroupMachine) -> Iterator[Group | None]:
     """Yield the groups of a shard, None for each that the filters exclude."""
-    for each in machine.listed():
+    for each in machine.list_groups():
         matches = (not states or each.state.lower() in states) and (not types or each.group_type in types)
         yield convert_group(each) if matches else None
 
@@ -42,7 +42,7 @@ def answer(call: GroupCall, walked: tuple[list[Any], Machines]) -> None:
     def committed(error: int) -> None:
         call.answer(ListGroupsResponse(error_code=error, groups=[] if error else groups))
 
-    call.context.groups.when_committed(machines, call.guarded(committed))
+    call.context.groups.when_committed(machines, call.guard(committed))
 
 
 def convert_group(listed: ListedGroup) -> Group:

@@ -65,7 +65,7 @@ def answer_all(call: GroupCall, others: Sequence[Group], walked: tuple[list[Any]
         shown = [bare(call.own_node, "", state=DEAD, error=error), *others] if error else groups
         call.answer(ListGroupsPlusResponse(groups=shown))
 
-    call.context.groups.when_committed(machines, call.guarded(committed))
+    call.context.groups.when_committed(machines, call.guard(committed))
 
 
 def all_listed(node: Node, machine: GroupMachine) -> Iterator[Group]:

@@ -35,7 +35,7 @@ def metadata(call: TopicCall, request: MetadataRequest) -> None:
     if first_image is None:
         create_and_describe(call, request)
     else:
-        first_image.wait(call.guarded(partial(create_and_describe, call, request)))
+        first_image.wait(call.guard(partial(create_and_describe, call, request)))
 
 
 def create_and_describe(call: TopicCall, request: MetadataRequest) -> None:
@@ -65,7 +65,7 @@ def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str]
     if missing is None:
         call.answer(refuse(request))
     elif missing:
-        call.context.topics.create_on_demand(missing, call.guarded(partial(answer_created, call, request, missing)))
+        call.context.topics.create_on_demand(missing, call.guard(partial(answer_created, call, request, missing)))
     else:
         answer(call, request, {})
 

@@ -149,7 +149,7 @@ def committing(call: GroupCall, request: OffsetCommitRequest, objects: int) -> G
         outcomes = chain.from_iterable(errors(call, part, done) for part, done in zip(parts, results, strict=True))
         call.answer_from(answer(request, refused, outcomes, call.elements), objects)
 
-    yield from call.context.groups.submit_each(request.group_id, commands, CommitResult, call.guarded(committed))
+    yield from call.context.groups.submit_each(request.group_id, commands, CommitResult, call.guard(committed))
 
 
 def wanted_of(

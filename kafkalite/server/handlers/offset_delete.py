@@ -45,7 +45,7 @@ def deletion(call: GroupCall, request: OffsetDeleteRequest, objects: int) -> Gen
             call.answer_from(answer(call, request, dict(zip(wanted, errors, strict=True))), objects)
 
     groups = call.context.groups
-    yield from groups.submit_each(request.group_id, commands, OffsetDeleteResult, call.guarded(deleted))
+    yield from groups.submit_each(request.group_id, commands, OffsetDeleteResult, call.guard(deleted))
 
 
 def delete(

@@ -66,7 +66,7 @@ def offset_fetch(call: GroupCall, request: OffsetFetchRequest) -> None:
 def look_up(call: GroupCall, require_stable: bool, asked: list[RequestedGroup]) -> None:
     """Query the groups of the request."""
     query = partial(look, require_stable)
-    then = call.guarded(partial(found_few, call, query))
+    then = call.guard(partial(found_few, call, query))
     steps = call.context.groups.query_each(asked, group_of, query, FetchedGroup, then)
     call.in_slices(steps, len(asked), ended)
 
@@ -77,7 +77,7 @@ def found_few(call: GroupCall, query: Query, fetched: Fetched) -> None:
         answer(call, fetched)
         return
     parts = [(at, part) for at, group in enumerate(fetched) if group.many for part in parts_of(group.asked)]
-    then = call.guarded(partial(found_parts, call, fetched, [at for at, _ in parts]))
+    then = call.guard(partial(found_parts, call, fetched, [at for at, _ in parts]))
     steps = call.context.groups.query_each([part for _, part in parts], group_of, query, FetchedGroup, then)
     call.in_slices(steps, OBJECTS_MAX + 1, ended)
 

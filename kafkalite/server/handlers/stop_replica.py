@@ -15,4 +15,4 @@ def stop_replica(call: ControllerCall, request: StopReplicaRequest) -> None:
     def applied(outcome: Outcome) -> None:
         call.answer(outcome.result())
 
-    call.context.controller_requests.stop_replica(request, call.guarded(applied))
+    call.context.controller_requests.stop_replica(request, call.guard(applied))

@@ -15,4 +15,4 @@ def update_metadata(call: ControllerCall, request: UpdateMetadataRequest) -> Non
     def applied(outcome: Outcome) -> None:
         call.answer(outcome.result())
 
-    call.context.controller_requests.update_metadata(request, call.guarded(applied))
+    call.context.controller_requests.update_metadata(request, call.guard(applied))

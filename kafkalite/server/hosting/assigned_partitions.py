@@ -36,7 +36,7 @@ from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.server.hosting.missing_logs import MissingLogs
 from kafkalite.server.hosting.partition_hosting import PartitionHosting
 from kafkalite.server.hosting.unknown_logs import NOT_ASSIGNED, UnassignedLogs, report_strays
-from kafkalite.slicing import Slicer, grouped
+from kafkalite.slicing import Slicer, group_steps
 from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.manager import LogManager
 
@@ -403,7 +403,7 @@ class AssignedPartitions(PartitionHosting):
         hosted = self._hosted(name)
         if hosted is not None:
             hosted.overrides = overrides
-            self._slicer.run(grouped(self._configuring(hosted)), Outcome.result)
+            self._slicer.run(group_steps(self._configuring(hosted)), Outcome.result)
 
     def _hosted(self, topic: str) -> HostedTopic | None:
         found = self._replicas.find(topic, UNASSIGNED_ID, by_id=False)

@@ -37,7 +37,7 @@ from kafkalite.protocol.messages.stop_replica import StopReplicaRequest, StopRep
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.server.hosting.assigned_partitions import AssignedPartitions, Overrides, PartitionError, check_assignment
-from kafkalite.slicing import Slicer, Steps, grouped
+from kafkalite.slicing import Slicer, Steps, group_steps
 
 ANNOUNCED_MAX = 10_000  # topics in deletion that are remembered
 ALL = "all requests"  # the key of their serial execution
@@ -139,7 +139,7 @@ class ControllerRequests:
                 end()
                 outcome.result()
 
-            self._slicer.run(grouped(self._hosting.resigning()), resigned)
+            self._slicer.run(group_steps(self._hosting.resigning()), resigned)
 
         self._serial.run(ALL, resign)
 
@@ -224,7 +224,7 @@ class ControllerRequests:
                 outcome = Outcome(UpdateMetadataResponse(error_code=0))
             done(outcome)
 
-        self._slicer.run(grouped(MetadataUpdate(self._tables.image, request).steps()), updated)
+        self._slicer.run(group_steps(MetadataUpdate(self._tables.image, request).steps()), updated)
 
     def _swap(self, change: MetadataChange) -> None:
         self._tables.swap(change.image)
@@ -252,7 +252,7 @@ class ControllerRequests:
                 host({})
 
         def host(overrides: Overrides) -> None:
-            self._slicer.run(grouped(self._assigning(request, overrides)), applied)
+            self._slicer.run(group_steps(self._assigning(request, overrides)), applied)
 
         def applied(outcome: Outcome) -> None:
             self._read_again(self._hosting.end_hosting(topics))
@@ -265,7 +265,7 @@ class ControllerRequests:
             else:
                 done(outcome)
 
-        self._slicer.run(grouped(self._checking(request)), checked)
+        self._slicer.run(group_steps(self._checking(request)), checked)
 
     def _read_again(self, topics: Sequence[str]) -> None:
         """Read and apply the configs of topics that were changed while the topics were being hosted."""
@@ -280,7 +280,7 @@ class ControllerRequests:
     def _assigning(self, request: LeaderAndIsrRequest, overrides: Overrides) -> Steps:
         """Apply a request, and return the response."""
         results = yield from self._hosting.assigning(request, overrides)
-        return (yield from assigned(results))
+        return (yield from leader_and_isr_response(results))
 
     def _checking(self, request: LeaderAndIsrRequest) -> Steps:
         """Check a request, leave what a full one does not name, and return the topics whose configs are needed."""
@@ -295,15 +295,15 @@ class ControllerRequests:
     # StopReplica.
 
     def _stop_replica(self, request: StopReplicaRequest, done: Then) -> None:
-        self._slicer.run(grouped(self._stopping(request)), done)
+        self._slicer.run(group_steps(self._stopping(request)), done)
 
     def _stopping(self, request: StopReplicaRequest) -> Steps:
         """Apply a request, and return the response."""
         results = yield from self._hosting.stopping(request, self._deletions)
-        return (yield from stopped(results))
+        return (yield from stop_replica_response(results))
 
 
-def assigned(results: Sequence[PartitionError]) -> Steps:
+def leader_and_isr_response(results: Sequence[PartitionError]) -> Steps:
     """Return the response to LeaderAndIsr; yields after each partition.
 
     Versions 0 to 4, which have no topic ids, are rejected as a whole.
@@ -319,7 +319,7 @@ def assigned(results: Sequence[PartitionError]) -> Steps:
     return LeaderAndIsrResponse(error_code=0, topics=list(topics.values()))
 
 
-def stopped(results: Sequence[PartitionError]) -> Steps:
+def stop_replica_response(results: Sequence[PartitionError]) -> Steps:
     """Return the response to StopReplica; yields after each partition."""
     errors = []
     for result in results:

@@ -19,7 +19,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.server.hosting.partition_hosting import PartitionHosting
 from kafkalite.server.hosting.unknown_logs import UnknownLogs
-from kafkalite.slicing import Steps, grouped
+from kafkalite.slicing import Steps, group_steps
 from kafkalite.storage import names
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -107,7 +107,7 @@ class HostedPartitions(PartitionHosting):
         """
         known = self._replicas.find(topic.name, topic.topic_id, by_id=True)
         steps = self._hosting(topic) if isinstance(known, KafkaErrorCode) else self._changing(known, topic)
-        self._slicer.run(grouped(steps), done)
+        self._slicer.run(group_steps(steps), done)
 
     def _hosting(self, topic: TopicImage) -> Steps:
         config = self._config
@@ -143,11 +143,11 @@ class HostedPartitions(PartitionHosting):
                 this name may be hosted before.
         """
         self._problems.forget_topic(name)
-        self._slicer.run(grouped(self._dropping(self._replicas.remove(name).partitions.values())), done)
+        self._slicer.run(group_steps(self._dropping(self._replicas.remove(name).partitions.values())), done)
 
     def _create_each(self, partitions: Iterable[Partition]) -> None:
         """Queue the creation of new partitions in the background, which takes 5 us each."""
-        self._slicer.run(grouped(self._creating(list(partitions))), Outcome.result)
+        self._slicer.run(group_steps(self._creating(list(partitions))), Outcome.result)
 
     def _creating(self, partitions: Iterable[Partition]) -> Steps:
         for partition in partitions:

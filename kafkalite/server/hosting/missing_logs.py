@@ -79,9 +79,9 @@ class MissingLogs:
         created, self._created = self._created, []
         if offline:
             marks = " and ".join(os.path.join(path, MARK) for path in self._marked)
-            LOGGER.error(OFFLINE, *counted(offline), " and ".join(self._marked), marks)
+            LOGGER.error(OFFLINE, *summarize(offline), " and ".join(self._marked), marks)
         if created:
-            LOGGER.warning(CREATED, *counted(created))
+            LOGGER.warning(CREATED, *summarize(created))
 
     def confirming(self, partitions: Iterable[Partition]) -> Steps:
         """After a full request: remove the marks, in a job, unless a partition without files is offline."""
@@ -95,7 +95,7 @@ class MissingLogs:
         self._offload.run(remove_marks, self._logs.disk, marked, done=removed)
 
 
-def counted(keys: list[TopicPartition]) -> tuple[int, str, TopicPartition]:
+def summarize(keys: list[TopicPartition]) -> tuple[int, str, TopicPartition]:
     """The number of partitions, the verb that follows, and the first one."""
     return len(keys), " is" if len(keys) == 1 else "s are", keys[0]
 

@@ -19,7 +19,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.server.configs.config_problems import ConfigProblems
 from kafkalite.server.hosting.partition_creation import DirectoryRecords, PartitionCreator
-from kafkalite.slicing import Slicer, Steps, grouped
+from kafkalite.slicing import Slicer, Steps, group_steps
 from kafkalite.state.topic_names import is_internal
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
@@ -91,7 +91,7 @@ class PartitionHosting:
     def configure(self, config: BrokerConfig) -> None:
         """Apply changed broker configs; topics use them where they set nothing themselves."""
         self._config = config
-        self._slicer.run(grouped(self._configuring_all()), Outcome.result)
+        self._slicer.run(group_steps(self._configuring_all()), Outcome.result)
 
     def _configuring_all(self) -> Steps:
         for hosted in list(self._replicas):

@@ -38,7 +38,7 @@ def find(disk: Disk, directories: Iterable[str]) -> list[Stray]:
     return [one for one in found if one.topic_id is not None]
 
 
-async def assigned(strays: Sequence[Stray], broker_id: int, session: Coordination) -> list[Stray]:
+async def find_assigned(strays: Sequence[Stray], broker_id: int, session: Coordination) -> list[Stray]:
     """Return the strays whose topic id and partition the tree assigns to a broker. Raises CoordinationError."""
     topics = {name: await _topic(session, name) for name in {one.topic for one in strays}}
     return [one for one in strays if _is_assigned(one, topics[one.topic], broker_id)]
@@ -67,7 +67,7 @@ def return_strays(disk: Disk, strays: Sequence[Stray], config_of: Callable[[str]
 
     Arguments:
         disk: holds the log directories, which are locked.
-        strays: from `assigned`.
+        strays: from `find_assigned`.
         config_of: returns the configs of a topic.
     """
     number = Counter(TopicPartition(one.topic, one.partition) for one in strays)

@@ -70,7 +70,7 @@ class Listeners:
             return Node(broker_id, advertised.host, advertised.port, rack)
         return Node(broker_id, connection.local_host, connection.local_port, rack)
 
-    def registered(self) -> tuple[Endpoint, ...]:
+    def registered_endpoints(self) -> tuple[Endpoint, ...]:
         """Return the address of each listener for clients and other brokers, as a registration has it."""
         return tuple(self._advertised.get(each.listener) or reachable(each) for each in self.addresses)
 
@@ -122,7 +122,7 @@ def limits_of(config: BrokerConfig) -> Limits:
         request_bytes_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
-        connections_per_ip_overrides=resolved(config.max_connections_per_ip_overrides),
+        connections_per_ip_overrides=resolve_hosts(config.max_connections_per_ip_overrides),
         idle_ms_max=config.connections_max_idle_ms,
         all_requests_bytes_max=queued if queued > 0 else memory_bytes() // REQUESTS_SHARE,
     )
@@ -137,7 +137,7 @@ def sockets_of(config: BrokerConfig) -> SocketOptions:
     )
 
 
-def resolved(limits: Mapping[str, int]) -> dict[str, int]:
+def resolve_hosts(limits: Mapping[str, int]) -> dict[str, int]:
     """Resolve the host names of connection limits; raises ConfigError for an unknown name."""
     found: dict[str, int] = {}
     for host, count in limits.items():

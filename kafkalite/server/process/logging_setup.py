@@ -15,7 +15,7 @@ LEVELS = ("debug", "info", "warning", "error")
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return `text` with every control character escaped."""
     return text.translate(_CONTROL)
 
@@ -35,7 +35,7 @@ class PlainFormatter(logging.Formatter):
         return time_text(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = escaped(record.message)
+        record.message = escape(record.message)
         return super().formatMessage(record)
 
 

@@ -12,7 +12,7 @@ from kafkalite.model import Node
 from kafkalite.server.requests import context
 from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.server.requests.response_arrays import ResponseArray
-from kafkalite.slicing import Steps, finish, grouped
+from kafkalite.slicing import Steps, finish, group_steps
 
 Arguments = ParamSpec("Arguments")
 Context = TypeVar("Context", bound=context.CallContext, covariant=True)
@@ -31,7 +31,7 @@ class Call(Generic[Context]):
         large: the request, where it has so many elements that it is freed in slices; else None.
 
     A handler returns the response, or None after it has kept the call to `answer` it later. A kept call is continued in
-    a callback made by `guarded`, or `fail` is called with any exception: no caller would end the request.
+    a callback made by `guard`, or `fail` is called with any exception: no caller would end the request.
     """
 
     __slots__ = ("context", "failed", "header", "large", "reply", "response_type", "version")
@@ -111,7 +111,7 @@ class Call(Generic[Context]):
         Returns the callback that continues the call; it is called once, and an exception in it ends the request.
         """
         self.reply.pause()
-        guarded = self.guarded(callback)
+        guarded = self.guard(callback)
 
         def resumed(*args: Arguments.args, **named: Arguments.kwargs) -> None:
             self.reply.resume(pinned=False)
@@ -146,9 +146,9 @@ class Call(Generic[Context]):
         if objects <= OBJECTS_MAX and self.large is None:
             then(finish(steps))
             return
-        ended = self.guarded(partial(self._sliced, then))
+        ended = self.guard(partial(self._sliced, then))
         self.reply.pause()
-        job = self.context.slicer.run(grouped(steps), ended)
+        job = self.context.slicer.run(group_steps(steps), ended)
         if not job.ended:
             self.reply.in_progress = True
             self.reply.on_gone = None if changes else job.cancel
@@ -159,7 +159,7 @@ class Call(Generic[Context]):
         self.reply.resume(pinned=False)
         then(outcome.result())
 
-    def guarded(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
+    def guard(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
         """Wrap a callback that continues this call after its handler has returned; an exception ends the request."""
 
         def guarded(*args: Arguments.args, **named: Arguments.kwargs) -> None:

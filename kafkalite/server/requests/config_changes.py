@@ -29,11 +29,13 @@ def alter_each(call: PlainCall, response: type[Response], resources: list[Any], 
         resources: of the request, in the order of the response.
         alter: changes one resource and calls back with the result.
     """
-    outcomes = FanIn(len(resources), call.guarded(partial(answer, call, response, resources)))
-    call.in_slices(altered(resources, alter, outcomes), OBJECTS_EACH * len(resources), lambda _none: None, changes=True)
+    outcomes = FanIn(len(resources), call.guard(partial(answer, call, response, resources)))
+    call.in_slices(
+        alter_steps(resources, alter, outcomes), OBJECTS_EACH * len(resources), lambda _none: None, changes=True
+    )
 
 
-def altered(resources: list[Any], alter: Alter, outcomes: FanIn[Refusal | None]) -> Generator[None, None, None]:
+def alter_steps(resources: list[Any], alter: Alter, outcomes: FanIn[Refusal | None]) -> Generator[None, None, None]:
     times: dict[tuple[int, str], int] = defaultdict(int)
     for resource in resources:
         times[identity(resource)] += 1

@@ -168,7 +168,7 @@ class Dispatcher:
         header.release()
         call = Call(self._context, reply, row.response, version, header)
         reply.pause()
-        job = self._context.slicer.run(decoding(row, version, body), call.guarded(partial(self._decoded, call, row)))
+        job = self._context.slicer.run(decoding(row, version, body), call.guard(partial(self._decoded, call, row)))
         if not job.ended:
             reply.in_progress = True
             reply.on_gone = job.cancel

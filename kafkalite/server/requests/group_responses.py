@@ -46,7 +46,7 @@ def answer_each(
     def found(groups: list[Any]) -> None:
         call.answer_from(build_response(call, groups, response), len(groups))
 
-    steps = call.context.groups.query_each(names, str, describe, refused, call.guarded(found))
+    steps = call.context.groups.query_each(names, str, describe, refused, call.guard(found))
     call.in_slices(steps, len(names), ended)
 
 

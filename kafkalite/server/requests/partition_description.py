@@ -36,7 +36,7 @@ def describe_all(
     for partition in describer.describe(topic, range(len(topic.partitions))):
         described.add(partition)
         yield
-    kept = described.encoded()
+    kept = described.encode_pieces()
     if not offline and context.image.topics.get(topic.name) is topic:  # else it would be kept for a deleted topic
         context.descriptions.put(topic, reachable, message, version, kept)
     return kept

@@ -37,9 +37,9 @@ class ResponseArray:
 
     def finish(self) -> list[Any]:
         """Return the array: all elements as structs if they are few, else all as `Encoded` pieces."""
-        return self.encoded() if self._pieces else self._pending
+        return self.encode_pieces() if self._pieces else self._pending
 
-    def encoded(self) -> list[Any]:
+    def encode_pieces(self) -> list[Any]:
         """Return the array as `Encoded` pieces."""
         if self._pending:
             self._encode()

@@ -9,7 +9,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.clock import Clock, Outcome, Then, completed
+from kafkalite.clock import Clock, Outcome, Then, await_outcome
 from kafkalite.cluster.sessions.broker_sessions import BrokerSessions, Notify
 from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.cluster.sessions.registration import address_in
@@ -114,7 +114,7 @@ class ClusterParticipant:
                 if earlier.key is not None:
                     await self._end_earlier_session(earlier.key)
                 self._copied_from = earlier.running
-                outcome = await completed(self._sessions.open)
+                outcome = await await_outcome(self._sessions.open)
         except ValueError as error:
             raise StartError(f"zookeeper.connect: {error}") from error
         except TimeoutError as error:
@@ -124,7 +124,7 @@ class ClusterParticipant:
         if outcome.error is not None:
             raise self.refusal(outcome.error) from outcome.error
         self.session.session = outcome.value
-        await completed(partial(self.session.exists, "/"))  # its response has the last change of the tree
+        await await_outcome(partial(self.session.exists, "/"))  # its response has the last change of the tree
         self.first_zxid = outcome.value.last_zxid
         if self._copied_from:
             await self._refuse_copy()
@@ -133,7 +133,7 @@ class ClusterParticipant:
         """Refuse a copy of the log directory of a broker that runs. Raises StartError."""
         directory, identity = self._resources.logs.directories()[0], self._resources.logs.identity()
         broker_id = -1 if identity is None else identity.broker_id
-        node = await completed(partial(self.session.get, registration_path(broker_id)))
+        node = await await_outcome(partial(self.session.get, registration_path(broker_id)))
         where = address_in(broker_id, b"" if node.error is not None else node.value[0])
         raise StartError(
             f"{directory} is a copy of the log directory of broker {broker_id}, which is alive, {where} (process "
@@ -152,12 +152,12 @@ class ClusterParticipant:
     async def _end_earlier_session(self, key: SavedKey) -> None:
         """End the session of an earlier process of this broker, which was killed. Raises StartError."""
         while True:
-            outcome = await completed(lambda then: self._open(then, ignore, ignore, ignore, key))
+            outcome = await await_outcome(lambda then: self._open(then, ignore, ignore, ignore, key))
             if isinstance(outcome.error, SessionExpiredError):
                 break
             if outcome.error is not None:  # the key is kept for the next start
                 raise self.refusal(outcome.error) from outcome.error
-            if (await completed(outcome.value.close)).error is None:  # else the connection broke
+            if (await await_outcome(outcome.value.close)).error is None:  # else the connection broke
                 LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
                 break
         self._saved.remove()
@@ -193,7 +193,7 @@ class ClusterParticipant:
         self._resources.tree_zxid = self.counters.last_zxid
         session = self._sessions.session  # None: the key may be that of an earlier process
         if session is not None:
-            error = (await completed(session.close)).error
+            error = (await await_outcome(session.close)).error
             if error is None and not self._copied_from:
                 self._saved.remove()
             elif error is not None:
@@ -243,7 +243,9 @@ class ClusterParticipant:
 
     def registration(self) -> BrokerRegistration:
         """The node of this broker."""
-        return BrokerRegistration(self.broker.listening.registered(), self.clock.wall_ms(), self._static.broker_rack)
+        return BrokerRegistration(
+            self.broker.listening.registered_endpoints(), self.clock.wall_ms(), self._static.broker_rack
+        )
 
     def raise_counters(self, session: Coordination, then: Then) -> None:
         """Raise the counters of the tree above what this broker knows; `then` is called with the outcome."""

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 
-from kafkalite.clock import Outcome, completed
+from kafkalite.clock import Outcome, await_outcome
 from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.config_writes import Texts
 from kafkalite.cluster.controlled_topics import ControlledTopics
@@ -81,7 +81,7 @@ class RegisteredBroker(ClusteredBroker):
         try:
             await self.participant.join()
             first.expect(wait_s)
-            await completed(lambda then: first.wait(partial(then, Outcome())))
+            await await_outcome(lambda then: first.wait(partial(then, Outcome())))
             self.first_image = None
         except BaseException:
             await self.stop(0)

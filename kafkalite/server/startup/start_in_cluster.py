@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite.callbacks import gather
-from kafkalite.clock import Outcome, completed
+from kafkalite.clock import Outcome, await_outcome
 from kafkalite.cluster.config_reads import Texts, read_configs, readable
 from kafkalite.cluster.generated_broker_ids import generate
 from kafkalite.cluster.metadata_store import MetadataStore, await_completion
@@ -23,7 +23,7 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
 from kafkalite.model import uuid_text
 from kafkalite.server.hosting.missing_logs import mark_incomplete, mark_new
-from kafkalite.server.hosting.returned_strays import assigned, find, return_strays
+from kafkalite.server.hosting.returned_strays import find, find_assigned, return_strays
 from kafkalite.server.process.resources import ADOPTING, JOURNAL, BrokerResources, StartError
 from kafkalite.server.running.cluster_participant import ClusterParticipant
 from kafkalite.server.running.registered_broker import RegisteredBroker
@@ -89,7 +89,7 @@ async def recover(
     mark_incomplete(resources.logs)
     threads = config.num_recovery_threads_per_data_dir
     # The recovery may be long. Meanwhile, this process may serve the tree to brokers that recover, too.
-    recovered = await completed(partial(resources.logs.load_in_job, resources.offload, config_of, threads))
+    recovered = await await_outcome(partial(resources.logs.load_in_job, resources.offload, config_of, threads))
     loaded = resources.logs.add_loaded(recovered.result())
     participant.counters.loaded(resources.disk, loaded)
     await raise_counters(participant)
@@ -123,7 +123,7 @@ async def reading(
             identity = await agreed_identity(resources, config, store, participant.session)
             store.register(identity.broker_id)
             topics = await all_topic_configs(participant.session)
-            strays = await assigned(
+            strays = await find_assigned(
                 find(resources.disk, resources.logs.online()), identity.broker_id, participant.session
             )
             return StartState(identity, await store.broker_configs(), topics, await store.group_configs(), strays)

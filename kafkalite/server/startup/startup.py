@@ -47,7 +47,7 @@ async def start_broker(
         opened.callback(resources.close)
         try:
             resources.logs.lock()
-            broker = await prepared(resources, config)
+            broker = await prepare_broker(resources, config)
             await broker.open(inherited)
         except (DirectoryError, JournalError, ZnodeError) as error:
             raise StartError(str(error)) from error
@@ -55,7 +55,7 @@ async def start_broker(
         return broker
 
 
-async def prepared(resources: BrokerResources, config: BrokerConfig) -> RunningBroker:
+async def prepare_broker(resources: BrokerResources, config: BrokerConfig) -> RunningBroker:
     """Take a broker to the point where it accepts connections; raises as `start_broker`, without its conversion."""
     if config.coordination is not None:
         # A broker that is alone does not need this module.

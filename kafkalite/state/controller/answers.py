@@ -10,7 +10,7 @@ log has this one or a later one, for example because an older tree was restored.
 
 from collections.abc import Mapping, Sized
 
-from kafkalite.backoff import doubled
+from kafkalite.backoff import exponential_pause
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.brokers import replicas_offline, replicas_online
@@ -179,7 +179,7 @@ def _back_off(context: ControllerContext, channel: Channel) -> None:
     """Set the timer of a channel. Consecutive failures, or refusals, double the time."""
     settings = context.settings
     count = max(channel.failures, *channel.refusals.values())
-    pause_ms = doubled(settings.retry_backoff_ms, count, settings.retry_backoff_max_ms)
+    pause_ms = exponential_pause(settings.retry_backoff_ms, count, settings.retry_backoff_max_ms)
     context.set_timer((RETRY, channel.broker.broker_id), pause_ms)
 
 

@@ -150,7 +150,7 @@ def _leadership(partition: Partition, is_new: bool, receiver: int) -> PartitionL
 # StopReplica.
 
 
-def stopped(stops: dict[TopicPartition, Stop]) -> tuple[StoppedTopic, ...]:
+def stopped_topics(stops: dict[TopicPartition, Stop]) -> tuple[StoppedTopic, ...]:
     """Replicas to stop."""
     by_topic: dict[str, list[StoppedReplica]] = {}
     for key, stop in stops.items():

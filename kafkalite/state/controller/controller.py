@@ -36,7 +36,7 @@ from kafkalite.state.controller.events import (
 from kafkalite.state.controller.sending import send_pending
 from kafkalite.state.controller.state_writes import write_states
 from kafkalite.state.controller.states import TopicState
-from kafkalite.state.controller.steps import Steps, continued
+from kafkalite.state.controller.steps import Steps, run_steps
 from kafkalite.state.controller.values import NO_LEADER, ControllerSettings
 
 
@@ -47,7 +47,7 @@ def controller_moved(context: ControllerContext, event: ControllerMoved) -> None
 
 def timer_expired(context: ControllerContext, event: TimerExpired) -> Steps:
     """A timer is due."""
-    yield from continued(TIMERS[event.name[0]](context, event.name[1]))
+    yield from run_steps(TIMERS[event.name[0]](context, event.name[1]))
 
 
 TIMERS: dict[str, Callable[[ControllerContext, Any], object]] = {
@@ -128,7 +128,7 @@ class Controller:
         if self._ended:
             return []
         context.now_ms = now_ms
-        yield from continued(HANDLERS[type(event)](context, event))
+        yield from run_steps(HANDLERS[type(event)](context, event))
         if context.moved is not None:
             return self._resign(context.moved)
         yield from write_states(context)

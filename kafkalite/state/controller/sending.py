@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.channel import AFTER, Channel, InFlight, RequestType, Stop
-from kafkalite.state.controller.contents import all_metadata, find, leadership_of, metadata_of, stopped
+from kafkalite.state.controller.contents import all_metadata, find, leadership_of, metadata_of, stopped_topics
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, TopicMetadata
 from kafkalite.state.controller.rejections import is_left_out, keys_of, probe
@@ -157,7 +157,7 @@ def _send_stops(context: ControllerContext, channel: Channel) -> Next:
         channel.suspects.pop(RequestType.STOP_REPLICA, None)
         return None
     request_id = context.next_id()
-    topics = stopped(stops)
+    topics = stopped_topics(stops)
     yield
     context.effects.append(SendStopReplica(request_id, broker.broker_id, broker.epoch, topics))
     return InFlight(request_id, RequestType.STOP_REPLICA, stops=stops, sent=topics)

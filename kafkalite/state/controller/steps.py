@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 Steps: TypeAlias = Generator[None, None, Any]  # yields after each partition, or after work of some microseconds
 
 
-def continued(result: Any) -> Steps:
+def run_steps(result: Any) -> Steps:
     """The result of a function that is called in a step, or the return value of its own steps."""
     if isinstance(result, Generator):
         return (yield from result)

@@ -10,7 +10,7 @@ from kafkalite.state.controller import topic_actions as actions
 from kafkalite.state.controller import topic_deletion as deletion
 from kafkalite.state.controller.context import UNKNOWN_TOPICS, ControllerContext
 from kafkalite.state.controller.states import TopicEvent, TopicState
-from kafkalite.state.controller.steps import Steps, continued
+from kafkalite.state.controller.steps import Steps, run_steps
 from kafkalite.state.controller.topic_actions import Argument
 from kafkalite.state.controller.topics import Topic
 
@@ -85,7 +85,7 @@ def step(context: ControllerContext, topic: Topic, event: TopicEvent | None, arg
     while event is not None:
         row = TRANSITIONS[topic.state, event]
         topic.state = row.state
-        event = yield from continued(row.action(context, topic, argument))
+        event = yield from run_steps(row.action(context, topic, argument))
     if topic.state in UNKNOWN_TOPICS:
         context.unknown.add(topic.name)
     elif context.topics.get(topic.name) is topic or topic.name not in context.topics:

@@ -8,7 +8,7 @@ from kafkalite.state.controller.effects import DeleteTopicConfig, EnableFeatures
 from kafkalite.state.controller.events import WriteDone, WriteFailed, WriteRejected
 from kafkalite.state.controller.state_writes import apply_states, reject_states
 from kafkalite.state.controller.states import TopicEvent, TopicState
-from kafkalite.state.controller.steps import Steps, continued
+from kafkalite.state.controller.steps import Steps, run_steps
 from kafkalite.state.controller.topic_events import add_unread, refuse_deletions
 from kafkalite.state.controller.topic_table import step
 from kafkalite.state.controller.writes import (
@@ -29,7 +29,7 @@ WITH_ID_WRITE = frozenset((TopicState.WITHOUT_ID, TopicState.ACTIVE))
 def write_done(context: ControllerContext, event: WriteDone) -> Steps:
     """A transaction was committed."""
     if (write := context.writes.pop(event.write_id, None)) is not None:
-        yield from continued(RESULTS[type(write)][0](context, write, event.versions))
+        yield from run_steps(RESULTS[type(write)][0](context, write, event.versions))
 
 
 def write_rejected(context: ControllerContext, event: WriteRejected) -> Steps:
@@ -55,7 +55,7 @@ def enable_features(context: ControllerContext, version: int | None) -> None:
 
 def _reject(context: ControllerContext, write_id: int, at: int) -> Steps:
     if (write := context.writes.pop(write_id, None)) is not None:
-        yield from continued(RESULTS[type(write)][1](context, write, at))
+        yield from run_steps(RESULTS[type(write)][1](context, write, at))
 
 
 def _topic_id_written(context: ControllerContext, write: TopicIdWrite, versions: tuple[int, ...]) -> Steps:

@@ -38,7 +38,7 @@ class ConsumerProtocol(Protocol):
     def subscription(self, metadata: bytes) -> Subscription | None:
         """A member's subscription, None if it is malformed."""
 
-    def assigned(self, assignment: bytes) -> ConsumerAssignment | None:
+    def decode_assignment(self, assignment: bytes) -> ConsumerAssignment | None:
         """A member's assignment, None if it is malformed; empty bytes are no partitions."""
 
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
@@ -54,7 +54,7 @@ class NoConsumerProtocol:
     def subscription(self, metadata: bytes) -> Subscription | None:
         return None
 
-    def assigned(self, assignment: bytes) -> ConsumerAssignment | None:
+    def decode_assignment(self, assignment: bytes) -> ConsumerAssignment | None:
         return None
 
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:

@@ -48,7 +48,7 @@ class ConvertedMember(NamedTuple):
     claimed_in: int
 
 
-def upgraded(
+def upgrade(
     group: ClassicGroup, settings: ConsumerGroupSettings, topics: TopicLookup, embedded: ConsumerProtocol
 ) -> list[object]:
     """Return the records of the consumer group to which a classic group with members is converted.
@@ -102,7 +102,7 @@ def _is_certain(group: ClassicGroup, member: ClassicMember) -> bool:
 
 def _read(group: ClassicGroup, member: ClassicMember, embedded: ConsumerProtocol) -> ConvertedMember:
     read = [embedded.subscription(metadata) for _, metadata in member.protocols]
-    subscription, assigned = next(iter(read), None), embedded.assigned(member.assignment)
+    subscription, assigned = next(iter(read), None), embedded.decode_assignment(member.assignment)
     if subscription is None or None in read or assigned is None:
         raise _refused(group, "the embedded consumer protocol is malformed")
     if assigned.has_user_data:
@@ -162,7 +162,7 @@ def _current(name: str, member: ClassicMember, epoch: int, owned: Owned) -> Cons
     )
 
 
-def downgraded(group: ConsumerGroup, topics: TopicLookup, embedded: ConsumerProtocol) -> list[ClassicMember] | None:
+def downgrade(group: ConsumerGroup, topics: TopicLookup, embedded: ConsumerProtocol) -> list[ClassicMember] | None:
     """Return the members of the classic group to which a consumer group of classic members is converted; None if they
     have no protocol in common.
 

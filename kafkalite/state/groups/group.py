@@ -191,10 +191,10 @@ class GroupType(Protocol):
     def starts_rebalance(self, record: object) -> bool:
         """Whether the record, which is not applied yet, begins a generation or a group epoch; for metrics."""
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: start timers, in steps that take well below a millisecond each."""
 
-    def expired(self, name: TimerName, now: Now) -> Effects:
+    def fire_timer(self, name: TimerName, now: Now) -> Effects:
         """A timer fired. The timer of a deleted group has no effects."""
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:

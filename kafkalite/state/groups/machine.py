@@ -45,7 +45,7 @@ class GroupMachine:
     Arguments:
         classic, offsets: the broker's settings; those of classic groups bound sessions and size of registered groups.
         consumers: the consumer groups of the shard, still empty.
-        counts: counts what happens after `loaded`.
+        counts: counts what happens after `start_timers`.
         memory: of the members of all shards of the broker, with its limit.
 
     Attributes:
@@ -98,22 +98,22 @@ class GroupMachine:
             self._counts.rebalances += 1
         group_type.apply(record)
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: start timers, in steps that take well below a millisecond each."""
         self._is_loaded = True
         for group_type in self.registry.types.values():
-            yield from group_type.loaded(now)
+            yield from group_type.start_timers(now)
 
-    def expired(self, name: TimerName, now: Now) -> Effects:
+    def fire_timer(self, name: TimerName, now: Now) -> Effects:
         """A timer fired; its name begins with the group type."""
-        return self.registry.types[name[0]].expired(name, now)
+        return self.registry.types[name[0]].fire_timer(name, now)
 
     def ended(self) -> None:
         """Release what the machine holds: it is dropped."""
         for group_type in self.registry.types.values():
             group_type.ended()
 
-    def listed(self) -> Iterator[ListedGroup]:
+    def list_groups(self) -> Iterator[ListedGroup]:
         """All groups of the shard, in no order; commands may run between two of them."""
         for group_type in self.registry.types.values():
             for name, group in list(group_type.groups.items()):

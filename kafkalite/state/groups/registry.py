@@ -16,7 +16,7 @@ convertToClassicGroup) of Apache Kafka 4.3.
 from itertools import chain
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.effects import Effects, Now, Token, answered
+from kafkalite.state.effects import Effects, Now, Token, answer_only
 from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat, Join, Joined, Leave, Sync, fresh_member_id
 from kafkalite.state.groups.consumer.group import ConsumerGroup
@@ -27,7 +27,7 @@ from kafkalite.state.groups.consumer.requests import (
     ConsumerGroupHeartbeat,
     HeartbeatResult,
 )
-from kafkalite.state.groups.conversion import downgraded, upgraded
+from kafkalite.state.groups.conversion import downgrade, upgrade
 from kafkalite.state.groups.group import Group, GroupType
 from kafkalite.state.groups.records import CLASSIC, CONSUMER, REGISTERED, ConsumerGroupMetadata
 from kafkalite.state.groups.registered.groups import RegisteredGroups
@@ -86,7 +86,7 @@ class GroupRegistry:
         if group is not None and group.members:
             return self._join_consumers(request, token, now)
         if self._is_reserved(request.group):
-            return answered(token, Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+            return answer_only(token, Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
         joined = self._classic.join(request, token, now, group.epoch if group is not None else 0)
         return self._replacing(request.group, joined, now, CLASSIC)
 
@@ -134,7 +134,7 @@ class GroupRegistry:
                 )
             founding = self._founding(request.group)
         except CommandRejected as rejected:
-            return answered(token, HeartbeatResult(rejected.code, rejected.message))
+            return answer_only(token, HeartbeatResult(rejected.code, rejected.message))
         heartbeat = self._consumers.heartbeat(request, token, now, founding)
         if not converts:
             return self._replacing(request.group, heartbeat, now, CONSUMER)
@@ -149,13 +149,13 @@ class GroupRegistry:
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
         """RegisterConsumer; INCONSISTENT_GROUP_PROTOCOL if the members use another protocol."""
         if self._has_other_members(request.group, REGISTERED):
-            return answered(token, ConsumerRegistered(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return answer_only(token, ConsumerRegistered(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return self._replacing(request.group, self._registered.register(request, token, now), now, REGISTERED)
 
     def create(self, request: CreateGroup, token: Token, now: Now) -> Effects:
         """CreateGroup; INCONSISTENT_GROUP_PROTOCOL if the members use another protocol."""
         if self._has_other_members(request.group, REGISTERED):
-            return answered(token, ErrorOnly(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return answer_only(token, ErrorOnly(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return self._replacing(request.group, self._registered.create(request, token, now), now, REGISTERED)
 
     # replacement and conversion
@@ -187,7 +187,7 @@ class GroupRegistry:
 
     def _join_consumers(self, request: Join, token: Token, now: Now) -> Effects:
         if error := self._classic.validate_join(request):
-            return answered(token, Joined(error, request.member_id))
+            return answer_only(token, Joined(error, request.member_id))
         effects = self._consumers.classic.join(request, token, now)
         if not effects.answers:  # the member replaced the last one of the consumer protocol: the group is classic now
             member_id = request.member_id or fresh_member_id(request)
@@ -199,7 +199,7 @@ class GroupRegistry:
         group = self._classic.groups.get(name)
         if group is not None and group.members:
             reconciler = self._consumers.reconciler
-            return upgraded(group, reconciler.settings_of(name), reconciler.topics, reconciler.embedded)
+            return upgrade(group, reconciler.settings_of(name), reconciler.topics, reconciler.embedded)
         return [ConsumerGroupMetadata(name, group.last_generation + 1)] if group is not None else []
 
     def _to_classic(self, before: ConsumerGroup, after: ConsumerGroup, now: Now) -> Effects | None:
@@ -210,7 +210,7 @@ class GroupRegistry:
         policy = reconciler.settings_of(before.group_id).migration
         fits = len(after.members) <= self._classic.settings.members_max
         converts = policy.downgrades and fits
-        members = downgraded(after, reconciler.topics, reconciler.embedded) if converts else None
+        members = downgrade(after, reconciler.topics, reconciler.embedded) if converts else None
         if members is None:
             return None
         effects = Effects(records=before.tombstones())

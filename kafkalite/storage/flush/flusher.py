@@ -183,7 +183,7 @@ class Flusher:
         """Record the flush of every log: all plans of the batch succeeded."""
         now = self._clock.monotonic()
         for log, plan in batch.plans.items():
-            if log.flushed(plan):
+            if log.apply_flush(plan):
                 log.last_flush = now
             else:  # truncated meanwhile: the plan does not cover later appends
                 self._again(batch.root, log, batch.requests.pop(log))
@@ -245,7 +245,7 @@ class FsyncBatch:
     def plan(self, active: bool, holds: DirectoriesInUse) -> None:
         """Collect the files to sync. Raises OSError."""
         for log in self.requests:
-            plan = self.plans[log] = log.unflushed(active=active)
+            plan = self.plans[log] = log.plan_flush(active=active)
             if plan.snapshots:
                 self._releases.append(holds.enter(log.directory))
 

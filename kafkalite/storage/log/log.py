@@ -220,7 +220,7 @@ class Log(LogCore):
         first = self.producers.first_unstable_offset(high_watermark)
         return max(first, self.log_start_offset) if first >= 0 else -1
 
-    def aborted(
+    def aborted_transactions(
         self, start: int, end: int, attempt: ReadAttempt | None = None
     ) -> list[AbortedTransaction] | PageCacheMiss:
         """The aborted transactions that touch the offsets from `start` to below `end`.
@@ -251,7 +251,7 @@ class Log(LogCore):
         """
         if not self._with_aborts():
             return []
-        return self.aborted(attempt.offset, self.end_of(regions[-1], attempt.offset), attempt)
+        return self.aborted_transactions(attempt.offset, self.end_of(regions[-1], attempt.offset), attempt)
 
     def _with_aborts(self) -> list[Segment]:
         if self._aborts is None or self._aborts[0] is not self.segments:
@@ -418,11 +418,11 @@ class Log(LogCore):
         """Base offsets of the segments."""
         return [segment.base_offset for segment in self.segments]
 
-    def unflushed(self, *, active: bool = True) -> FlushPlan:
+    def plan_flush(self, *, active: bool = True) -> FlushPlan:
         """A plan for a flush; without `active`, of closed segments only."""
         return flush_plan.flush_plan(self, active=active)
 
-    def flushed(self, plan: FlushPlan) -> bool:
+    def apply_flush(self, plan: FlushPlan) -> bool:
         """Apply the success of a plan; False if the log was truncated since, so that the plan has no effect.
 
         The recovery point of a deleted or offline log does not move. Raises OSError.
@@ -460,7 +460,7 @@ class Log(LogCore):
         plan, writes = self.finish()
         file_operations.apply_all(self.disk, writes)
         sync(self.disk, [plan])
-        self.flushed(plan)
+        self.apply_flush(plan)
 
     @property
     def complete(self) -> bool:

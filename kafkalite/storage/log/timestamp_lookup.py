@@ -31,10 +31,10 @@ def search(segments: Iterable[Segment], log_start_offset: int, timestamp_ms: int
     for segment in segments:
         from_offset = max(log_start_offset, segment.base_offset)
         while segment.max_timestamp >= timestamp_ms:
-            location = yield from retried(partial(segment.find_time, timestamp_ms), from_offset, wait)
+            location = yield from retry_reads(partial(segment.find_time, timestamp_ms), from_offset, wait)
             if location is None:
                 break
-            batch = Batch((yield from retried(partial(segment.read_batch, location), from_offset, wait)))
+            batch = Batch((yield from retry_reads(partial(segment.read_batch, location), from_offset, wait)))
             found = yield batch
             if found is not None:
                 return cast(Found, found)
@@ -53,7 +53,7 @@ def looked_up(steps: TimeSearch, timestamp_ms: int, log_start_offset: int) -> Fo
         found = first_record(cast(Batch, batch), timestamp_ms, log_start_offset)
 
 
-def retried(
+def retry_reads(
     read: Callable[[ReadAttempt], Value | PageCacheMiss], offset: int, wait: bool
 ) -> Generator[PageCacheMiss, Found | PageCacheMiss | None, Value]:
     """Read until there is no page-cache miss: yields each miss, and is sent it after its bytes were read ahead.

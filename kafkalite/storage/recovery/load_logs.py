@@ -284,9 +284,9 @@ def _try_recover(loaded: LoadedDirectory, partition_dir: PartitionDirectory) -> 
             return CreatedPartition(topic_id)
         log, progress = recover(partition_dir)
         if not partition_dir.clean and partition_dir.config.flush_messages == 1:  # its end may be read at once
-            plan = log.unflushed()
+            plan = log.plan_flush()
             sync(partition_dir.disk, [plan])
-            log.flushed(plan)
+            log.apply_flush(plan)
         return log, progress, topic_id
     except OSError as error:
         if is_transient(error):  # no space or descriptors: the other partitions are recovered

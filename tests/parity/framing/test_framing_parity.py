@@ -96,11 +96,11 @@ def test_random_fragments_give_the_frames_of_the_twin(repetition):
         if rng.random() < 0.3:
             service.complete_all()
             client.hub.pump()
-        received += client.received()
+        received += client.take_received()
     closed = client.connection.closed
     service.complete_all()
     client.hub.pump()
-    received += client.received()
+    received += client.take_received()
     expected, refused = framing.frames(stream, REQUEST_BYTES_MAX)
     assert service.frames == expected
     assert closed == refused
@@ -128,7 +128,7 @@ def test_open_requests_stall_as_in_the_twin(repetition):
         del waiting[:count]
         service.complete_all()
         client.hub.pump()
-        received += client.received()
+        received += client.take_received()
     assert bytes(received) == framing.answers(sent)
     assert client.connection.requests_bytes == 0 and not client.connection.stalled
 

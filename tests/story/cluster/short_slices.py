@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from kafkalite.clock import Clock, Raised, Timer
 from kafkalite.server.process import resources
-from kafkalite.slicing import BUDGET_S, Slicer, grouped
+from kafkalite.slicing import BUDGET_S, Slicer, group_steps
 
 STEPS = (None, None, 1, 3)  # per loop iteration; None = all
 PAUSE_S = 0.002  # until the next slice: more than some messages of the network take
@@ -55,5 +55,5 @@ def short_slices(seed: int) -> Iterator[None]:
     def slicer(clock: Clock, raised: Raised) -> Slicer:
         return Slicer(StepClock(clock, step_s), raised)
 
-    with patch.object(resources, "Slicer", slicer), patch.object(grouped, "__defaults__", (1,)):
+    with patch.object(resources, "Slicer", slicer), patch.object(group_steps, "__defaults__", (1,)):
         yield

@@ -30,8 +30,8 @@ def check_changed_topics(groups: GroupType, topics: Collection[str], now: Now) -
 
 class Machine(Protocol):
     def apply(self, record: Any) -> None: ...
-    def expired(self, name: TimerName, now: Now) -> Effects: ...
-    def loaded(self, now: Now) -> Iterator[Effects]: ...
+    def fire_timer(self, name: TimerName, now: Now) -> Effects: ...
+    def start_timers(self, now: Now) -> Iterator[Effects]: ...
 
 
 M = TypeVar("M", bound=Machine)
@@ -59,7 +59,7 @@ class Shard(Generic[M]):
         return Now(self.ms, WALL_START_MS + self.ms)
 
     def _start(self) -> None:
-        for effects in self.machine.loaded(self.now):
+        for effects in self.machine.start_timers(self.now):
             self.do(effects)
 
     def ask(self, command: Callable[[M, Token, Now], Effects]) -> Token:
@@ -95,7 +95,7 @@ class Shard(Generic[M]):
             at_ms, name = min(due)
             self.ms = at_ms
             del self.timers[name]
-            self.do(self.machine.expired(name, self.now))
+            self.do(self.machine.fire_timer(name, self.now))
             after_each()
         self.ms = until
 

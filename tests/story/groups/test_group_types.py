@@ -172,7 +172,7 @@ class Crowd(Chaos):
         machine = self.shard.machine
         names = machine.registry.names()
         assert len(names) == len(set(names)), f"a name of two kinds: {names}"
-        self.registry |= {listed.group_type for listed in machine.listed() if listed.protocol_type}
+        self.registry |= {listed.group_type for listed in machine.list_groups() if listed.protocol_type}
         for group in machine.registered.groups.values():
             assert group.stored is None or group.generation_record() == group.stored
         for since in self.shard.waiting.values():

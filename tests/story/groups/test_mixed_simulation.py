@@ -105,7 +105,7 @@ def assign_same_partitions_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart no session timer is set."""
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
-    monkeypatch.setattr(commands, "loaded", lambda group, now: iter(()))
+    monkeypatch.setattr(commands, "start_sessions", lambda group, now: iter(()))
 
 
 def skip_session_timers_of_converted_members(monkeypatch: pytest.MonkeyPatch) -> None:

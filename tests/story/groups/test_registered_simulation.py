@@ -328,7 +328,7 @@ class History:
         with_pattern = {name for name, group in self.groups.items() if group.definition.pattern is not None}
         for topic in NAMES:
             reading = {name for name, group in self.groups.items() if group.reads_any(frozenset({topic}))}
-            assert set(readers.concerned([topic])) == reading | with_pattern, f"the readers of {topic}"
+            assert set(readers.readers_of([topic])) == reading | with_pattern, f"the readers of {topic}"
 
     def check_assignment(self, group: RegisteredGroup) -> None:
         """Every subscribed partition has an owner, and claims are owned by their members."""
@@ -428,7 +428,7 @@ def assign_claimed_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart no session timer is set."""
-    monkeypatch.setattr(commands, "loaded", lambda group, now: Effects())
+    monkeypatch.setattr(commands, "start_sessions", lambda group, now: Effects())
 
 
 def hide_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ class Both:
     @staticmethod
     def taken(connection: Connection) -> bytes:
         assert not connection.connection.closed
-        return connection.received()
+        return connection.take_received()
 
     def advance(self, ms: int) -> None:
         for each in self.twins:

@@ -26,7 +26,7 @@ from kafkalite.protocol.schema import Request
 from kafkalite.server.handlers import describe_topic_partitions, fetch
 from kafkalite.server.requests import call as call_module
 from kafkalite.server.requests import fetch_context, response_arrays
-from kafkalite.slicing import Steps, grouped
+from kafkalite.slicing import Steps, group_steps
 from tests.kit.server import (
     ANSWER_S,
     NOW_MS,
@@ -65,7 +65,7 @@ class Iterations:
         self._patch.setattr(fetch_context, "PIECE", 1)
 
     def _single(self, steps: Steps) -> Steps:
-        single = grouped(steps, 1)
+        single = group_steps(steps, 1)
         while True:
             try:
                 next(single)

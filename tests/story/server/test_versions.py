@@ -63,7 +63,7 @@ async def test_valid_client_software_name_is_accepted(client: Client, text: str)
 async def test_unknown_version_of_api_versions_is_answered_in_version_0(client: Client, wire: Wire, hub: Hub) -> None:
     inside = hub.connect()
     inside.send(frame(18, 99, b"\0whatever"))
-    answer = inside.received()
+    answer = inside.take_received()
     assert answer[4:8] == b"\0\0\0\1"
     assert answer[8:] == b"\0\x23" + b"\0\0\0\1" + b"\0\x12" + b"\0\0" + b"\0\4"
     assert not inside.connection.closed
@@ -78,7 +78,7 @@ async def test_unserved_key_closes_the_connection_with_one_log_line(
     with caplog.at_level(logging.INFO, "kafkalite"):
         inside = hub.connect()
         inside.send(frame(key & 0xFFFF, version, b"\0" * 20))
-    assert inside.connection.closed and inside.received() == b""
+    assert inside.connection.closed and inside.take_received() == b""
     assert [record.levelname for record in caplog.records if record.name == "kafkalite.server"] == ["WARNING"]
 
 

@@ -162,7 +162,7 @@ def test_flush_for_another_reason_finishes_appends(tmp_path: Path) -> None:
     rig.replicas.write_pending()
     log = rig.partition.log
     assert log is not None
-    log.flushed(log.unflushed())
+    log.apply_flush(log.plan_flush())
     rig.append("ten")
     rig.replicas.write_pending()
     assert [name for name, *_ in rig.answers()] == ["nine", "ten"] and rig.partition.high_watermark == 10

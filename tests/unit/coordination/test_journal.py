@@ -141,8 +141,8 @@ class TestReading:
             (journal.encode_multi([Create("/a/b")], 1, 0), "cannot be applied"),
             (journal.encode_multi([Set("/a", b"")], 9, 0), "session is over"),
             (journal.TRANSACTION.pack(1, 0, 2**32 - 1), "truncated"),
-            (journal.TRANSACTION.pack(1, 0, 1) + b"\x07\0\0\0\0" + journal.sized(b"/a"), "unknown operation"),
-            (journal.TRANSACTION.pack(1, 0, 1) + b"\x03\0\0\0\0" + journal.sized(b"\xff"), "no readable path"),
+            (journal.TRANSACTION.pack(1, 0, 1) + b"\x07\0\0\0\0" + journal.length_prefix(b"/a"), "unknown operation"),
+            (journal.TRANSACTION.pack(1, 0, 1) + b"\x03\0\0\0\0" + journal.length_prefix(b"\xff"), "no readable path"),
             (journal.TRANSACTION.pack(1, 0, 1) + b"\x03\0\0\0\0\xff\xff\xff\xff/a", "truncated"),
             (creating("a") + b"more", "bytes after its last field"),
             (b"", "truncated"),
@@ -166,7 +166,7 @@ class TestReading:
 
     def test_inconsistent_snapshot_is_rejected(self) -> None:
         nodes = [
-            journal.NODE.pack(1, 1, 1, 0, 0, 0, 0, 0) + journal.sized(path) + journal.sized(b"")
+            journal.NODE.pack(1, 1, 1, 0, 0, 0, 0, 0) + journal.length_prefix(path) + journal.length_prefix(b"")
             for path in (b"/", b"/a/b")
         ]
         head, end = journal.header(), journal.COUNTS.pack(7, 0)

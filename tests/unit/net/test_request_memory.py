@@ -49,7 +49,7 @@ def test_incomplete_frame_counts_received_bytes():
     client.send(whole[50_000:200_000])
     assert hub.memory.held_bytes == 200_000
     client.send(whole[200_000:])
-    assert hub.memory.held_bytes == 0 and client.received() == whole
+    assert hub.memory.held_bytes == 0 and client.take_received() == whole
     client.send(whole[:50_000])
     client.close()
     assert hub.memory.held_bytes == 0
@@ -65,7 +65,7 @@ def test_unused_receive_buffers_are_freed():
             for client in clients:
                 client.send(part)
         for client in clients:
-            assert client.received() == whole
+            assert client.take_received() == whole
             client.close()
 
     receive_at_once(4)
@@ -93,7 +93,7 @@ def test_incomplete_frames_filling_the_memory_complete_one_by_one():
     for client in clients:
         client.send(whole[LARGE // 2 :])
         assert hub.memory.held_bytes <= LIMIT + len(whole)
-    assert [client.received() for client in clients] == [whole] * 8
+    assert [client.take_received() for client in clients] == [whole] * 8
     assert hub.memory.held_bytes == 0 and hub.memory.denied_count == 0
 
 
@@ -107,7 +107,7 @@ def test_client_within_guaranteed_bytes_is_always_served():
     client = hub.connect()
     for _ in range(10):
         client.send(frame(b"y" * (SHARE - 10)))
-        assert client.received() == frame(b"y" * (SHARE - 10))
+        assert client.take_received() == frame(b"y" * (SHARE - 10))
     for hog in hogs:
         hog.close()
     assert hub.memory.held_bytes == 0 and hub.memory.denied_count == 0
@@ -129,7 +129,7 @@ def test_unanswered_requests_leave_memory_for_other_clients():
         hub.pump()
     assert echo.frames == 800 and hub.memory.held_bytes == 0
     for hog in hogs:
-        assert hog.received() == frame(b"x" * 5_000) * 200
+        assert hog.take_received() == frame(b"x" * 5_000) * 200
 
 
 def test_stalled_incomplete_frame_is_closed_while_others_are_denied():
@@ -149,7 +149,7 @@ def test_stalled_incomplete_frame_is_closed_while_others_are_denied():
     preferred.close()
     assert not waiting.connection.denied
     waiting.send(b"yyyyy")
-    assert waiting.received() == frame(b"y" * LARGE)
+    assert waiting.take_received() == frame(b"y" * LARGE)
     for client in (slow, waiting):
         client.close()
 

@@ -49,5 +49,5 @@ def test_response_that_cannot_be_encoded_closes_after_earlier_responses() -> Non
     third.answer(GOOD)
     first.answer(GOOD)
     client.hub.pump()
-    assert client.received() == b"\0\0\0\x0a" + b"\0\0\0\1" + bytes(6)
+    assert client.take_received() == b"\0\0\0\x0a" + b"\0\0\0\1" + bytes(6)
     assert client.connection.closed and client.connection.reason == "internal error: the answer cannot be encoded"

@@ -25,7 +25,7 @@ from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 from kafkalite.storage.partition_adoption import ADOPTING, AdoptionError
-from kafkalite.storage.retention import expired
+from kafkalite.storage.retention import count_expired
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
@@ -186,7 +186,7 @@ async def test_retention_expires_no_adopted_record(kafka: Path, tmp_path: Path) 
         for name, index in (("orders", 0), ("orders", 2), ("__consumer_offsets", 0)):
             log = broker.logs.find(name, index)
             assert log is not None and log.log_end_offset > 0
-            assert expired(log, broker.clock.wall_ms(), log.log_end_offset) == 0, name
+            assert count_expired(log, broker.clock.wall_ms(), log.log_end_offset) == 0, name
 
     await ends(tmp_path / "ours", look)
 

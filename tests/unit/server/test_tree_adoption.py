@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.producer_state import Producer, ProducerState
-from kafkalite.clock import Then, completed
+from kafkalite.clock import Then, await_outcome
 from kafkalite.cluster.producer_id_blocks import RAISED_BY
 from kafkalite.coordination import znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
@@ -128,12 +128,12 @@ async def test_a_node_that_others_have_written_is_not_replaced(tmp_path: Path) -
     target = EmbeddedCoordination(VirtualClock())
     session = target.connect()
     nodes = [Create("/config", b""), Create("/config/topics", b""), Create("/config/topics/a", b"other")]
-    await completed(lambda then: session.multi(nodes, then))
+    await await_outcome(lambda then: session.multi(nodes, then))
     with pytest.raises(TreeAdoptionError, match="the tree has another /config/topics/a"):
         await adopted(tmp_path, session)
     assert (tmp_path / JOURNAL).exists()
     fixed = Set("/config/topics/a", COPIED["/config/topics/a"])
-    await completed(lambda then: session.multi([fixed], then))
+    await await_outcome(lambda then: session.multi([fixed], then))
     assert await adopted(tmp_path, session)
 
 

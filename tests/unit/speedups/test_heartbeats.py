@@ -60,7 +60,7 @@ class Rig:
 
     def ask(self, *frames: bytes) -> bytes:
         self.client.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
-        return self.client.received()
+        return self.client.take_received()
 
 
 def heartbeat(dice: random.Random, version: int) -> HeartbeatRequest:
@@ -193,7 +193,7 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     assert rig.ask(other, fast_heartbeat) == b"", "the answer before it is not there yet"
     rig.service.kept[0].send(b"first")
     rig.client.hub.pump()
-    assert rig.client.received() == b"\0\0\0\x05first" + sized(HeartbeatResponse(), 4)
+    assert rig.client.take_received() == b"\0\0\0\x05first" + sized(HeartbeatResponse(), 4)
 
 
 def test_heartbeats_before_authentication_are_dispatched() -> None:

@@ -72,18 +72,18 @@ def test_directory_of_a_roll_that_was_undone_is_synced_before_anything_is_claime
     kit: Kit, operation: str, path: str, when: int
 ) -> None:
     log = kit.create(batches=1)
-    log.flushed(log.unflushed())
-    assert log.unflushed().directory is None
+    log.apply_flush(log.plan_flush())
+    assert log.plan_flush().directory is None
     for _ in range(2 * log.segment_bytes // len(batch()) + 2):
         log.append(batch(), None, 0)
     kit.disk.fail(operation, errno.ENOSPC, path=path, when=when)
     assert log.write() == STORAGE
-    plan = log.unflushed()
+    plan = log.plan_flush()
     assert plan.directory == log.directory and plan.rolls > log.rolls_flushed
     log.not_flushed(plan)
-    assert log.unflushed().directory == log.directory, "the plan was not carried out"
-    log.flushed(log.unflushed())
-    assert log.unflushed().directory is None
+    assert log.plan_flush().directory == log.directory, "the plan was not carried out"
+    log.apply_flush(log.plan_flush())
+    assert log.plan_flush().directory is None
 
 
 def test_write_that_fails_behind_an_empty_segment_leaves_the_closed_one_closed(kit: Kit) -> None:

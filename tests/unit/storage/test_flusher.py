@@ -300,8 +300,8 @@ def test_an_unclean_start_syncs_the_closed_segments_it_did_not_see_synced(tmp_pa
     )  # fmt: skip
     assert again.rolled
     closed = {segment.path(".log") for segment in again.segments[:-1]}
-    assert closed <= {file.path for file in again.unflushed(active=False).files}
-    again.flushed(again.unflushed(active=False))
+    assert closed <= {file.path for file in again.plan_flush(active=False).files}
+    again.apply_flush(again.plan_flush(active=False))
     assert not again.rolled and again.recovery_point == again.active.base_offset
 
 

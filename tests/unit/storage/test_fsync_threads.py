@@ -81,11 +81,11 @@ async def test_batch_with_snapshots_runs_as_a_job_and_writes_them(tmp_path: Path
     rig = Rig(tmp_path)
     log = rig.log("t-0")
     write(log, 70)
-    plan = log.unflushed()
+    plan = log.plan_flush()
     assert plan.snapshots and plan.directory == log.directory
     (base,) = plan.snapshots
     assert (await rig.run([plan])).error is None
-    assert log.flushed(plan) and (Path(log.directory) / f"{base:020d}.snapshot").exists()
+    assert log.apply_flush(plan) and (Path(log.directory) / f"{base:020d}.snapshot").exists()
     rig.syncer.close()
 
 
@@ -93,7 +93,7 @@ async def test_error_is_the_outcome(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     log = rig.log("t-0")
     write(log)
-    plan = log.unflushed()
+    plan = log.plan_flush()
     plan.paths = [log.directory]
     error = (await rig.run([plan])).error
     assert isinstance(error, OSError) and (error.errno, error.filename) == (errno.EISDIR, log.directory)
@@ -106,7 +106,7 @@ async def test_close_applies_running_batches(tmp_path: Path) -> None:
     for root in "ab":
         log = rig.log("t-0", root)
         write(log)
-        rig.syncer.run(rig.root(root), [log.unflushed()], outcomes.append)
+        rig.syncer.run(rig.root(root), [log.plan_flush()], outcomes.append)
     rig.syncer.close()
     assert [outcome.error for outcome in outcomes] == [None, None]
     rig.syncer.close()
@@ -120,7 +120,7 @@ async def test_exception_of_a_callback_is_reported(tmp_path: Path) -> None:
     def broken(outcome: Outcome) -> None:
         raise LookupError(str(outcome.error))
 
-    rig.syncer.run(rig.root("a"), [log.unflushed()], broken)
+    rig.syncer.run(rig.root("a"), [log.plan_flush()], broken)
     rig.syncer.close()
     assert [type(error) for error in rig.raised] == [LookupError]
 
@@ -131,4 +131,4 @@ async def test_nothing_is_taken_after_the_end(tmp_path: Path) -> None:
     write(log)
     rig.syncer.close()
     with pytest.raises(RuntimeError, match="closed"):
-        rig.syncer.run(rig.root("a"), [log.unflushed()], print)
+        rig.syncer.run(rig.root("a"), [log.plan_flush()], print)

@@ -44,7 +44,7 @@ def test_thousands_of_logs_are_checkpointed_in_slices(kit: Kit, monkeypatch: pyt
     monkeypatch.setattr("kafkalite.slicing.VISITS_PER_SLICE", 2)
     logs = [kit.create(f"t{number}", batches=1) for number in range(5)]
     for log in logs:
-        log.flushed(log.unflushed())
+        log.apply_flush(log.plan_flush())
     kit.manager.upkeep.checkpoint()
     path = Path(logs[0].root) / "recovery-point-offset-checkpoint"
     kit.offload.drain()
@@ -221,7 +221,7 @@ def test_truncation_of_one_log_makes_the_checkpoint_lines_of_that_log_only(
 ) -> None:
     logs = [kit.create(f"t{number}", batches=2) for number in range(30)]
     for log in logs:
-        log.flushed(log.unflushed())
+        log.apply_flush(log.plan_flush())
     kit.manager.upkeep.checkpoint()
     kit.offload.drain()
     made: list[str] = []

@@ -279,7 +279,7 @@ def test_the_periodic_work_runs(tmp_path: Path, kit: Kit) -> None:
 def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one(kit: Kit, killed: bool, full: bool) -> None:
     log = kit.create(batches=20)
     log.delete_records_before(40)
-    log.flushed(log.unflushed())
+    log.apply_flush(log.plan_flush())
     kit.manager.upkeep.checkpoint()
     kit.manager.upkeep.checkpoint_starts()
     kit.offload.drain()

@@ -160,11 +160,11 @@ def test_aborts_are_listed_with_their_last_stable_offset(log: Log) -> None:
     begin(log, 9, 0)  # 6-7
     abort(log, 9)  # 8
     written(log)
-    assert log.aborted(0, 9) == [AbortedTransaction(8, 2, 4, 0), AbortedTransaction(9, 6, 8, 9)]
-    assert log.aborted(5, 6) == log.aborted(9, 12) == []
-    assert log.aborted(4, 7) == [AbortedTransaction(8, 2, 4, 0), AbortedTransaction(9, 6, 8, 9)]
+    assert log.aborted_transactions(0, 9) == [AbortedTransaction(8, 2, 4, 0), AbortedTransaction(9, 6, 8, 9)]
+    assert log.aborted_transactions(5, 6) == log.aborted_transactions(9, 12) == []
+    assert log.aborted_transactions(4, 7) == [AbortedTransaction(8, 2, 4, 0), AbortedTransaction(9, 6, 8, 9)]
     (region,) = read_log(log, 0, 1, 9)
-    assert log.aborted_in([region], ReadAttempt(0)) == log.aborted(0, 9), "the index ends with the segment"
+    assert log.aborted_in([region], ReadAttempt(0)) == log.aborted_transactions(0, 9), "the index ends with the segment"
 
 
 def test_a_roll_within_a_write_puts_each_abort_into_its_segment(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_a_roll_within_a_write_puts_each_abort_into_its_segment(tmp_path: Path) 
     for segment, following in zip(log.segments, [*log.bases()[1:], log.log_end_offset], strict=True):
         for entry in segment.transactions.entries():
             assert segment.base_offset <= entry.last_offset < following
-    assert [entry.first_offset for entry in log.aborted(0, 15)] == [0, 3, 6, 9, 12]
-    assert [entry.first_offset for entry in log.aborted(6, 9)] == [6]
+    assert [entry.first_offset for entry in log.aborted_transactions(0, 15)] == [0, 3, 6, 9, 12]
+    assert [entry.first_offset for entry in log.aborted_transactions(6, 9)] == [6]
 
 
 def test_aborted_transactions_are_found_after_unload_and_drop(tmp_path: Path) -> None:
@@ -187,13 +187,13 @@ def test_aborted_transactions_are_found_after_unload_and_drop(tmp_path: Path) ->
         begin(log, 7, 2 * number)
         abort(log, 7)
     written(log)
-    every = log.aborted(0, 15)
+    every = log.aborted_transactions(0, 15)
     for segment in log.segments[:-1]:
         segment.unload()
-    assert log.aborted(0, 15) == every
+    assert log.aborted_transactions(0, 15) == every
     dropped = log.drop_first(1)[0]
     assert dropped.transactions.entries() == every[: len(dropped.transactions)]
-    assert log.aborted(0, 15) == every[len(dropped.transactions) :]
+    assert log.aborted_transactions(0, 15) == every[len(dropped.transactions) :]
     gone = dropped.mark_deleted()
     assert any(path.endswith(".txnindex.deleted") for path in gone) == bool(dropped.transactions)
 
@@ -233,7 +233,7 @@ def random_history(directory: Path, seed: int, segment_bytes: int = 2_500, steps
 
 def model_holds(history: History, log: Log) -> None:
     """The log has the outcome of each transaction."""
-    assert [tuple(entry[:3]) for entry in log.aborted(0, log.log_end_offset)] == history.aborted
+    assert [tuple(entry[:3]) for entry in log.aborted_transactions(0, log.log_end_offset)] == history.aborted
     assert sorted(log.producers.open_transactions()) == sorted((o, p) for p, o in history.open.items())
     assert log.last_stable_offset(log.log_end_offset) == min(history.open.values(), default=log.log_end_offset)
 

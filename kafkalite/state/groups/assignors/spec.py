@@ -69,7 +69,7 @@ def keep_targets(members: Members, topics: Topics) -> tuple[Holdings, dict[bytes
     first by member id keeps it. Topics without subscribers are ignored.
     """
     holdings = Holdings(members)
-    free = {topic_id: set(range(topics[topic_id])) for topic_id in subscribed(members, topics)}
+    free = {topic_id: set(range(topics[topic_id])) for topic_id in subscribed_topics(members, topics)}
     for member_id in sorted(members):
         member = members[member_id]
         for topic_id, partitions in member.target.items():
@@ -82,7 +82,7 @@ def keep_targets(members: Members, topics: Topics) -> tuple[Holdings, dict[bytes
     return holdings, {topic_id: sorted(partitions) for topic_id, partitions in free.items() if partitions}
 
 
-def subscribed(members: Members, topics: Topics) -> list[bytes]:
+def subscribed_topics(members: Members, topics: Topics) -> list[bytes]:
     """The topics that exist and have a subscriber, in the order of `topics`."""
     wanted = set().union(*{member.topics for member in members.values()}) if members else set()
     return [topic_id for topic_id in topics if topic_id in wanted]
@@ -98,7 +98,7 @@ def subscribers(members: Members, topics: Topics) -> dict[bytes, list[str]]:
     for member_id in rank:
         alike.setdefault(members[member_id].topics, []).append(member_id)
     groups = list(alike.values())
-    combinations: dict[bytes, list[int]] = {topic_id: [] for topic_id in subscribed(members, topics)}
+    combinations: dict[bytes, list[int]] = {topic_id: [] for topic_id in subscribed_topics(members, topics)}
     for at, subscription in enumerate(alike):
         for topic_id in subscription & combinations.keys():
             combinations[topic_id].append(at)

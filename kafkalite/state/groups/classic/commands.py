@@ -152,7 +152,7 @@ def sync_timeout_expired(group: ClassicGroup, now: Now) -> Effects:
     return command.effects
 
 
-def loaded(group: ClassicGroup, now: Now) -> Iterator[Effects]:
+def start_sessions(group: ClassicGroup, now: Now) -> Iterator[Effects]:
     """Start the members' sessions after replay, some at a time. A group above its limit rebalances to shrink."""
     command = ClassicCommand(now)
     for at, member in enumerate(group.members.all.values()):

@@ -126,7 +126,7 @@ class ClassicGroup(Group):
             self.protocol,
             self.members.leader,
             self.state_since_wall_ms,
-            tuple(member.stored(self.protocol) for member in self.members.all.values()),
+            tuple(member.to_record(self.protocol) for member in self.members.all.values()),
         )
 
     def creation_record(self) -> ClassicGroupMetadata:
@@ -137,7 +137,7 @@ class ClassicGroup(Group):
         """A record whose generation no member has: after a restart all members rejoin, and the partitions of removed
         members are assigned. It has the members that were assigned something.
         """
-        assigned = tuple(member.stored(self.protocol) for member in self.members.all.values() if not member.is_new)
+        assigned = tuple(member.to_record(self.protocol) for member in self.members.all.values() if not member.is_new)
         names = [member.member_id for member in assigned]
         leader = self.members.leader if self.members.leader in names else next(iter(names), None)
         self.reserved_generation = self.generation + 1
@@ -154,7 +154,7 @@ class ClassicGroup(Group):
         for stored in record.members:
             self.members.remove(stored.member_id)  # a damaged record may contain a member twice
             self.members.remove(self.members.static.get(stored.group_instance_id or "", ""))
-            self.members.add(ClassicMember.restored(stored, record.protocol or ""))
+            self.members.add(ClassicMember.restore(stored, record.protocol or ""))
         self.members.leader = record.leader if record.leader in self.members.all else self.members.leader
         self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
         self.state_since_wall_ms = record.state_timestamp_ms

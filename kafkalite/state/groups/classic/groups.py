@@ -1,8 +1,8 @@
 """All classic groups of a shard: their requests, timers and records.
 
 Pure. Invariants:
-1. Before `loaded`, `apply` builds the groups from the records. Later a command changes the group before its record is
-   appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
+1. Before `start_timers`, `apply` builds the groups from the records. Later a command changes the group before its
+   record is appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
 2. A join that is accepted creates the group; a rejected first join leaves nothing behind.
 3. A token is any object but None.
 """
@@ -10,7 +10,7 @@ Pure. Invariants:
 from collections.abc import Collection, Iterator
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
+from kafkalite.state.effects import Effects, Now, TimerName, Token, answer_only
 from kafkalite.state.groups.classic import commands
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.join import join
@@ -71,7 +71,7 @@ class ClassicGroups(GroupType):
         """
         unknown = request.member_id and request.group not in self.groups
         if error := self.validate_join(request) or (UNKNOWN_MEMBER_ID if unknown else 0):
-            return answered(token, Joined(error, request.member_id))
+            return answer_only(token, Joined(error, request.member_id))
         group = self.groups.get(request.group)
         if group is not None:
             return join(group, request, token, now)
@@ -91,7 +91,7 @@ class ClassicGroups(GroupType):
         """
         group = self.groups.get(request.group)
         if group is None:
-            return answered(token, Synced(unknown_group_error(request.group)))
+            return answer_only(token, Synced(unknown_group_error(request.group)))
         return commands.sync(group, request, token, now)
 
     def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
@@ -101,7 +101,7 @@ class ClassicGroups(GroupType):
         """
         group = self.groups.get(request.group)
         if group is None:
-            return answered(token, ErrorOnly(unknown_group_error(request.group)))
+            return answer_only(token, ErrorOnly(unknown_group_error(request.group)))
         return commands.heartbeat(group, request, token, now)
 
     def fast_heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
@@ -122,7 +122,7 @@ class ClassicGroups(GroupType):
         group = self.groups.get(request.group)
         if group is not None:
             return commands.leave(group, request, token, now)
-        return answered(token, leave_unknown_group(request))
+        return answer_only(token, leave_unknown_group(request))
 
     # conversion
 
@@ -137,7 +137,7 @@ class ClassicGroups(GroupType):
 
     # time and the log
 
-    def expired(self, name: TimerName, now: Now) -> Effects:
+    def fire_timer(self, name: TimerName, now: Now) -> Effects:
         """A timer has fired. The timer of a deleted group has no effects."""
         group = self.groups.get(name[1])
         if group is None:
@@ -168,11 +168,11 @@ class ClassicGroups(GroupType):
         stored = None if group is None else group.stored
         return stored is None or stored.generation != record.generation
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: members have their whole session timeout for the next heartbeat."""
         self._loaded = True
         for group in self.groups.values():
-            yield from commands.loaded(group, now)
+            yield from commands.start_sessions(group, now)
         self.memory.attach()
 
     def ended(self) -> None:

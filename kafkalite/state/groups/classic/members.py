@@ -75,7 +75,7 @@ class ClassicMember:
         self.delayed_sync: Token | None = None
 
     @classmethod
-    def restored(cls, stored: ClassicMemberRecord, protocol: str) -> "ClassicMember":
+    def restore(cls, stored: ClassicMemberRecord, protocol: str) -> "ClassicMember":
         """A member from the group's record, with the one protocol that is stored."""
         timeout_ms = stored.session_timeout_ms
         rebalance_ms = timeout_ms if stored.rebalance_timeout_ms == -1 else stored.rebalance_timeout_ms
@@ -115,7 +115,7 @@ class ClassicMember:
         """Its metadata for a protocol, b"" if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def stored(self, protocol: str | None) -> ClassicMemberRecord:
+    def to_record(self, protocol: str | None) -> ClassicMemberRecord:
         """The member for the group's record."""
         return ClassicMemberRecord(
             self.member_id,

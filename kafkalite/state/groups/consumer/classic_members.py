@@ -10,7 +10,7 @@ Source: GroupMetadataManager.java (classicGroup...ToConsumerGroup) of Apache Kaf
 """
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.effects import Effects, Now, Token, answered
+from kafkalite.state.effects import Effects, Now, Token, answer_only
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.classic.requests import (
     ErrorOnly,
@@ -82,7 +82,7 @@ class ClassicProtocolMembers:
             if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol not in supported:
                 error = KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error:
-            return answered(token, Synced(error))
+            return answer_only(token, Synced(error))
         effects = Effects()
         sync, member = ClassicMemberRequest.SYNC, group.members[member_id]
         serve(ClassicRequest(self._reconciler, effects, token, group, member, sync, now))
@@ -93,7 +93,7 @@ class ClassicProtocolMembers:
         group, effects = self._reconciler.groups[request.group], Effects()
         error = _refusal(group, request.member_id, request.group_instance_id, request.generation)
         if error:
-            return answered(token, ErrorOnly(error))
+            return answer_only(token, ErrorOnly(error))
         draft, watch = Draft(group), self._reconciler.watches.get(request.group) or RegexWatch()
         self._reconciler.refresh(draft, SubscribedTopics(draft.group, self._reconciler.topics), watch, now)
         self._reconciler.watch(effects, draft.group, watch, now)

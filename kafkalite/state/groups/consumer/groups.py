@@ -204,7 +204,7 @@ class ConsumerGroups(GroupType):
             self.reconciler.remove(effects, before, [member_id], now)
         return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, request.member_epoch)
 
-    def expired(self, name: TimerName, now: Now) -> Effects:
+    def fire_timer(self, name: TimerName, now: Now) -> Effects:
         """A timer of this machine has fired."""
         _, kind, group_id, member_id = name
         if kind == TARGET:
@@ -228,7 +228,7 @@ class ConsumerGroups(GroupType):
         """Whether the record begins a group epoch."""
         return isinstance(record, ConsumerGroupMetadata)
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: every member gets a full session timeout, or rebalance timeout."""
         effects = Effects()
         for group_id, group in self.groups.items():

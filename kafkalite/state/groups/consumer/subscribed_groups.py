@@ -53,13 +53,13 @@ class SubscribedGroups:
     def follow(self, group: ConsumerGroup, record: object) -> object:
         """Update the index from a record of a group; returns the record to apply, which may share its topics."""
         if isinstance(record, ConsumerGroupMemberMetadata):
-            self._named.replace(group.group_id, named(group, record.member_id), set(record.subscribed_topic_names))
+            self._named.replace(group.group_id, names_of(group, record.member_id), set(record.subscribed_topic_names))
         elif isinstance(record, ConsumerGroupRegularExpression):
             topics = self._matches.put(record.group, record.pattern, record.topics)
             return record._replace(topics=topics)
         elif isinstance(record, ConsumerGroupTombstone):
             if record.of is ConsumerGroupMemberMetadata:
-                self._named.replace(group.group_id, named(group, record.key), set())
+                self._named.replace(group.group_id, names_of(group, record.key), set())
             elif record.of is ConsumerGroupRegularExpression:
                 self._matches.remove(group.group_id, record.key)
         return record
@@ -67,11 +67,11 @@ class SubscribedGroups:
     def forget(self, group: ConsumerGroup) -> None:
         """A group is deleted."""
         for member_id in group.members:
-            self._named.replace(group.group_id, named(group, member_id), set())
+            self._named.replace(group.group_id, names_of(group, member_id), set())
         self._matches.remove_group(group.group_id)
 
 
-def named(group: ConsumerGroup, member_id: str) -> set[str]:
+def names_of(group: ConsumerGroup, member_id: str) -> set[str]:
     """The topics that a member is subscribed to by name."""
     member = group.members.get(member_id)
     return set() if member is None else set(member.subscribed_topic_names)

@@ -138,7 +138,7 @@ def pattern_resolved(group: RegisteredGroup, matched: tuple[str, ...], now: Now)
     return _check_topics(group, command)
 
 
-def loaded(group: RegisteredGroup, now: Now) -> Effects:
+def start_sessions(group: RegisteredGroup, now: Now) -> Effects:
     """Start the members' sessions after replay, and check whether the assignment is up to date."""
     command = RegisteredCommand(now)
     for member in group.members.values():

@@ -168,7 +168,7 @@ class RegisteredGroup(Group):
         self.generation = record.generation
         self.since_wall_ms = record.state_timestamp_ms
         self.members = {
-            stored.consumer_id: RegisteredGroupMember.restored(
+            stored.consumer_id: RegisteredGroupMember.restore(
                 self.name, stored, self.claims.get(stored.consumer_id, NO_PARTITIONS)
             )
             for stored in record.members

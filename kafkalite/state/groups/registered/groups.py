@@ -1,8 +1,8 @@
 """All registered groups of a shard: their requests, timers, topics and records.
 
 Pure. Invariants:
-1. Before `loaded`, `apply` builds the groups from the records. Later a command changes the group before its records are
-   appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
+1. Before `start_timers`, `apply` builds the groups from the records. Later a command changes the group before its
+   records are appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
 2. A group is created by CreateGroup or by a registration that is accepted; a rejected one leaves nothing behind.
 3. When an ephemeral group is deleted, its offsets are deleted.
 """
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
-from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
+from kafkalite.state.effects import Effects, Now, TimerName, Token, answer_only
 from kafkalite.state.groups.assignors import ASSIGNORS
 from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, leave_unknown_group, unknown_group_error
 from kafkalite.state.groups.consumer.requests import TopicLookup
@@ -108,7 +108,7 @@ class RegisteredGroups(GroupType):
             effects = commands.define(group or self._create(definition, now), definition, now)
             effects.answer(token, ErrorOnly())
             return effects
-        return answered(token, ErrorOnly(error))
+        return answer_only(token, ErrorOnly(error))
 
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
         """Register for the next generation. The result is a `ConsumerRegistered`, which may be delayed.
@@ -119,16 +119,16 @@ class RegisteredGroups(GroupType):
         FENCED_INSTANCE_ID (a newer process has the consumer id), UNSUPPORTED_ASSIGNOR (of a new group).
         """
         if not request.group:
-            return answered(token, ConsumerRegistered(KafkaErrorCode.INVALID_GROUP_ID))
+            return answer_only(token, ConsumerRegistered(KafkaErrorCode.INVALID_GROUP_ID))
         if not request.consumer_id:
-            return answered(token, ConsumerRegistered(KafkaErrorCode.INVALID_REQUEST))
+            return answer_only(token, ConsumerRegistered(KafkaErrorCode.INVALID_REQUEST))
         request = request._replace(topics=tuple(sorted(set(request.topics))))
         group = self.groups.get(request.group)
         if group is not None:
             return self._with_offsets(group, commands.register(group, request, token, now))
         assignor = request.assignor or DEFAULT_ASSIGNOR
         if assignor not in ASSIGNORS:
-            return answered(token, ConsumerRegistered(KafkaErrorCode.UNSUPPORTED_ASSIGNOR))
+            return answer_only(token, ConsumerRegistered(KafkaErrorCode.UNSUPPORTED_ASSIGNOR))
         definition = GroupDefinition(request.group, NOT_DEFINED, (), None, assignor, ephemeral=False)
         group = self._create(definition, now)
         effects = commands.register(group, request, token, now)
@@ -148,18 +148,18 @@ class RegisteredGroups(GroupType):
         group = self.groups.get(request.group)
         if group is not None:
             return commands.heartbeat(group, request, token, now)
-        return answered(token, HeartbeatAnswered(unknown_group_error(request.group)))
+        return answer_only(token, HeartbeatAnswered(unknown_group_error(request.group)))
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Members leave. The result is a `Left` with an error per member."""
         group = self.groups.get(request.group)
         if group is not None:
             return self._with_offsets(group, commands.leave(group, request, token, now))
-        return answered(token, leave_unknown_group(request))
+        return answer_only(token, leave_unknown_group(request))
 
     # time, topics and the log
 
-    def expired(self, name: TimerName, now: Now) -> Effects:
+    def fire_timer(self, name: TimerName, now: Now) -> Effects:
         """A timer has fired. The timer of a deleted group has no effects."""
         group = self.groups.get(name[1])
         if group is None:
@@ -172,7 +172,7 @@ class RegisteredGroups(GroupType):
 
     def topics_changed(self, names: Collection[str]) -> list[str]:
         """Topics were created or deleted, or have more partitions; returns the groups that may read one of them."""
-        return self.topic_readers.concerned(names)
+        return self.topic_readers.readers_of(names)
 
     def check_topics(self, names: Collection[str], groups: Collection[str], now: Now) -> Effects:
         """The groups that read changed topics check their assignment.
@@ -250,12 +250,12 @@ class RegisteredGroups(GroupType):
         stored = None if group is None else group.stored
         return stored is None or stored.generation != record.generation
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: members have their whole session timeout for the next heartbeat."""
         for group in self.groups.values():
             if group.stored is not None:
                 group.restore(group.stored)
-            yield commands.loaded(group, now)
+            yield commands.start_sessions(group, now)
 
     # parts of the above
 

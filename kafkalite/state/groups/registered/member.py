@@ -39,7 +39,7 @@ class RegisteredGroupMember:
         self.session = MemberSession(registration.session_timeout_ms)
 
     @classmethod
-    def restored(
+    def restore(
         cls, group: str, stored: RegisteredMember, claims: frozenset[TopicPartition]
     ) -> "RegisteredGroupMember":
         """A member from the records, as if it had registered for their topics and claims."""

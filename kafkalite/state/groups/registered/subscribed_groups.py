@@ -21,7 +21,7 @@ class RegisteredReaders:
         self._named = GroupsByTopic()  # one reference for each member and topic
         self._with_pattern: dict[str, None] = {}
 
-    def concerned(self, topics: Iterable[str]) -> list[str]:
+    def readers_of(self, topics: Iterable[str]) -> list[str]:
         """The groups with a member that reads one of these topics by name, and those with a pattern; each once."""
         found = dict(self._with_pattern)
         for topic in topics:

@@ -5,7 +5,7 @@ Pure: no I/O, no clock. Sources: FetchCollector.handleInitializeErrors of Apache
 
 from typing import Any
 
-from kafkalite.backoff import doubled
+from kafkalite.backoff import exponential_pause
 from kafkalite.errors import CorruptRecordError, InvalidMetadataError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import Node
 from kafkalite.protocol.messages.fetch import FetchResponse
@@ -93,7 +93,9 @@ class FetchErrors:
         settings = self._settings
         buffer.failures += 1
         buffer.failed_node = call.node
-        buffer.state.retry_at = now + doubled(settings.retry_backoff_s, buffer.failures, settings.retry_backoff_max_s)
+        buffer.state.retry_at = now + exponential_pause(
+            settings.retry_backoff_s, buffer.failures, settings.retry_backoff_max_s
+        )
 
     def _out_of_range(self, buffer: PartitionBuffer[Any, Any], error: KafkaError) -> bool:
         state = buffer.state

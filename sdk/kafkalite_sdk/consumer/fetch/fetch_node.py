@@ -10,7 +10,7 @@ Pure: no I/O, no clock. Invariants:
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.backoff import doubled
+from kafkalite.backoff import exponential_pause
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite_sdk.consumer.fetch.fetch_session import FetchSession, WantedPartition
@@ -142,4 +142,4 @@ class FetchNode:
         self.session.lost()
         settings = self._settings
         self.failures += 1
-        self.retry_at = now + doubled(settings.retry_backoff_s, self.failures, settings.retry_backoff_max_s)
+        self.retry_at = now + exponential_pause(settings.retry_backoff_s, self.failures, settings.retry_backoff_max_s)

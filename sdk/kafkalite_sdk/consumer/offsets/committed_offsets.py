@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
-from kafkalite.backoff import doubled
+from kafkalite.backoff import exponential_pause
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -168,7 +168,7 @@ class CommittedOffsets:
 
     def _pause(self, topic: str, now: float) -> None:
         failures = 1 + (self._pauses[topic].failures if topic in self._pauses else 0)
-        pause_s = doubled(self._retry_backoff_s, failures, self._retry_backoff_max_s)
+        pause_s = exponential_pause(self._retry_backoff_s, failures, self._retry_backoff_max_s)
         self._pauses[topic] = Pause(failures, now + pause_s)
 
     def _paused_until(self, question: Question) -> float:

@@ -268,7 +268,7 @@ MEMBERS = (
 
 def all_loaded(machine: GroupMachine, now: Now) -> Effects:
     effects = Effects()
-    for share in machine.loaded(now):
+    for share in machine.start_timers(now):
         effects.extend(share)
     return effects
 

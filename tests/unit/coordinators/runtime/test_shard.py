@@ -43,12 +43,12 @@ class Ticking:
 
     def apply(self, record: object) -> None: ...
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         effects = Effects()
         effects.set_timer(("loaded",), now.ms + 10)
         yield effects
 
-    def expired(self, name: TimerName, now: Now) -> Effects:
+    def fire_timer(self, name: TimerName, now: Now) -> Effects:
         self.fired.append((name[0], now.ms))
         return Effects(records=[OffsetCommitted("g", name[0], 0, now.ms, -1, "", 0)])
 
@@ -212,7 +212,7 @@ def test_full_disk_is_retried_with_a_delay(rig: Rig[GroupMachine]) -> None:
 class Crowded(Ticking):
     """A machine with the sessions of 1,000 members."""
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         for share in range(10):
             effects = Effects()
             for at in range(100):
@@ -268,7 +268,7 @@ class Stillborn(Ticking):
 
     created = 0
 
-    def loaded(self, now: Now) -> Iterator[Effects]:
+    def start_timers(self, now: Now) -> Iterator[Effects]:
         Stillborn.created += 1
         raise RuntimeError("a bug")
 

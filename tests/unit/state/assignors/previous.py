@@ -10,7 +10,7 @@ from kafkalite.state.groups.assignors.spec import (
     Topics,
     in_order,
     keep_targets,
-    subscribed,
+    subscribed_topics,
 )
 
 BALANCE_PASSES_MAX = 16
@@ -117,7 +117,7 @@ def _move(holdings: Holdings, topic_id: bytes, giver: str, taker: str) -> None:
 
 
 def subscribers(members: Members, topics: Topics) -> dict[bytes, list[str]]:
-    found: dict[bytes, list[str]] = {topic_id: [] for topic_id in subscribed(members, topics)}
+    found: dict[bytes, list[str]] = {topic_id: [] for topic_id in subscribed_topics(members, topics)}
     for member_id in in_order(members):
         for topic_id in members[member_id].topics:
             if topic_id in found:

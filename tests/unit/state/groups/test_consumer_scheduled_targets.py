@@ -63,7 +63,7 @@ def test_between_the_heartbeat_and_the_target_sockets_are_read(shard: Shard) -> 
     """A loop runs timers that are due before it reads: the first timer only sets another one."""
     client(shard, "alice").fast_heartbeat()
     at_ms = shard.timers.pop(TIMER)
-    effects = shard.machine.expired(TIMER, shard.now)
+    effects = shard.machine.fire_timer(TIMER, shard.now)
     assert effects == Effects(timers=[SetTimer((CONSUMER, TARGET, "g", ""), at_ms)])
     shard.run(effects)
     shard.advance(0)

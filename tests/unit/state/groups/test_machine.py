@@ -43,7 +43,7 @@ def shard(*records: ClassicGroupMetadata | OffsetCommitted) -> GroupMachine:
     made = GroupMachine(ClassicSettings(), OffsetSettings(RETENTION_MS), consumers)
     for record in records:
         made.apply(record)
-    for effects in made.loaded(NOW):
+    for effects in made.start_timers(NOW):
         assert effects.records == []
     return made
 
@@ -64,7 +64,7 @@ def run(machine: GroupMachine, effects: Effects) -> list[object]:
 
 def test_simple_group_is_listed_as_empty() -> None:
     machine = shard(emptied("g"), committed("g"), committed("simple"))
-    assert [*machine.listed()] == [ListedGroup("g", "consumer", "Empty"), ListedGroup("simple", "", "Empty")]
+    assert [*machine.list_groups()] == [ListedGroup("g", "consumer", "Empty"), ListedGroup("simple", "", "Empty")]
     assert machine.describe("simple") == DescribedGroup("Empty")
     assert machine.describe("nobody") is None
     assert machine.names() == ["g", "simple"]
@@ -103,7 +103,7 @@ def test_expiration_keeps_a_group_with_a_reserved_member_id() -> None:
     founded = run(machine, machine.classic.join(request, "j", NOW))
     assert founded == [ClassicGroupMetadata("g", "", 0, None, None, NOW.wall_ms, ())]
     assert machine.expire_offsets(["g"], LATER) == Effects()
-    run(machine, machine.expired(("classic", "g", "session", "c-1"), LATER))
+    run(machine, machine.fire_timer(("classic", "g", "session", "c-1"), LATER))
     assert run(machine, machine.expire_offsets(["g"], LATER)) == [GroupDeleted("g", "classic")]
 
 
@@ -144,7 +144,7 @@ def test_empty_group_changes_its_type_and_group_with_members_does_not() -> None:
     machine = shard(emptied("g"), committed("g"))
     records, result = fast_heartbeat(machine, 0)
     assert result.error == Error.NONE and records[0] == GroupDeleted("g", "classic")
-    assert [(listed.group, listed.group_type) for listed in machine.listed()] == [("g", "consumer")]
+    assert [(listed.group, listed.group_type) for listed in machine.list_groups()] == [("g", "consumer")]
     assert machine.describe("g") is None, "a consumer group is described by its own request"
     assert machine.consumers.groups["g"].validate_offset_commit("m", None, result.member_epoch).code == Error.NONE
     assert machine.consumers.groups["g"].validate_offset_commit("", None, -1).code == Error.UNKNOWN_MEMBER_ID
@@ -155,7 +155,7 @@ def test_empty_group_changes_its_type_and_group_with_members_does_not() -> None:
     records, joined = classic_join(machine)
     assert joined.error == Error.MEMBER_ID_REQUIRED
     assert GroupDeleted("g", "consumer") in records and isinstance(records[-1], ClassicGroupMetadata)
-    assert [(listed.group, listed.group_type) for listed in machine.listed()] == [("g", "classic")]
+    assert [(listed.group, listed.group_type) for listed in machine.list_groups()] == [("g", "classic")]
     assert len(machine.offsets) == 1, "the offsets stay with the name"
 
 

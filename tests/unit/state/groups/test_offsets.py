@@ -46,7 +46,7 @@ class Story:
         self.classic = ClassicGroups(
             ClassicSettings(initial_delay_ms=0, topics_of=lambda raw: frozenset([raw.decode()]))
         )
-        assert list(self.classic.loaded(self.now)) == []
+        assert list(self.classic.start_timers(self.now)) == []
         self.offsets = OffsetManager(OffsetSettings(RETENTION_MS, metadata_max=10), self.classic.groups)
 
     @property
@@ -75,7 +75,7 @@ class Story:
         """One member of generation 1 that reads "orders"; the group is Stable."""
         request = Join("g", "", "1", "consumer", (("range", b"orders"),), 10_000, 10_000, "c", "h", None, False)
         self.do(self.classic.join(request, "j", self.now))
-        self.do(self.classic.expired(("classic", "g", "join"), self.now))
+        self.do(self.classic.fire_timer(("classic", "g", "join"), self.now))
         self.do(self.classic.sync(Sync("g", "c-1", 1, {"c-1": b"all"}), "s", self.now))
         return "c-1"
 
@@ -144,9 +144,9 @@ def test_a_commit_keeps_the_session_alive() -> None:
     story.commit(1, member_id=one, generation=1)
     story.ms = 10_000
     timer = ("classic", "g", "session", one)
-    assert story.classic.expired(timer, story.now) == Effects(timers=[SetTimer(timer, 15_000)])
+    assert story.classic.fire_timer(timer, story.now) == Effects(timers=[SetTimer(timer, 15_000)])
     story.ms = 15_000
-    assert story.do(story.classic.expired(timer, story.now)) is None
+    assert story.do(story.classic.fire_timer(timer, story.now)) is None
     assert story.commit(2, member_id=one, generation=1) == CommitResult(Error.UNKNOWN_MEMBER_ID)
 
 

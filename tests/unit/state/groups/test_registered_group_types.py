@@ -38,7 +38,7 @@ def test_describe_registered_group(rig: Rig) -> None:
     rig.register("x")
     assert (group.state.value, group.generation_id, group.member_count) == ("Stable", 1, 1)
     assert group.overview() == GroupOverview(("b",), 8_000, [MemberOverview("x", {"b": (0, 1)})])
-    assert [*rig.shard.machine.listed()] == [ListedGroup("g", "consumer", "Stable", "registered")]
+    assert [*rig.shard.machine.list_groups()] == [ListedGroup("g", "consumer", "Stable", "registered")]
 
 
 def join(rig: Rig) -> Joined:

@@ -85,8 +85,8 @@ class History:
     def judge(self) -> None:
         groups = self.rig.shard.machine.registered
         for topic in TOPICS:
-            assert set(groups.topic_readers.concerned([topic])) == concerned(groups, [topic]), topic
-        assert len(groups.topic_readers.concerned(TOPICS)) == len(concerned(groups, TOPICS))
+            assert set(groups.topic_readers.readers_of([topic])) == concerned(groups, [topic]), topic
+        assert len(groups.topic_readers.readers_of(TOPICS)) == len(concerned(groups, TOPICS))
 
 
 def test_index_equals_full_scan_after_random_operations() -> None:
@@ -107,7 +107,7 @@ def test_index_is_empty_after_all_groups_are_deleted() -> None:
     for group in (*GROUPS, "defined"):
         assert rig.delete(group) == 0
     readers = rig.shard.machine.registered.topic_readers
-    assert not readers.concerned(TOPICS) and not readers._named._groups
+    assert not readers.readers_of(TOPICS) and not readers._named._groups
 
 
 @pytest.mark.parametrize("claims", [(), [("b", 1)]])
