@@ -271,7 +271,7 @@ def ignore_owners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart no session timer is set."""
-    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
+    monkeypatch.setattr(ConsumerGroups, "start_timers", lambda machine, now: iter(()))
 
 
 def lose_scheduled_targets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def assign_same_partitions_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart no session timer is set."""
-    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
+    monkeypatch.setattr(ConsumerGroups, "start_timers", lambda machine, now: iter(()))
     monkeypatch.setattr(commands, "start_sessions", lambda group, now: iter(()))
 
 

@@ -55,7 +55,7 @@ class Iterations:
 
     def slice_all(self) -> None:
         self._patch.setattr(call_module, "OBJECTS_MAX", -1)
-        self._patch.setattr(call_module, "grouped", self._single)
+        self._patch.setattr(call_module, "group_steps", self._single)
         self._patch.setattr(response_arrays, "PIECE_STRUCTS", 2)
         self._patch.setattr(describe_topic_partitions, "SORTED_AT_ONCE", 2)
         self._patch.setattr(self._slicer, "_budget_s", TINY_S)
