@@ -90,8 +90,9 @@ class Driver(Generic[K, V]):
         resolver: gives partitions their positions.
         group: the requests to the coordinator, None = the consumer has no group.
         iterated: the last record of `async for`, or what else the application has received without a poll.
-        unhandled, columns_start: with automatic commits, the records of the last poll, and where those of the last
-            poll of columns begin. The application has handled them when it calls `poll` again.
+        unhandled: with automatic commits, the records of the last poll.
+        columns_start: where the records of the last poll of columns begin. The application has handled them, and
+            `unhandled`, when it calls `poll` again.
         attention: the next record of `async for` must come from `poll`: it has more to do.
         attention_at: time at which that is so in any case, on the loop's clock.
         on_drop: called with partitions whose positions have changed.
@@ -462,7 +463,8 @@ class Driver(Generic[K, V]):
             self._withheld = {TopicPartition(self.iterated.topic, self.iterated.partition): self.iterated}
             return
         self._withheld = {TopicPartition(each.topic, each.partition): each for each in reversed([*self.unhandled])}
-        self._withheld |= self.columns_start
+        if self.settings.auto_commit_interval_s is not None:
+            self._withheld |= self.columns_start
 
 
 Limit: TypeAlias = asyncio.Timeout

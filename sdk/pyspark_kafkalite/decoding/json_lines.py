@@ -32,11 +32,11 @@ CANDIDATES_MAX = 4
 BLOCK_BYTES = 64 << 20
 
 CELLS_MAX = 8 << 20
-"""Objects times names of fields of lines whose fields beyond the schema are read: each name becomes a column, which has
-a value for each object. 8 Mi values of 8 bytes are 64 MiB."""
+"""Objects times columns of lines that are read at once: each field of the schema becomes a column, and each name where
+fields beyond it are read; a column has a value for each object. 8 Mi values of 8 bytes are 64 MiB."""
 
 INFERRED_ROWS_MIN = 64
-"""Types are inferred once for each block, so blocks of fewer lines would cost too much."""
+"""A read has costs of its own, so blocks of fewer lines would cost too much."""
 
 
 Part = tuple[int, pyarrow.Array | str]
@@ -92,11 +92,14 @@ def blocks(lines: pyarrow.StringArray) -> Iterator[tuple[int, pyarrow.StringArra
         start = end
 
 
-def inferable(lines: pyarrow.StringArray) -> Iterator[tuple[int, pyarrow.StringArray, bool]]:
-    """Divide lines so that the memory of fields beyond the schema is bounded.
+def bounded_parts(
+    lines: pyarrow.StringArray, columns: Callable[[pyarrow.StringArray], int]
+) -> Iterator[tuple[int, pyarrow.StringArray, bool]]:
+    """Divide lines so that the memory of what is read from them is bounded.
 
     Arguments:
         lines: values of JSON.
+        columns: returns how many columns the objects of lines may have; each has a value for each object, also for {}.
 
     Yields:
         The first row of a block, its lines, and whether they have at most CELLS_MAX cells.
@@ -105,7 +108,7 @@ def inferable(lines: pyarrow.StringArray) -> Iterator[tuple[int, pyarrow.StringA
     while pending:
         first, end = pending.pop()
         part = lines.slice(first, end - first)
-        bounded = _cells(part) <= CELLS_MAX
+        bounded = _objects(part) * columns(part) <= CELLS_MAX
         if bounded or end - first <= INFERRED_ROWS_MIN:
             yield first, part, bounded
         else:
@@ -113,10 +116,20 @@ def inferable(lines: pyarrow.StringArray) -> Iterator[tuple[int, pyarrow.StringA
             pending += [(middle, end), (first, middle)]
 
 
-def _cells(lines: pyarrow.StringArray) -> int:
-    """An upper bound of objects times names: brackets within text count, too."""
-    content, _ = _content(lines)
-    return int(numpy.count_nonzero(content == ord("{"))) * names_max(content)
+def _objects(lines: pyarrow.StringArray) -> int:
+    """An upper bound: brackets within text count, too."""
+    return int(numpy.count_nonzero(_content(lines)[0] == ord("{")))
+
+
+def names_of(lines: pyarrow.StringArray) -> int:
+    """Return an upper bound of the distinct names of fields in lines."""
+    return names_max(_content(lines)[0])
+
+
+def fields_of(data_type: pyarrow.DataType) -> int:
+    """Return the number of fields of a type with those of nested types."""
+    children = [data_type.field(each) for each in range(data_type.num_fields)]
+    return len(children) + sum(fields_of(each.type) for each in children)
 
 
 def suspicious(texts: pyarrow.StringArray) -> list[int]:

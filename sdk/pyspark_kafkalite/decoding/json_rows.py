@@ -16,9 +16,11 @@ from pyspark_kafkalite.decoding.json_fields import added_fields, count_fields, d
 from pyspark_kafkalite.decoding.json_lines import (
     Part,
     blocks,
+    bounded_parts,
     check_text,
     divided,
-    inferable,
+    fields_of,
+    names_of,
     openers,
     read_objects,
     suspicious,
@@ -49,6 +51,7 @@ class JsonDecoder:
     def __init__(self, schema: pyarrow.Schema, drift: Drift) -> None:
         self.type = pyarrow.struct(list(schema))
         self._read_type = readable(self.type)
+        self._fields = fields_of(self.type)
         self._drift = drift
 
     def decode(self, values: pyarrow.Array, headers: pyarrow.Array) -> Values:
@@ -67,15 +70,16 @@ class JsonDecoder:
     def _parts(self, lines: pyarrow.StringArray) -> Iterator[Part]:
         """Yield the decoded lines in order, each part with its first row, and the errors of bad lines."""
         for start, block in blocks(lines):
-            found = self._read_whole(block, "error")
-            if found is not None:
-                yield start, found
-            else:
-                yield from self._parts_with_drift(block, start)
+            for first, part, bounded in bounded_parts(block, lambda _: self._fields):
+                found = self._read_whole(part, "error") if bounded else None
+                if found is not None:
+                    yield start + first, found
+                else:
+                    yield from self._parts_with_drift(part, start + first)
 
     def _parts_with_drift(self, lines: pyarrow.StringArray, start: int) -> Iterator[Part]:
         """Return the parts as `_parts` does, where a line has a field beyond the schema, or a bad value."""
-        for first, part, bounded in inferable(lines):
+        for first, part, bounded in bounded_parts(lines, lambda part: self._fields + names_of(part)):
             found = self._read_whole(part, "infer") if bounded else None
             if found is not None:
                 yield start + first, found

@@ -93,6 +93,34 @@ def test_a_task_that_raises_commits_nothing(use: Any) -> None:
 
 
 @story()
+async def test_a_commit_at_the_close_of_a_cancelled_task_without_automatic_commits_is_of_all_records(
+    world: Story,
+) -> None:
+    world.broker.cluster.create_topic("orders")
+    append(world, A, *(b"%d" % number for number in range(RECORDS)))
+
+    class Commit(RebalanceListener):
+        def __init__(self, consumer: Any) -> None:
+            self._consumer = consumer
+
+        async def on_partitions_revoked(self, partitions: Any) -> None:
+            await self._consumer.commit()
+
+    async def own() -> None:
+        async with new_consumer(world, group="g", group_protocol="classic", enable_auto_commit=False) as consumer:
+            consumer.subscribe("orders", listener=Commit(consumer))
+            assert len(await consumer.poll_columns(60.0, 4, columns=["offset"])) == 4
+            await consumer.commit()
+            await asyncio.get_running_loop().create_future()
+
+    task = asyncio.ensure_future(own())
+    await pass_time(10.0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert committed(world)[-1] == {("orders", 0): 4}
+
+
+@story()
 async def test_a_cancelled_task_that_has_sought_back_commits_its_position(world: Story) -> None:
     world.broker.cluster.create_topic("orders")
     append(world, A, *(b"%d" % number for number in range(RECORDS)))

@@ -1,10 +1,12 @@
-"""The upper bound of the names of fields that JSON has."""
+"""Upper bounds of what is read from JSON at once."""
 
 import json
 import random
 from typing import Any
 
 import numpy
+import pyarrow
+from pyspark_kafkalite.decoding.json_lines import CELLS_MAX, bounded_parts, fields_of
 from pyspark_kafkalite.decoding.json_names import names_max
 
 from tests.kit.seeds import chosen_seed
@@ -58,3 +60,17 @@ def _names(value: Any) -> set[str]:
     if isinstance(value, list):
         return set().union(*map(_names, value))
     return set(value).union(*map(_names, value.values())) if isinstance(value, dict) else set()
+
+
+def test_lines_are_divided_by_the_fields_that_each_object_has_in_a_column() -> None:
+    """Empty objects have no names, and a value in the column of each field."""
+    objects, fields = 300, 100
+    lines = pyarrow.array(['{"l":[' + ",".join(["{}"] * (objects - 1)) + "]}"] * 2000)
+    parts = list(bounded_parts(lines, lambda _: fields))
+    assert pyarrow.concat_arrays([part for _, part, _ in parts]) == lines
+    assert all(bounded and len(part) * objects * fields <= CELLS_MAX for _, part, bounded in parts)
+
+
+def test_fields_of_nested_types_are_counted() -> None:
+    item = pyarrow.struct([("x", pyarrow.float64()), ("y", pyarrow.list_(pyarrow.int32()))])
+    assert fields_of(pyarrow.struct([("id", pyarrow.int64()), ("l", pyarrow.list_(item))])) == 6
