@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,7 @@ READERS = {
 
 fastavro.read.LOGICAL_READERS.update({each.replace("-", f"-{NUMBER}", 1): read for each, read in READERS.items()})
 
+NUMBERS = {"int", "long", "float", "double"}
 WIDENED = ({"int", "long"}, "long"), ({"float", "double"}, "double")
 
 
@@ -65,9 +67,10 @@ class Avro:
     def __init__(self, schema: str | None) -> None:
         self._reader: Any = None
         self._type: pyarrow.DataType | None = None
+        self._named: dict[str, Any] = {}
         if schema is not None:
             try:
-                self._reader, self._type = _parsed(schema, {})
+                self._reader, self._type = _parsed(schema, {}, self._named)
             except (SchemaMisfitError, fastavro.schema.SchemaParseException) as error:
                 raise ValueError(str(error)) from error
 
@@ -77,12 +80,14 @@ class Avro:
 
     def reader(self, schema: Schema, indexes: tuple[int, ...]) -> Reader:
         """The reader of values of a writer. Raises SchemaMisfitError."""
+        named: dict[str, Any] = {}
         try:
-            writer, data_type = _parsed(schema.text, dict(schema.references))
+            writer, data_type = _parsed(schema.text, dict(schema.references), named)
         except (ValueError, fastavro.schema.SchemaParseException) as error:
             raise SchemaMisfitError(f"the schema of a writer is not one of Avro: {error}") from error
         if self._type is None:
             return Reader(data_type, partial(_read, writer, None))
+        _check_times(writer, self._reader, (named, self._named))
         return Reader(self._type, partial(_read, writer, self._reader))
 
 
@@ -94,9 +99,8 @@ def _read(writer: Any, reader: Any, data: bytes) -> Any:
     return value
 
 
-def _parsed(text: str, references: dict[str, str]) -> tuple[Any, pyarrow.DataType]:
-    """Parse a schema after those that it refers to."""
-    named: dict[str, Any] = {}
+def _parsed(text: str, references: dict[str, str], named: dict[str, Any]) -> tuple[Any, pyarrow.DataType]:
+    """Parse a schema after those that it refers to, and add its named types."""
     for each in references.values():
         fastavro.parse_schema(_supported(json.loads(each)), named_schemas=named)
     parsed = fastavro.parse_schema(_supported(json.loads(text)), named_schemas=named)
@@ -114,11 +118,51 @@ def _supported(schema: Any) -> Any:
         for name, each in schema.items()
     }
     logical = kept.get("logicalType")
-    if logical in LOGICAL:
+    if isinstance(logical, str) and logical in LOGICAL:
         kept["logicalType"] = NUMBER + logical
-    elif logical not in ("decimal", None):
-        del kept["logicalType"]
+    elif logical != "decimal":
+        kept.pop("logicalType", None)
     return kept
+
+
+def _check_times(writer: Any, reader: Any, named: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Raise SchemaMisfitError: a date, a timestamp or a number of the writer is another of them for the reader."""
+    for one in _branches(writer, named[0]):
+        for other in _branches(reader, named[1]):
+            if {one["type"], other["type"]} <= NUMBERS and _kind(one) != _kind(other):
+                raise SchemaMisfitError(f"a {_kind(one)} of the writer is a {_kind(other)} in the declared schema")
+            for below in _pairs(one, other):
+                _check_times(*below, named)
+
+
+def _branches(schema: Any, named: dict[str, Any]) -> list[dict[str, Any]]:
+    """The branches of a union, or the schema alone, with definitions instead of names."""
+    if isinstance(schema, list):
+        return [found for each in schema for found in _branches(each, named)]
+    if isinstance(schema, str):
+        return _branches(named[schema], named) if schema in named else [{"type": schema}]
+    form = schema["type"]
+    return [schema] if isinstance(form, str) and form not in named else _branches(form, named)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    logical = schema.get("logicalType", "").removeprefix(NUMBER)
+    if logical not in LOGICAL:
+        return "number"
+    return "date" if logical == "date" else "timestamp"
+
+
+def _pairs(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas in a writer's, each with the one in the reader's that its values are read as."""
+    for name in ("items", "values"):
+        if name in one and name in other:
+            yield one[name], other[name]
+    fields = other.get("fields", ())
+    types = {alias: each["type"] for each in fields for alias in each.get("aliases", ())}
+    types |= {each["name"]: each["type"] for each in fields}
+    for each in one.get("fields", ()):
+        if each["name"] in types:
+            yield each["type"], types[each["name"]]
 
 
 def _type(schema: Any, named: dict[str, Any], outer: tuple[str, ...]) -> pyarrow.DataType:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import struct
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from kafkalite_sdk.registry import Schema
 from pyspark_kafkalite.decoding.avro import Avro
+from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 
 from tests.unit.spark.decoded import dead, decode
 
@@ -138,6 +140,68 @@ def test_avro_times_of_another_unit_are_converted() -> None:
     writer, reader = (json.dumps(avro_record(each)) for each in units)
     value = Avro(reader).reader(Schema(writer, "AVRO", {}), ()).read(avro_bytes("long", 5))["x"]
     assert pyarrow.array([value], pyarrow.timestamp("us", "UTC")).cast("int64").to_pylist() == [5000]
+
+
+def avro_time(logical: Any, below: str = "long") -> dict[str, Any]:
+    return {"type": below, "logicalType": logical}
+
+
+def avro_reader(writer: Any, declared: Any) -> Any:
+    """The reader of a writer's values with a declared schema, as a job makes it."""
+    return Avro(json.dumps(declared)).reader(Schema(json.dumps(writer), "AVRO", {}), ())
+
+
+NESTED: dict[str, Callable[[Any], Any]] = {
+    "field": lambda each: each,
+    "nullable": lambda each: ["null", each],
+    "array": lambda each: {"type": "array", "items": each},
+    "map": lambda each: {"type": "map", "values": ["null", each]},
+    "record": lambda each: {"type": "record", "name": "below", "fields": [{"name": "y", "type": each}]},
+}
+
+
+@pytest.mark.parametrize("nested", NESTED)
+@pytest.mark.parametrize(
+    ("writer", "declared"),
+    [
+        (avro_time("timestamp-millis"), "long"),
+        (avro_time("timestamp-millis"), "double"),
+        (avro_time("timestamp-micros"), ["null", "long"]),
+        (avro_time("local-timestamp-millis"), "long"),
+        (avro_time("date", "int"), "int"),
+        (avro_time("date", "int"), avro_time("timestamp-millis")),
+        (avro_time("date", "int"), avro_time("timestamp-micros")),
+        ("int", avro_time("timestamp-millis")),
+        ("long", avro_time("timestamp-millis")),
+        (["null", "long"], avro_time("local-timestamp-micros")),
+        ("int", avro_time("date", "int")),
+        (avro_time("unknown"), avro_time("timestamp-micros")),
+    ],
+)
+def test_avro_times_are_not_read_as_another_kind_of_number(writer: Any, declared: Any, nested: str) -> None:
+    if nested in ("nullable", "map") and isinstance(writer, list):
+        writer = writer[1]
+    if nested in ("nullable", "map") and isinstance(declared, list):
+        declared = declared[1]
+    with pytest.raises(SchemaMisfitError, match="of the writer is a"):
+        avro_reader(avro_record(NESTED[nested](writer)), avro_record(NESTED[nested](declared)))
+
+
+def test_avro_times_of_another_kind_are_found_behind_aliases_and_names() -> None:
+    renamed = {**avro_record("long"), "fields": [{"name": "z", "aliases": ["x"], "type": "long"}]}
+    with pytest.raises(SchemaMisfitError, match="timestamp of the writer is a number"):
+        avro_reader(avro_record(avro_time("timestamp-millis")), renamed)
+    below = avro_record(avro_time("timestamp-millis")) | {"name": "s"}
+    twice = avro_record("s") | {"fields": [{"name": "w", "type": below}, {"name": "x", "type": "s"}]}
+    with pytest.raises(SchemaMisfitError, match="timestamp of the writer is a number"):
+        avro_reader(twice, avro_record(avro_record("long") | {"name": "s"}))
+
+
+@pytest.mark.parametrize("logical", [None, [], ["date"], {}, 1, "unknown"])
+def test_unknown_logical_types_of_avro_are_ignored(logical: Any) -> None:
+    column, bad = avro_column(avro_time(logical), [avro_bytes("long", 1000)])
+    assert bad == [] and column.type == pyarrow.int64() and column.to_pylist() == [1000]
+    assert avro_reader(avro_record(avro_time(logical)), avro_record("long")).read(avro_bytes("long", 5)) == {"x": 5}
 
 
 FIELD = descriptor_pb2.FieldDescriptorProto
