@@ -1,5 +1,7 @@
 """Divides offset ranges into the splits of Spark's tasks, by bytes; and limits micro-batches.
 
+`stream` chooses the offsets of a micro-batch.
+
 Pure and deterministic: no clock, no randomness; the order of arguments has no effect. Invariants:
 1. Each offset of the ranges is in exactly one split; no split is empty.
 2. A split has at most `max_records` offsets, and about `target_bytes`: a larger range is divided, small ones are packed

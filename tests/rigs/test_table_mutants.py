@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
-from pyspark_kafkalite.tables import CommitRefusedError, ManifestTable, TableError, manifest, rules
+from pyspark_kafkalite.tables import CommitRefusedError, ManifestTable, TableError, commit_rules, manifest
 from pyspark_kafkalite.tables.disk import Disk
 
 from kafkalite.model import TopicPartition
@@ -31,21 +31,21 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, function: C
 
 
 def test_rule_1_mutant_commits_a_repeated_batch_again(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, rules, "is_repeated", lambda *_: False)
+    plant(monkeypatch, commit_rules, "is_repeated", lambda *_: False)
     with pytest.raises(CommitRefusedError):  # rule 2 refuses what rule 1 should skip: the job never continues
         found_by_crashes(ram)
 
 
 def test_rules_1_and_2_mutant_duplicates_rows(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, rules, "is_repeated", lambda *_: False)
-    plant(monkeypatch, rules, "check_continuity", lambda *_: ())
+    plant(monkeypatch, commit_rules, "is_repeated", lambda *_: False)
+    plant(monkeypatch, commit_rules, "check_continuity", lambda *_: ())
     with pytest.raises(AssertionError, match=TWICE):
         found_by_crashes(ram)
 
 
 def test_rule_2_mutant_accepts_a_new_checkpoint(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, rules, "check_continuity", lambda *_: ())
-    plant(monkeypatch, rules, "check_owner", lambda *_: None)
+    plant(monkeypatch, commit_rules, "check_continuity", lambda *_: ())
+    plant(monkeypatch, commit_rules, "check_owner", lambda *_: None)
     with pytest.raises(AssertionError, match=TWICE):
         found_by_crashes(ram)
 
@@ -53,7 +53,7 @@ def test_rule_2_mutant_accepts_a_new_checkpoint(ram: Path, monkeypatch: pytest.M
 def test_rule_2_mutant_accepts_a_second_job_on_other_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, rules, "check_owner", lambda *_: None)
+    plant(monkeypatch, commit_rules, "check_owner", lambda *_: None)
     table = ManifestTable(tmp_path / "table")
     table.commit(story.batch(table, "A", 0, {0: (0, 10)}))
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"), pytest.raises(CommitRefusedError):
@@ -181,8 +181,8 @@ def test_mutant_starts_with_the_attempts_of_a_compaction(ram: Path, monkeypatch:
 
 
 def test_mutant_gives_the_table_to_the_compaction(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = rules.replacing_commit
-    plant(monkeypatch, rules, "replacing_commit", lambda *each: real(*each)._replace(ends={}))
+    real = commit_rules.replacing_commit
+    plant(monkeypatch, commit_rules, "replacing_commit", lambda *each: real(*each)._replace(ends={}))
     with pytest.raises((AssertionError, CommitRefusedError)):
         found_by_crashes(ram)
 

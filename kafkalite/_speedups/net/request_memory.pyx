@@ -1,5 +1,6 @@
 """Shares the memory for requests (`queued.max.request.bytes`) between connections.
 
+The limits of one connection (unsent bytes, open responses, bytes of its requests) are those of `framing`.
 A connection *holds* the bytes of requests whose frame is in use and of its incomplete frame. It is *denied* while its
 socket has unread bytes that may not be received. Rules:
 

@@ -1,5 +1,7 @@
 """Housekeeping of groups: expires offsets, deletes those of deleted topics, and notifies groups of changed topics.
 
+Which offsets expire is decided by `state/groups/offsets/manager`.
+
 Each runs as sliced commands (`sliced_commands`), so that neither the loop is blocked nor a batch is filled with
 tombstones. Topics that change while an earlier change is being processed are processed together: 2,000 deleted topics
 are one pass over the shards. Nothing expires after a jump of the wall clock (`ClockWatch`).

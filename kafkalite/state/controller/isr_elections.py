@@ -1,6 +1,7 @@
 """Chooses the leader and the ISR of a partition: Election.scala and PartitionStateMachine.scala of Kafka 3.9.
 
 `online` are the assigned replicas whose broker is alive and whose log directory works, in the order of the assignment.
+Each election raises the leader epoch.
 There is no unclean election: with one replica, the ISR always is that replica.
 """
 

@@ -1,5 +1,7 @@
 """The work of `poll` and `async for`: changes of the assignment, records, requests for more of them.
 
+`membership.membership` enforces `max_poll_interval_ms`: a member that does not poll in time leaves its group.
+
 Invariants:
 1. One task at a time polls.
 2. Requests for more records leave as soon as records were taken: the next ones arrive while the application processes.

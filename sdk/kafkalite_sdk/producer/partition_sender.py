@@ -1,4 +1,6 @@
-"""The batches of one partition on their way: order, sequences, retries.
+"""The batches of one partition on their way: their order, their sequences, and how they are sent again.
+
+`sender` decides which errors are retried, and when.
 
 Pure: no I/O, no clock. Invariants:
 1. Batches are appended in the order of their records. Up to `max_in_flight` are open on one connection; the second one

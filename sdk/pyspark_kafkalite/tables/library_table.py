@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from pyspark_kafkalite.tables import rules
+from pyspark_kafkalite.tables import commit_rules
 from pyspark_kafkalite.tables.attempt_files import AttemptFiles
 from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, EndOffsets, Recovery
 
@@ -58,8 +58,8 @@ class LibraryTable(ABC, Generic[T]):
             CommitRefusedError: the batch does not continue the table, which is unchanged. DamagedTableError: an attempt
                 is missing or has another size.
         """
-        ranges = rules.ranges_of(batch, self._name)
-        rules.check_rows(batch)
+        ranges = commit_rules.ranges_of(batch, self._name)
+        commit_rules.check_rows(batch)
         if not ranges:
             return CommitResult(NO_COMMIT, repeated=False)
         while True:
@@ -68,11 +68,11 @@ class LibraryTable(ABC, Generic[T]):
             if last is not None:
                 self._files.publish_dead_letters(last)
             earlier = self._find(table, last, batch)
-            if rules.is_repeated(earlier, batch, ranges, self._name) and earlier is not None:
+            if commit_rules.is_repeated(earlier, batch, ranges, self._name) and earlier is not None:
                 self._files.discard(batch, earlier)
                 return CommitResult(earlier.sequence, repeated=True)
-            rules.check_owner(last, batch, self._name)
-            commit = rules.next_batch(last, batch, ranges, self._name)
+            commit_rules.check_owner(last, batch, self._name)
+            commit = commit_rules.next_batch(last, batch, ranges, self._name)
             if self._committed(table, commit):
                 self._files.publish_dead_letters(commit)
                 return CommitResult(commit.sequence, repeated=False)

@@ -38,7 +38,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from pyspark_kafkalite.tables import rules, snapshots
+from pyspark_kafkalite.tables import commit_rules, snapshots
 from pyspark_kafkalite.tables.disk import Disk
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
 from pyspark_kafkalite.tables.locations import (
@@ -179,8 +179,8 @@ class ManifestTable:
             DamagedTableError: an attempt is missing or has another size.
             OSError: as of the file system. Whether the batch was committed is unknown: commit it again.
         """
-        ranges = rules.ranges_of(batch, self.location)
-        rules.check_rows(batch)
+        ranges = commit_rules.ranges_of(batch, self.location)
+        commit_rules.check_rows(batch)
         while True:
             self._refresh()
             self._publish_last()
@@ -188,11 +188,11 @@ class ManifestTable:
             if not ranges:
                 return CommitResult(NO_COMMIT, repeated=False)
             earlier = self._find(batch.query_id, batch.batch_id)
-            if rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
+            if commit_rules.is_repeated(earlier, batch, ranges, self.location) and earlier is not None:
                 self._remove_attempts(batch)
                 return CommitResult(earlier.sequence, repeated=True)
-            rules.check_owner(state.appended, batch, self.location)
-            if self._added(rules.next_batch(state.last, batch, ranges, self.location)):
+            commit_rules.check_owner(state.appended, batch, self.location)
+            if self._added(commit_rules.next_batch(state.last, batch, ranges, self.location)):
                 self._remove_attempts(batch)
                 return CommitResult(self._state.sequence, repeated=False)
 
@@ -249,7 +249,7 @@ class ManifestTable:
         while True:
             self._refresh()
             self._publish_last()
-            commit = rules.replacing_commit(self._state, replacement, self.location)
+            commit = commit_rules.replacing_commit(self._state, replacement, self.location)
             if self._added(commit):
                 return commit.sequence
 

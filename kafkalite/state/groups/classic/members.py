@@ -1,5 +1,7 @@
 """The members of a classic group: their leader, their delayed requests and the protocols that they support.
 
+It rejects the requests of a fenced static member: another member has its group.instance.id (KIP-345).
+
 Rules: `delayed_joins` counts the members with a delayed join; `votes` those that support each protocol; the
 leader is a member; an instance id belongs to one member. Source: ClassicGroup.java and ClassicGroupMember.java.
 """
