@@ -33,7 +33,7 @@ from kafkalite.cli.gc_tuning import GcTuning
 from kafkalite.clock import Outcome
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
-from kafkalite.config.keys import ConfigError
+from kafkalite.config.keys import ConfigError, check_directory
 from kafkalite.config.kraft import controller_entries
 from kafkalite.gc_pause import PAUSE
 from kafkalite.server.broker import Broker, StartError
@@ -154,6 +154,8 @@ def static_config(file: str | None, listen: str | None, data: str | None, settin
             continue
         if origins.get(key) == "--set":
             fail(f"{option} and --set {key} set the same config: give one of them")
+        if option == "--data":
+            check_directory(text, option)
         if key == "listeners":
             text = ",".join((text, *controller_entries(texts)))
         texts[key], origins[key] = text, option

@@ -62,6 +62,17 @@ class ConfigError(ValueError):
         self.code = int(code)
 
 
+def check_directory(name: str, option: str) -> None:
+    """Check the name of the one directory that `option` takes, which becomes the value of `log.dirs`.
+
+    Raises:
+        ConfigError: it has a comma. `log.dirs` is a list, so a part of the name would be a second directory.
+    """
+    if "," in name:
+        message = f"{option} {name}: a comma separates directories; give one, or several by log.dirs"
+        raise ConfigError("log.dirs", message)
+
+
 class Synonym(NamedTuple):
     """A broker's key that is the default of a topic's key: value of the broker's key times `factor`."""
 

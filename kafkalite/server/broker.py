@@ -14,7 +14,7 @@ from types import TracebackType
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import check_known
-from kafkalite.config.keys import SettingValue, setting_texts
+from kafkalite.config.keys import SettingValue, check_directory, setting_texts
 from kafkalite.model import Endpoint
 from kafkalite.server.process.ports import Ports
 from kafkalite.server.process.resources import StartError as StartError
@@ -61,6 +61,7 @@ class Broker:
         temporary = data_dir is None and config is None
         self._temporary = temporary_path(self._ports.random.bytes(8)) if temporary else None
         directory = self._temporary or data_dir
+        check_directory(str(directory), "data_dir")
         check_known(settings or {})
         self._config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **setting_texts(settings or {})})
         self.on_failed: Callable[[str], None] | None = None

@@ -317,6 +317,7 @@ def test_wrong_settings_are_one_error_line(tmp_path: Path) -> None:
         (("--log-level", "loud"), "'loud' is not one of"),
         (("extra",), "unexpected extra argument (extra). See kafkalite serve --help."),
         (("--listen", "127.0.0.1:0", "--data", ""), "log.dirs: a directory name is empty (in --data)"),
+        (("--listen", "127.0.0.1:0", "--data", "a,b"), "--data a,b: a comma separates directories; give one, or"),
         (("--listen", "127.0.0.1:0", "--set", "log.dirs="), "log.dirs: a directory name is empty (in --set)"),
     ):
         assert text in refused(tmp_path, *args), args

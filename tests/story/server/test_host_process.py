@@ -128,6 +128,11 @@ def test_setting_of_a_wrong_type_is_rejected_by_name() -> None:
         Broker(settings={"num.partitions": None})  # type: ignore[dict-item]
 
 
+def test_directory_with_a_comma_is_refused_because_log_dirs_is_a_list() -> None:
+    with pytest.raises(ConfigError, match=r"data_dir /x/\('y', 1\): a comma separates directories"):
+        Broker("/x/('y', 1)")
+
+
 def test_misspelt_setting_of_a_program_is_refused_with_the_nearest_key() -> None:
     with pytest.raises(ConfigError, match=r"num\.partitons is no setting of a broker; did you mean num\.partitions\?"):
         Broker(settings={"num.partitons": "3"})
