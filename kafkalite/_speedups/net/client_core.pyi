@@ -165,7 +165,7 @@ class ClientCalls:
         """Return the bytes-like objects to write, in order; empty while the broker throttles this client."""
 
     def earliest_deadline(self) -> float:
-        """Return the first deadline of a request that does not wait for a response; infinity = there is none."""
+        """Return the first deadline of a request that is not written yet; infinity = there is none."""
 
     def written(self) -> None:
         """The transport has accepted what `take_outgoing` has returned."""

@@ -128,7 +128,7 @@ class ClientCore(ClientCalls):
         return bool(self.outgoing)
 
     def earliest_deadline(self) -> float:
-        """Return the first deadline of a request that does not wait for a response; infinity = there is none."""
+        """Return the first deadline of a request that is not written yet; infinity = there is none."""
         deadlines = [each.deadline for each in self._all_unwritten()]
         if self.held is not None:
             deadlines += [each.deadline for each in self.held.pending]
