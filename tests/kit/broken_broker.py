@@ -27,7 +27,7 @@ SOURCES = (
     "kafkalite/storage/log/segment.py",
 )
 # An append ends with the first; an exception in one of the others takes the log directory offline.
-WITHOUT = ("Append.finish", "Log.unflushed", "Log.flushed", "Log.take_due_snapshots")
+WITHOUT = ("Append.finish", "Log.plan_flush", "Log.apply_flush", "Log.take_due_snapshots")
 EXECUTION, REQUESTS_BETWEEN = 5, 12
 RAISED = "raised in "
 
