@@ -52,6 +52,8 @@ class Bugs:
     """The trace function: raises in the steps."""
 
     def __init__(self) -> None:
+        functions = {name for source in SOURCES for name in lines_with_calls(source).values()}
+        assert functions.issuperset(WITHOUT), f"renamed or without a call: {set(WITHOUT) - functions}"
         self._prefixes = tuple(str(ROOT / source) for source in SOURCES)
         self._executions: Counter[Step] = Counter()
         self._raised: set[Step] = set()

@@ -75,6 +75,8 @@ class Stepper:
         *,
         awaits: bool = False,
     ) -> None:
+        unknown = [each for each in without if each[1] not in lines_with_calls(each[0], awaits=awaits).values()]
+        assert not unknown, f"renamed or without a call: {unknown}"
         self._awaits = awaits
         self._prefixes = tuple(str(ROOT / source) for source in sources)
         self._without = without

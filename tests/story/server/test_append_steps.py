@@ -50,7 +50,7 @@ WITHOUT = frozenset(
     {
         ("kafkalite/cluster/append.py", "Append.finish"),
         ("kafkalite/cluster/metadata_store.py", "MetadataStore.note_directories.noted"),
-        ("kafkalite/cluster/metadata_store.py", "answered.complete"),
+        ("kafkalite/cluster/metadata_store.py", "convert_outcome.complete"),
         ("kafkalite/server/hosting/partition_creation.py", "PartitionCreator._created"),
         ("kafkalite/server/hosting/partition_creation.py", "PartitionCreator._opening"),
         ("kafkalite/storage/log_creation.py", "LogCreator.create.created"),
