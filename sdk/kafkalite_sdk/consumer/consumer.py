@@ -353,7 +353,7 @@ class Consumer(Generic[K, V]):
             KafkaError: names the partition that was not committed. KafkaTimeoutError: no answer in time.
         """
         self._check()
-        await self._queries.commit(self._queries.offsets_of(what), timeout)
+        await self._queries.commit(self._offsets_to_commit(what), timeout)
 
     def commit_nowait(
         self,
@@ -367,7 +367,14 @@ class Consumer(Generic[K, V]):
             done: called with None, or with the error; None = an error is ignored, as a later commit covers it.
         """
         self._check()
-        self._queries.commit_nowait(self._queries.offsets_of(what), ignore_error if done is None else done)
+        self._queries.commit_nowait(self._offsets_to_commit(what), ignore_error if done is None else done)
+
+    def _offsets_to_commit(
+        self, what: str | TopicPartition | Offsets | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        if what is None:
+            self._driver.handled()  # so a cancellation does not commit the begin of the last poll again
+        return self._queries.offsets_of(what)
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None

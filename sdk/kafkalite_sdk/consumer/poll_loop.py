@@ -280,8 +280,9 @@ class PollLoop(Generic[K, V]):
             count += 1
         self._moved = left[len(left) - count :]
         del left[len(left) - count :]
-        for each in self._moved:  # the first one is the last
-            start[TopicPartition(each.topic, each.partition)] = OffsetAndMetadata(each.offset, "", each.leader_epoch)
+        for each in reversed(self._moved):
+            if (key := TopicPartition(each.topic, each.partition)) not in start:
+                start[key] = OffsetAndMetadata(each.offset, "", each.leader_epoch)
         if not columns:
             self._driver.fetcher.take_columns(columns)
             start |= self._driver.fetcher.taken_from()

@@ -92,6 +92,35 @@ def test_a_task_that_raises_commits_nothing(use: Any) -> None:
     run()
 
 
+@pytest.mark.parametrize("use", [by_poll, by_columns, by_iteration])
+def test_a_cancellation_keeps_what_the_application_has_committed_itself(use: Any) -> None:
+    @story()
+    async def run(world: Story) -> None:
+        world.broker.cluster.create_topic("orders")
+        append(world, A, *(b"%d" % number for number in range(RECORDS)))
+
+        async def own() -> None:
+            async with new_consumer(
+                world, group="g", group_protocol="classic", auto_commit_interval_ms=3_600_000
+            ) as consumer:
+                consumer.subscribe("orders")
+
+                async def handle(offset: int) -> None:
+                    if offset == 3:
+                        await consumer.commit()
+                        await asyncio.get_running_loop().create_future()
+
+                await use(consumer, handle)
+
+        task = asyncio.ensure_future(own())
+        await pass_time(10.0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert committed(world)[-1] == {("orders", 0): 4}
+
+    run()
+
+
 @story()
 async def test_a_commit_at_the_close_of_a_cancelled_task_without_automatic_commits_is_of_all_records(
     world: Story,
