@@ -5,17 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.arguments import count_documented
+from tests.tidy.planted import plant
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARE_MIN = 40  # percent. Only raise it.
 FUNCTION = "def read(path, start, end, *rest):"
-
-
-def _planted(root: Path, text: str) -> Path:
-    path = root / "kafkalite" / "planted.py"
-    path.parent.mkdir()
-    path.write_text(text)
-    return root
 
 
 def test_share_of_functions_with_documented_parameters_rises() -> None:
@@ -41,7 +35,7 @@ def test_functions_with_five_parameters_document_them() -> None:
     ids=["in a sentence", "reference", "one missing", "no docstring"],
 )
 def test_parameters_without_documentation_are_found(tmp_path: Path, text: str, missing: tuple[str, ...]) -> None:
-    (found,) = count_documented(_planted(tmp_path, text))
+    (found,) = count_documented(plant(tmp_path, text))
     assert found.missing == missing
 
 
@@ -56,4 +50,4 @@ def test_parameters_without_documentation_are_found(tmp_path: Path, text: str, m
     ids=["private", "of a private class", "two parameters", "command"],
 )
 def test_private_small_and_command_functions_do_not_count(tmp_path: Path, text: str) -> None:
-    assert count_documented(_planted(tmp_path, text)) == []
+    assert count_documented(plant(tmp_path, text)) == []

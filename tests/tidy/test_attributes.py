@@ -5,17 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.attributes import EXCEPTIONS, LIMIT, Exempt, violations
+from tests.tidy.planted import plant
 
 ROOT = Path(__file__).resolve().parents[2]
 TWELVE = "class Twelve:\n    def __init__(self):\n" + "".join(f"        self.a{at} = {at}\n" for at in range(LIMIT))
 THIRTEEN = TWELVE.replace("Twelve", "Thirteen") + "    def open(self):\n        self.file = open()\n"
-
-
-def _planted(root: Path, text: str) -> Path:
-    path = root / "kafkalite" / "planted.py"
-    path.parent.mkdir()
-    path.write_text(text)
-    return root
 
 
 def test_classes_stay_below_their_limits_of_attributes() -> None:
@@ -36,7 +30,7 @@ def test_exceptions_are_above_the_limit_and_have_reasons() -> None:
     ids=["assigned", "slots", "with"],
 )
 def test_class_with_thirteen_attributes_is_reported(tmp_path: Path, text: str) -> None:
-    (violation,) = violations(_planted(tmp_path, text), ())
+    (violation,) = violations(plant(tmp_path, text), ())
     assert violation == "kafkalite.planted: Thirteen has 13 attributes, allowed are 12"
 
 
@@ -51,11 +45,11 @@ def test_class_with_thirteen_attributes_is_reported(tmp_path: Path, text: str) -
     ids=["twelve", "inherited", "attributes of others", "fields"],
 )
 def test_inherited_attributes_those_of_others_and_fields_do_not_count(tmp_path: Path, text: str) -> None:
-    assert violations(_planted(tmp_path, text), ()) == []
+    assert violations(plant(tmp_path, text), ()) == []
 
 
 def test_exception_that_is_higher_than_needed_is_reported(tmp_path: Path) -> None:
-    root = _planted(tmp_path, THIRTEEN + TWELVE)
+    root = plant(tmp_path, THIRTEEN + TWELVE)
     assert violations(root, [Exempt("Thirteen", 13, "")]) == []
     exceptions = [Exempt("Thirteen", 14, ""), Exempt("Twelve", 13, ""), Exempt("Gone", 20, "")]
     assert violations(root, exceptions) == [
@@ -66,7 +60,7 @@ def test_exception_that_is_higher_than_needed_is_reported(tmp_path: Path) -> Non
 
 
 def test_classes_of_one_name_have_an_exception_each(tmp_path: Path) -> None:
-    root = _planted(tmp_path, THIRTEEN)
+    root = plant(tmp_path, THIRTEEN)
     (root / "kafkalite" / "larger.py").write_text(THIRTEEN + "        self.b = 1\n")
     assert violations(root, [Exempt("Thirteen", 13, ""), Exempt("Thirteen", 14, "")]) == []
     assert violations(root, [Exempt("Thirteen", 14, "")]) == [

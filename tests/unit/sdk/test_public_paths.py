@@ -1,12 +1,11 @@
 """The import paths of kafkalite_sdk that programs use: they do not change when modules move."""
 
 import importlib
-import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.kit.documented_imports import documented_imports
+
 PUBLIC = {
     "kafkalite_sdk": """
         Admin AdminOptions ClientMechanism ClientOptions ClientSteps Consumer ConsumerHealth ConsumerOptions
@@ -52,13 +51,6 @@ def test_offered_names_are_listed_as_public(module: str) -> None:
 
 
 def test_documented_imports_are_public() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    imports = {
-        (module, name)
-        for page in pages
-        for module, names in re.findall(r"^ *from (kafkalite_sdk[\w.]*) import \(?([\w, ]+)", page.read_text(), re.M)
-        for name in names.replace(" ", "").split(",")
-        if name
-    }
+    imports = documented_imports("kafkalite_sdk")
     assert len(imports) > 10
     assert {each for each in imports if each[1] not in PUBLIC.get(each[0], "").split()} == set()

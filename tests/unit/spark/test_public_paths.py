@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.kit.documented_imports import documented_imports
+
 PUBLIC = {
     "pyspark_kafkalite": ["DefaultSource"],
     "pyspark_kafkalite.ingest": ["ingest"],
@@ -35,11 +36,5 @@ def test_public_modules_and_names_exist(module: str) -> None:
 
 
 def test_documented_imports_are_public() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    imports = {
-        (module, name)
-        for page in pages
-        for module, names in re.findall(r"^ *from (pyspark_kafkalite[\w.]*) import ([\w, ]+)", page.read_text(), re.M)
-        for name in names.replace(" ", "").split(",")
-    }
+    imports = documented_imports("pyspark_kafkalite")
     assert imports and {each for each in imports if each[1] not in PUBLIC.get(each[0], ())} == set()
