@@ -106,11 +106,23 @@ def _repaired(job: JobFile, table: ManifestTable, lost: Sequence[DataFile]) -> R
 def _with_offsets_of_dead_letters(state: TableState, location: str) -> TableState:
     """Return the state with the offsets of dead letters whose commit, of an earlier version, does not have them."""
     unknown = {
-        name: file._replace(spans=spans_in(find(Path(location), name)))
+        name: file._replace(spans=_spans_of(find(Path(location), name)))
         for name, file in state.dead_letters.items()
         if not file.spans and name not in state.former and exists(Path(location), name)
     }
     return state._replace(dead_letters={**state.dead_letters, **unknown})
+
+
+def _spans_of(path: Path) -> tuple[Span, ...]:
+    import pyarrow
+
+    try:
+        return spans_in(path)
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise JobError(
+            f"the dead letters {path} cannot be read, and their commit does not have their offsets: {error}; restore "
+            "the file from a copy, and repair again"
+        ) from error
 
 
 def _task(options: SourceOptions, span: Span, topic_ids: dict[str, str]) -> Task:

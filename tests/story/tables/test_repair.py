@@ -164,6 +164,17 @@ def test_dead_letters_without_offsets_in_their_commit_are_read(lake: Lake) -> No
     lake.verify()
 
 
+def test_dead_letters_without_offsets_that_cannot_be_read_are_named(lake: Lake) -> None:
+    lake.lose("part-*")
+    forget_offsets(lake, "dead_letters")
+    last = lake.table.last_commit()
+    assert last is not None
+    name = next(each.name for each in last.attempts if each.name.startswith("_dead_letters"))
+    (lake.root / name).write_bytes(b"no Parquet")
+    with pytest.raises(JobError, match=rf"{name} cannot be read, .* restore the file from a copy"):
+        repair_job(lake.job)
+
+
 @pytest.mark.parametrize("kind", ["files", "dead_letters"])
 def test_lost_files_without_offsets_in_their_commit_are_named(lake: Lake, kind: str) -> None:
     lake.lose("_dead_letters/*" if kind == "dead_letters" else "*part-*")
