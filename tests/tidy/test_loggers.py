@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SUFFIXES = {".py", ".pyx"}
 ASSIGNED = re.compile(r"^(\w+) = logging\.getLogger\((.+?)\)", re.MULTILINE)
-REQUESTS = "kafkalite/server/requests/dispatch.py"  # has a second logger, of requests
+REQUESTS = "kafkalite/server/requests/dispatch.py"  # has loggers of requests and of connections
 
 
 def assigned_loggers(text: str) -> list[tuple[str, str]]:

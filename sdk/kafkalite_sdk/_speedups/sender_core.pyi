@@ -117,7 +117,7 @@ class SenderCore:
     def fail_unsent(self, partition: Any) -> None:
         """Fail the full batches of a partition: it is closed, or the whole sender."""
 
-    def fail_rejected(self, partition: Any, batch: ProducerBatch, error: Exception) -> None:
+    def fail_rejected(self, partition: Any, batch: ProducerBatch, error: BaseException) -> None:
         """Fail a batch that was taken, and cannot be sent.
 
         Arguments:

@@ -4,7 +4,7 @@ Pure: no I/O, no clock; randomness is a parameter. The driver sends what `next_r
 calls again at `wake_at`.
 
 Invariants:
-1. One request is open at a time. Wishes that arrive meanwhile lead to one more request.
+1. One request is open at a time. Requests wanted meanwhile lead to one more request.
 2. Each topic has its own back-off: a topic without a leader delays no other.
 3. A topic that does not exist or has no leader is requested again until it is usable or no longer used.
 4. All topics are requested once the metadata has reached its maximum age.

@@ -177,11 +177,11 @@ class PollLoop(Generic[K, V]):
 
     @property
     def _runs(self) -> bool:
-        """Whether a poll does anything but wait for the end of `suspended`."""
+        """Whether a poll does anything but wait for the end of a `suspend` block."""
         return self.busy and not self._waits_for_suspension
 
     async def _wait_for_suspension(self) -> bool:
-        """Wait for the end of `suspended`; return whether it has ended before the timeout of the poll."""
+        """Wait for the end of a `suspend` block; return whether it has ended before the timeout of the poll."""
         driver = self._driver
         self._waits_for_suspension = True
         driver.changed()
@@ -307,7 +307,7 @@ class PollLoop(Generic[K, V]):
         driver = self._driver
         driver.client.check_owner()
         try:
-            records = await self.poll(inf, driver.settings.records_max)
+            records = await self.poll(inf, None)
         except ClientUseError:
             if driver.closed:
                 raise StopAsyncIteration from None

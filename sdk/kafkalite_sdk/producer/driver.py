@@ -185,7 +185,7 @@ class Driver:
             self._channels[call.node] = channel
 
     def _answered(self, call: ProduceCall, response: ProduceResponse | None) -> None:
-        """End a request; an exception ends the producer. `Owner.guard` would cost 7 us per request."""
+        """End a request; an exception ends the producer. `Owner.guard` would cost 0.5 us per request."""
         try:
             now = self._loop.time()
             if response is None:  # acks=0
@@ -276,12 +276,10 @@ class Driver:
     def _request_topics(self, now: float) -> float:
         """Request the metadata of new topics; fail those without metadata for too long. Return when the next one is."""
         unassigned = self.accumulator.unassigned
-        if not unassigned:
-            return inf
         new = [topic for topic in unassigned if topic not in self._requested]
         if new:
             self._requested.update(new)
-            for topic in [topic for topic in new if topic in self._client.view.topics]:
+            for topic in new:
                 self._set_partitions(topic)
             self._client.use_topics(new, create=self._settings.create_topics)
         limit_s = min(self._settings.max_block_s, self._settings.delivery_timeout_s)
@@ -297,8 +295,7 @@ class Driver:
         self._sender.needs_metadata.clear()
         self._client.refresh_metadata(topics)
         for topic in topics:
-            if topic in self._client.view.topics:
-                self._set_partitions(topic)
+            self._set_partitions(topic)
 
     def _apply_metadata(self, changes: MetadataChanges) -> None:
         for topic in changes.recreated:
@@ -335,7 +332,7 @@ class Driver:
         self._schedule()
 
     def _set_partitions(self, topic: str) -> None:
-        """Take over the partitions of a topic from the view, and which of them have leaders."""
+        """Take over the partitions of a topic from the view, if it is there, and which of them have leaders."""
         view = self._client.view.topics.get(topic)
         if view is None or not view.partitions:
             return
@@ -354,7 +351,9 @@ class Driver:
 
     def _remove_partitions(self, topic: str, count: int) -> None:
         """The topic was deleted and created again with fewer partitions."""
-        error = error_for(3, f"{topic} was deleted and created again with {count} partitions")
+        error = error_for(
+            KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted and created again with {count} partitions"
+        )
         self._sender.partitions_removed(self.accumulator.remove_partitions(topic, count), error)
 
     def _fail_topic(self, topic: str, error: KafkaError) -> None:

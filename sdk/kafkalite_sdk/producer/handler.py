@@ -142,11 +142,18 @@ class HandlerClient(ClusterClient):
                 raise
             return _failed(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR, f"the handler raised {error!r}")
         except KafkaError as error:
-            return _failed(partition, getattr(error, "code", KafkaErrorCode.UNKNOWN_SERVER_ERROR), str(error))
+            return _failed(partition, _code_of(error), str(error))
         except Exception as error:
             return _failed(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR, f"the handler raised {error!r}")
         self._offsets[name] = batch.base_offset + batch.records_count
         return PartitionResponse(index=partition, base_offset=batch.base_offset)
+
+
+def _code_of(error: KafkaError) -> KafkaErrorCode:
+    """Return a code for an error; one that no broker has reported has none, and a response contains only codes."""
+    if error.code is not None:
+        return error.code
+    return KafkaErrorCode.NETWORK_EXCEPTION if error.retriable else KafkaErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _failed(partition: int, code: int, reason: str) -> PartitionResponse:

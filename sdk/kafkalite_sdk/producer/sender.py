@@ -130,7 +130,7 @@ class Sender(SenderCore):
         if partition.leader == NO_LEADER:
             self.needs_metadata.add(queue.topic)
 
-    def fail_rejected(self, partition: PartitionSender, batch: ProducerBatch, error: Exception) -> None:
+    def fail_rejected(self, partition: PartitionSender, batch: ProducerBatch, error: BaseException) -> None:
         """Fail a batch that was taken, and is given up."""
         partition.rejected(batch)
         self._fail(batch, error)
@@ -217,8 +217,7 @@ class Sender(SenderCore):
                 batch.in_doubt = True
                 self._retry(partition, batch, error, now)
             else:
-                partition.rejected(batch)
-                self._fail(batch, self.closed_by or error)
+                self.fail_rejected(partition, batch, self.closed_by or error)
             self.admit(partition)
 
     def not_accepted(
@@ -256,8 +255,7 @@ class Sender(SenderCore):
             moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, call.node)
             self._retry(partition, batch, error, now, at_once=moved and not partition.failures)
         else:
-            partition.rejected(batch)
-            self._fail(batch, error)
+            self.fail_rejected(partition, batch, error)
 
     def _split(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
         self.divided += 1

@@ -33,7 +33,7 @@ LOGICAL = {
 }
 """Other logical types are read as the type below them, as Spark does."""
 
-NUMBER = "kafkalite-"
+PREFIX = "kafkalite-"
 """Begins the names of logical types whose values are read as numbers: a datetime of Python ends with the year 9999."""
 
 READERS = {
@@ -45,7 +45,7 @@ READERS = {
 }
 """Functions from a value to the number in the column, by the type below and the logical type."""
 
-fastavro.read.LOGICAL_READERS.update({each.replace("-", f"-{NUMBER}", 1): read for each, read in READERS.items()})
+fastavro.read.LOGICAL_READERS.update({each.replace("-", f"-{PREFIX}", 1): read for each, read in READERS.items()})
 
 NUMBERS = {"int", "long", "float", "double"}
 WIDENED = ({"int", "long"}, "long"), ({"float", "double"}, "double")
@@ -119,7 +119,7 @@ def _supported(schema: Any) -> Any:
     }
     logical = kept.get("logicalType")
     if isinstance(logical, str) and logical in LOGICAL:
-        kept["logicalType"] = NUMBER + logical
+        kept["logicalType"] = PREFIX + logical
     elif logical != "decimal":
         kept.pop("logicalType", None)
     return kept
@@ -129,8 +129,10 @@ def _check_times(writer: Any, reader: Any, named: tuple[dict[str, Any], dict[str
     """Raise SchemaMisfitError: a date, a timestamp or a number of the writer is another of them for the reader."""
     for one in _branches(writer, named[0]):
         for other in _branches(reader, named[1]):
-            if {one["type"], other["type"]} <= NUMBERS and _kind(one) != _kind(other):
-                raise SchemaMisfitError(f"a {_kind(one)} of the writer is a {_kind(other)} in the declared schema")
+            if {one["type"], other["type"]} <= NUMBERS and _meaning(one) != _meaning(other):
+                raise SchemaMisfitError(
+                    f"a {_meaning(one)} of the writer is a {_meaning(other)} of the declared schema"
+                )
             for below in _pairs(one, other):
                 _check_times(*below, named)
 
@@ -145,8 +147,8 @@ def _branches(schema: Any, named: dict[str, Any]) -> list[dict[str, Any]]:
     return [schema] if isinstance(form, str) and form not in named else _branches(form, named)
 
 
-def _kind(schema: dict[str, Any]) -> str:
-    logical = schema.get("logicalType", "").removeprefix(NUMBER)
+def _meaning(schema: dict[str, Any]) -> str:
+    logical = schema.get("logicalType", "").removeprefix(PREFIX)
     if logical not in LOGICAL:
         return "number"
     return "date" if logical == "date" else "timestamp"
@@ -175,8 +177,8 @@ def _type(schema: Any, named: dict[str, Any], outer: tuple[str, ...]) -> pyarrow
         schema = named[schema]
     form = schema["type"]
     logical = schema.get("logicalType", "")
-    if logical.startswith(NUMBER):
-        return LOGICAL[logical.removeprefix(NUMBER)]
+    if logical.startswith(PREFIX):
+        return LOGICAL[logical.removeprefix(PREFIX)]
     if logical == "decimal":
         return pyarrow.decimal128(schema["precision"], schema.get("scale", 0))
     if form == "record":

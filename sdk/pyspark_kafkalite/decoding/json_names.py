@@ -10,8 +10,8 @@ WHITESPACE = numpy.frombuffer(b" \t\r\n", numpy.uint8)
 def names_max(content: numpy.ndarray) -> int:
     """Return an upper bound of the distinct names of fields; without escapes and odd whitespace it is close.
 
-    A name is what is between two quotes of which a colon follows the second. A name with an escaped quote, and a quote
-    before whitespace, which a colon may follow, count once each time.
+    A name is what is between two quotes of which a colon follows the second. Each occurrence of a name with
+    an escaped quote counts as one more name; so does each quote before whitespace, as a colon may follow it.
 
     Arguments:
         content: the bytes of JSON values, uint8, at most 2 GiB.

@@ -57,7 +57,7 @@ def repair_job(job: JobFile) -> Repair:
             The table is unchanged then.
     """
     settings = job.required_table
-    _check_kind(job, settings.format)
+    _check_repairable(job, settings.format)
     table = ManifestTable(settings.path, create=False)
     try:
         with table.repairing():
@@ -66,8 +66,8 @@ def repair_job(job: JobFile) -> Repair:
         close_clients()
 
 
-def _check_kind(job: JobFile, table_format: str) -> None:
-    """Raise JobError, with what to do instead, unless the files of the table are records that Parquet files have."""
+def _check_repairable(job: JobFile, table_format: str) -> None:
+    """Raise JobError with the next step, unless the job writes records of topics to plain Parquet."""
     if job.type in (LATEST, WINDOW):
         raise JobError(
             f"{job.path}: repair is for {LAKE}: the files of a job of type {job.type} are results, not records of a "

@@ -1,11 +1,10 @@
 """A Delta table whose commits contain offsets, through `deltalake`: no jar.
 
-Invariants:
-1. The commit of Delta decides: files are written into the table's directory and are invisible before.
-2. Each commit sets the application transaction `kafkalite` to its number, so of two writers at one version one commits:
+Invariants, besides those of `library_table`:
+1. Each commit sets the application transaction `kafkalite` to its number, so of two writers at one version one commits:
    Delta rejects a second change of one application id. The batch is also the transaction of its query, as Spark's own
    Delta sink writes it.
-3. Ranges and ends are metadata of the commit. Commits of others, such as `optimize`, may be between ours.
+2. Ranges and ends are metadata of the commit. Commits of others, such as `optimize`, may be between ours.
 """
 
 import json
@@ -95,14 +94,12 @@ class DeltaOffsetTable(LibraryTable[DeltaTable]):
     def _create(self, table: DeltaTable, commit: Commit) -> None:
         """Commit with Delta. Raises CommitFailedError: another commit of kafkalite was first."""
         properties = CommitProperties(
-            custom_metadata={METADATA: json.dumps(commit.to_json(), separators=(",", ":"))},
+            custom_metadata={METADATA: self._text_of(commit)},
             app_transactions=[
                 Transaction(APPLICATION, commit.sequence),
                 Transaction(commit.query_id, commit.batch_id),
             ],
         )
-        for each in commit.attempts:
-            self._files.check(each)
         schema = self._grown(table, commit)
         actions = [_action(each) for each in commit.files]
         table.create_write_transaction(actions, "append", schema, commit_properties=properties)
@@ -151,11 +148,7 @@ class DeltaOffsetTable(LibraryTable[DeltaTable]):
         return next(found, None)
 
     def _parsed(self, entry: dict[str, Any]) -> Commit:
-        origin = f"table {self.location}, version {entry['version']}"
-        try:
-            return Commit.from_json(json.loads(entry[METADATA]), origin)
-        except ValueError as error:
-            raise DamagedTableError(f"{origin}: the commit cannot be read: {error}") from error
+        return self._commit_of(entry[METADATA], f"version {entry['version']}")
 
     def _check_schema(self, names: list[str]) -> None:
         found = [each.name for each in DeltaTable(self.location).schema().fields]

@@ -1,14 +1,12 @@
 """An Iceberg table whose snapshots contain offsets, through `pyiceberg` and any of its catalogs: no jar.
 
-Invariants:
-1. The commit of the catalog decides: files are written into the table's directory and are invisible before.
-2. A commit is based on the snapshot that was checked, so of two writers at one snapshot one commits. pyiceberg would
+Invariants, besides those of `library_table`:
+1. A commit is based on the snapshot that was checked, so of two writers at one snapshot one commits. pyiceberg would
    repeat an append on top of the other one, so its retries are switched off by a property of the table.
-3. Ranges and ends are properties of the snapshot. Snapshots of others, such as appends or compactions, may be between
+2. Ranges and ends are properties of the snapshot. Snapshots of others, such as appends or compactions, may be between
    ours, and a table that was rolled back has the offsets of that snapshot.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,7 +79,7 @@ class IcebergOffsetTable(LibraryTable[IcebergTable]):
         return table.current_snapshot()
 
     def _open_to_commit(self) -> IcebergTable:
-        """Return the table as it is now, without retries of pyiceberg (invariant 2)."""
+        """Return the table as it is now, without retries of pyiceberg (invariant 1)."""
         table = self._open()
         while table.properties.get(RETRIES) != "0":
             table.transaction().set_properties({RETRIES: "0"}).commit_transaction()
@@ -90,10 +88,8 @@ class IcebergOffsetTable(LibraryTable[IcebergTable]):
 
     def _create(self, table: IcebergTable, commit: Commit) -> None:
         """Commit with the catalog. Raises CommitFailedException: another commit was first."""
-        for each in commit.attempts:
-            self._files.check(each)
         paths = [f"{FILE_URL}{self._files.path(each)}" for each in commit.files]
-        properties = {COMMIT: json.dumps(commit.to_json(), separators=(",", ":"))}
+        properties = {COMMIT: self._text_of(commit)}
         with table.transaction() as transaction:
             try:
                 with transaction.update_schema() as update:
@@ -125,13 +121,6 @@ class IcebergOffsetTable(LibraryTable[IcebergTable]):
         while snapshot is not None:
             summary = snapshot.summary
             if summary is not None and (text := summary.additional_properties.get(COMMIT)) is not None:
-                yield self._parsed(snapshot.snapshot_id, text)
+                yield self._commit_of(text, f"snapshot {snapshot.snapshot_id}")
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else table.snapshot_by_id(parent)
-
-    def _parsed(self, snapshot: int, text: str) -> Commit:
-        origin = f"table {self._name}, snapshot {snapshot}"
-        try:
-            return Commit.from_json(json.loads(text), origin)
-        except ValueError as error:
-            raise DamagedTableError(f"{origin}: the commit cannot be read: {error}") from error

@@ -6,12 +6,14 @@ Invariants:
    again.
 """
 
+import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from pyspark_kafkalite.tables import commit_rules
 from pyspark_kafkalite.tables.attempt_files import AttemptFiles
+from pyspark_kafkalite.tables.errors import DamagedTableError
 from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, EndOffsets, Recovery
 
 COLUMNS = "_topic string, _partition int, _offset bigint, _timestamp timestamp"
@@ -80,6 +82,8 @@ class LibraryTable(ABC, Generic[T]):
     def _committed(self, table: T, commit: Commit) -> bool:
         """Commit; return False if another commit was first."""
         version = self._version(table)
+        for each in commit.attempts:
+            self._files.check(each)
         try:
             self._create(table, commit)
         except self.conflict:
@@ -100,6 +104,19 @@ class LibraryTable(ABC, Generic[T]):
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""
         return self._files.dead_letters(self.last_commit())
+
+    @staticmethod
+    def _text_of(commit: Commit) -> str:
+        """Return a commit as text for the metadata of the library."""
+        return json.dumps(commit.to_json(), separators=(",", ":"))
+
+    def _commit_of(self, text: str, version: str) -> Commit:
+        """Read a commit from the metadata of a version. Raises DamagedTableError: it cannot be read."""
+        origin = f"table {self._name}, {version}"
+        try:
+            return Commit.from_json(json.loads(text), origin)
+        except ValueError as error:
+            raise DamagedTableError(f"{origin}: the commit cannot be read: {error}") from error
 
     @abstractmethod
     def _open(self) -> T:

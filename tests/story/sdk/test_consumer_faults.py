@@ -113,9 +113,10 @@ def test_iteration_that_is_cancelled_returns_each_record_once(tmp_path: Path, pr
             received += [] if record is None else [record.value]
             if len(received) % 5 == 0:
                 await cancelling.once(consumer.commit)
+        before = cancelling.cancelled
         await cancelling.again(consumer.close)
         assert received == VALUES
-        assert await committed(world, protocol) == COUNT or cancelling.cancelled
+        assert await committed(world, protocol) == COUNT or cancelling.cancelled != before
 
     assert each_await(tmp_path, application) >= 3
 
@@ -149,7 +150,7 @@ def test_stream_that_is_cancelled_loses_no_record(tmp_path: Path, protocol: str 
             assert consumer.positions()[PARTITION] == len(received) - (not explicit)
         assert received == VALUES
         await cancelling.again(consumer.close)
-        assert await committed(world, protocol) >= COUNT - 1
+        assert await committed(world, protocol) >= COUNT - (not explicit)
 
     assert each_await(tmp_path, application) >= 3
 

@@ -1,6 +1,7 @@
 """The stages of a producer in virtual time, and handlers that receive batches instead of the network."""
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -9,7 +10,7 @@ from kafkalite_sdk.interceptors import ProducerInterceptor, SealedBatch
 from kafkalite_sdk.producer.producer import Producer
 from kafkalite_sdk.values import ProducerRecord
 
-from kafkalite.errors import KafkaErrorCode, KafkaTimeoutError, error_class, error_for
+from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.testing.virtual_loop import pass_time, run_virtually
 from tests.story.sdk.client_rig import Story, outcome, story
@@ -257,6 +258,26 @@ def test_exception_of_a_handler_fails_the_records_of_its_batch() -> None:
             assert isinstance(worse, InvalidRecord)
             assert isinstance(cancelled, UnknownServerError) and "CancelledError" in str(cancelled)
             assert (await producer.send("good", b"v")).offset == 1
+
+    run_virtually(main)
+
+
+def test_error_of_a_handler_without_a_code_is_retried_or_fails_the_records_as_it_says() -> None:
+    async def main() -> None:
+        calls = Counter[str]()
+
+        def handle(batch: SealedBatch) -> None:
+            calls[batch.topic] += 1
+            if batch.topic == "fatal":
+                raise KafkaError("no space")
+            if calls[batch.topic] < 3:
+                raise KafkaConnectionError("the other cluster is down")
+
+        async with Producer("nowhere:9092", handler=handle) as producer:
+            assert (await producer.send("retried", b"v")).offset == 0
+            failed = await outcome(producer.send("fatal", b"v"))
+        assert isinstance(failed, UnknownServerError) and "no space" in str(failed)
+        assert calls == {"retried": 3, "fatal": 1}
 
     run_virtually(main)
 

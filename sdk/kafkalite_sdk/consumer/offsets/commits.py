@@ -19,6 +19,7 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kafkalite_sdk.consumer.offsets.committed_offsets import COORDINATOR_LOST
 from kafkalite_sdk.membership.settings import MemberIdentity
 from kafkalite_sdk.values import OffsetAndMetadata
 
@@ -26,7 +27,6 @@ CommitDone = Callable[[KafkaError | None], object]
 CommitObserver = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 VERSION_MAX = 9  # v10 names topics by id
-COORDINATOR_LOST = (KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 MEMBER_ERRORS = (
     KafkaErrorCode.UNKNOWN_MEMBER_ID,
     KafkaErrorCode.ILLEGAL_GENERATION,
@@ -34,7 +34,6 @@ MEMBER_ERRORS = (
     KafkaErrorCode.FENCED_INSTANCE_ID,
     KafkaErrorCode.REBALANCE_IN_PROGRESS,
 )
-STALE = KafkaErrorCode.STALE_MEMBER_EPOCH
 UNKNOWN_TOPIC = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 UNKNOWN_TOPIC_ATTEMPTS = 3
 """A new topic may be unknown to the coordinator for a short time; a deleted one stays unknown."""
@@ -215,7 +214,7 @@ class Commits:
                 code = codes.get(topic_partition, int(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
                 if code in MEMBER_ERRORS:
                     self.member_error = call.identity, code
-                if code == STALE and not is_current:
+                if code == KafkaErrorCode.STALE_MEMBER_EPOCH and not is_current:
                     stale.append(topic_partition)
                 else:
                     self._end(commit, topic_partition, code)
@@ -239,7 +238,7 @@ class Commits:
 
     def _error(self, code: int, topic_partition: TopicPartition) -> KafkaError:
         text = f"the offset of {topic_partition} is not committed in group {self._group}"
-        if code == STALE:
+        if code == KafkaErrorCode.STALE_MEMBER_EPOCH:
             text += "; another member owns the partition now, or its offset was rewound"
         return error_for(code, text)
 
