@@ -19,7 +19,7 @@ from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.changes import Change, ChangeCompletion, Refusal, RefusedError
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.internal_topics import InternalTopic
-from kafkalite.cluster.topic_authority import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicHost
+from kafkalite.cluster.topic_control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicHost
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
@@ -38,7 +38,7 @@ class ActiveController(Protocol):
 
 
 class ControlledTopics:
-    """The authority of a broker in a cluster.
+    """The control of topics by a broker in a cluster.
 
     Arguments:
         broker: this broker.
@@ -59,7 +59,7 @@ class ControlledTopics:
         """Accept requests of clients on the controller."""
         return ChangeRequest(self._deadline(timeout_ms), True) if self._controller.active else NOT_CONTROLLER
 
-    def own_request(self) -> ChangeRequest:
+    def broker_request(self) -> ChangeRequest:
         """Return a request that any broker may execute."""
         return ChangeRequest(self._deadline(REQUEST_MS), False)
 
@@ -85,16 +85,16 @@ class ControlledTopics:
             timer.cancel()
             raise
 
-    def internal_factor(self, topic: InternalTopic) -> int:
-        """Return one, with a warning where more are configured."""
+    def internal_factor(self, _topic: InternalTopic) -> int:
+        """Return one."""
+        return self.replicas_max
+
+    def warn_of_few_replicas(self, topic: InternalTopic) -> None:
+        """Warn of one replica where more are configured."""
         configured = topic.replicas(self._broker.config)
         if configured > 1:
             text = "%s: one replica, not %d: %s"
             self._log(logging.WARNING, topic.name, text, topic.name, configured, ONE_REPLICA)
-        return 1
-
-    def internal_created(self, topic: InternalTopic) -> None:
-        """`internal_factor` has warned."""
 
     def topic_changed(self, request: ChangeRequest, topic: TopicImage, done: Then) -> None:
         """Wait until every partition has a leader, on the controller; elsewhere complete at once."""

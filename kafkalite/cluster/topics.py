@@ -3,8 +3,8 @@
 Each topic of a request is independent: one may be rejected while the others are created. A change is applied to the
 image and to the hosted partitions only after it is durable, so that an acknowledged change survives a crash.
 
-`TopicManager` is the same for every broker. Its authority says who may change topics, and applies the changes: the
-broker itself (`OwnTopics`), or the controller of its cluster (`controlled_topics`).
+`TopicManager` is the same for every broker. Its `TopicControl` decides whether this broker may change topics, and
+applies the changes: `OwnTopics` for a broker that is alone, `ControlledTopics` in a cluster.
 """
 
 import logging
@@ -27,7 +27,7 @@ from kafkalite.cluster.changes import (
 from kafkalite.cluster.config_writes import ConfigChange, Written
 from kafkalite.cluster.image import TopicImage, new_partition
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
-from kafkalite.cluster.topic_authority import ONE_REPLICA, REQUEST_MS, Authority, ChangeRequest, TopicHost
+from kafkalite.cluster.topic_control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicControl, TopicHost
 from kafkalite.config.dynamic import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode
@@ -93,13 +93,13 @@ class TopicManager:
     Arguments:
         host: this broker.
         store: makes changes durable.
-        authority: says who may change topics, and applies durable changes.
+        control: decides whether this broker may change topics, and applies durable changes.
     """
 
-    def __init__(self, host: TopicHost, store: Store, authority: Authority) -> None:
+    def __init__(self, host: TopicHost, store: Store, control: TopicControl) -> None:
         self._host = host
         self._store = store
-        self._authority = authority
+        self._control = control
         self._serial = SerialExecutor()
 
     def create(
@@ -113,7 +113,7 @@ class TopicManager:
             then: receives one result for each, None if it was created.
             timeout_ms: of the request; it counts in a cluster only.
         """
-        self._create_all(self._authority.admit(timeout_ms), asked, validate_only, then)
+        self._create_all(self._control.admit(timeout_ms), asked, validate_only, then)
 
     def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
         """Create topics of a Metadata request, if the broker allows it; `then` receives the error codes by topic:
@@ -128,14 +128,14 @@ class TopicManager:
             errors: dict[str, int] = {}
             for new, refusal in zip(asked, map(self._unless_shared, outcomes), strict=True):
                 if refusal is None and new.name in INTERNAL_TOPICS:
-                    self._authority.internal_created(INTERNAL_TOPICS[new.name])
+                    self._control.warn_of_few_replicas(INTERNAL_TOPICS[new.name])
                 if refusal is not None:
                     errors[new.name] = refusal.error
-                elif self._authority.shared:
+                elif self._control.shared:
                     errors[new.name] = KafkaErrorCode.LEADER_NOT_AVAILABLE
             then(errors)
 
-        self._create_all(self._authority.own_request(), asked, False, created)
+        self._create_all(self._control.broker_request(), asked, False, created)
 
     def create_internal(self, topic: InternalTopic, then: ChangeCompletion) -> None:
         """Create an internal topic with the settings of its coordinator; `then` receives None or the refusal."""
@@ -143,21 +143,21 @@ class TopicManager:
         def created(outcomes: list[Refusal | None]) -> None:
             if outcomes[0] is None:
                 LOGGER.info("created internal topic %s", topic.name)
-                self._authority.internal_created(topic)
+                self._control.warn_of_few_replicas(topic)
             then(self._unless_shared(outcomes[0]))
 
-        self._create_all(self._authority.own_request(), [self._internal(topic)], False, created)
+        self._create_all(self._control.broker_request(), [self._internal(topic)], False, created)
 
     def delete(self, names: list[str], then: Outcomes, timeout_ms: int = REQUEST_MS) -> None:
         """Delete topics; `then` receives one result for each, None if it was deleted. For `timeout_ms` see `create`."""
-        self._begin(self._authority.admit(timeout_ms), names, [partial(self._delete, name) for name in names], then)
+        self._begin(self._control.admit(timeout_ms), names, [partial(self._delete, name) for name in names], then)
 
     def grow(
         self, asked: list[NewPartitions], *, validate_only: bool, then: Outcomes, timeout_ms: int = REQUEST_MS
     ) -> None:
         """Add partitions; the arguments are those of `create`."""
         names, changes = [more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked]
-        self._begin(self._authority.admit(timeout_ms), names, changes, then, map(self._added, asked))
+        self._begin(self._control.admit(timeout_ms), names, changes, then, map(self._added, asked))
 
     def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: ChangeCompletion) -> None:
         """Change the configs of a topic; they apply once they are durable.
@@ -179,7 +179,7 @@ class TopicManager:
     def _unless_shared(self, refusal: Refusal | None) -> Refusal | None:
         """The refusal of a topic that this broker needs: none, if another broker has created it."""
         exists = refusal is not None and refusal.error == KafkaErrorCode.TOPIC_ALREADY_EXISTS
-        return None if exists and self._authority.shared else refusal
+        return None if exists and self._control.shared else refusal
 
     def _on_demand(self, name: str) -> NewTopic:
         internal = INTERNAL_TOPICS.get(name)
@@ -187,7 +187,7 @@ class TopicManager:
 
     def _internal(self, topic: InternalTopic) -> NewTopic:
         config = self._host.config
-        factor = self._authority.internal_factor(topic)
+        factor = self._control.internal_factor(topic)
         return NewTopic(topic.name, topic.partitions(config), factor, configs=topic.configs(config))
 
     def _wanted(self, new: NewTopic) -> int:
@@ -221,7 +221,7 @@ class TopicManager:
         if isinstance(request, Refusal):
             then([request] * len(names))
             return
-        run = partial(self._authority.run, request)
+        run = partial(self._control.run, request)
         steps = self._beginnings(
             names, [partial(run, partial(change, request)) for change in changes], FanIn(len(names), then)
         )
@@ -269,7 +269,7 @@ class TopicManager:
                 complete(refusal_of(written.error))
             else:
                 image = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(written.texts))
-                applying_later(partial(self._authority.configs_changed, image), complete)(0)
+                applying_later(partial(self._control.configs_changed, image), complete)(0)
 
         self._store.change_topic_configs(name, change, changed, validate_only=validate_only)
 
@@ -279,10 +279,10 @@ class TopicManager:
         if is_internal(name):
             raise RefusedError(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
         topic = self._existing(name)
-        self._store.delete_topic(topic, applying_later(partial(self._authority.topic_gone, request, name), complete))
+        self._store.delete_topic(topic, applying_later(partial(self._control.topic_gone, request, name), complete))
 
     def _changed(self, request: ChangeRequest, topic: TopicImage, complete: ChangeCompletion) -> Callable[[int], None]:
-        return applying_later(partial(self._authority.topic_changed, request, topic), complete)
+        return applying_later(partial(self._control.topic_changed, request, topic), complete)
 
     # Validation.
 
@@ -326,8 +326,8 @@ class TopicManager:
     def _assign_replicas(self, count: int, factor: int, first_partition: int) -> list[tuple[int, ...]]:
         from kafkalite.state.placement import PlacementError, assign_replicas  # a start does not need it
 
-        if factor > self._authority.replicas_max:
-            text = f"The replication factor is {factor}, expected {self._authority.replicas_max}: {ONE_REPLICA}."
+        if factor > self._control.replicas_max:
+            text = f"The replication factor is {factor}, expected {self._control.replicas_max}: {ONE_REPLICA}."
             raise RefusedError(KafkaErrorCode.INVALID_REPLICATION_FACTOR, text)
         racks = {broker.broker_id: broker.rack for broker in self._host.tables.brokers}
         if not racks:
@@ -357,7 +357,7 @@ class TopicManager:
         return replicas
 
     def _check_assignment(self, assignment: Iterable[tuple[int, ...]], factor: int) -> None:
-        if factor > self._authority.replicas_max:
+        if factor > self._control.replicas_max:
             text = f"The assignment has {factor} replicas of a partition, expected 1: {ONE_REPLICA}."
             raise RefusedError(KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         live = {broker.broker_id for broker in self._host.tables.brokers}

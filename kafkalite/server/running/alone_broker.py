@@ -9,7 +9,7 @@ from kafkalite.clock import Outcome, Then, outcome_of
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore
-from kafkalite.cluster.topic_authority import OwnTopics
+from kafkalite.cluster.topic_control import OwnTopics
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Node

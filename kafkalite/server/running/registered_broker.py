@@ -47,8 +47,8 @@ class RegisteredBroker(ClusteredBroker):
         participant: ClusterParticipant,
         loaded: list[LoadedDirectory],
     ) -> None:
-        authority = ControlledTopics(self, participant.controller, resources.clock)
-        topics = TopicManager(self, participant.writer, authority)
+        control = ControlledTopics(self, participant.controller, resources.clock)
+        topics = TopicManager(self, participant.writer, control)
         epochs = ControllerEpochReader(participant.session, resources.clock)
         super().__init__(resources, identity, config, group_configs, store, topics, participant.topics, epochs, loaded)
         self.participant = participant

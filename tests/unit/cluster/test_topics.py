@@ -10,7 +10,7 @@ from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.config_writes import ConfigChange, Texts, Written
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
-from kafkalite.cluster.topic_authority import OwnTopics
+from kafkalite.cluster.topic_control import OwnTopics
 from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode

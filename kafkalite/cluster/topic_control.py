@@ -1,6 +1,6 @@
-"""Says who may change topics, and applies the changes that are durable: `OwnTopics` for a broker that is alone.
+"""Decides whether this broker may change topics, and applies durable changes: `OwnTopics` for a broker that is alone.
 
-`controlled_topics` has the authority of a broker in a cluster.
+`controlled_topics` does so for a broker in a cluster, where only the controller changes topics.
 """
 
 import math
@@ -43,8 +43,8 @@ class TopicHost(Protocol):
     def tables(self) -> ClusterTables: ...
 
 
-class Authority(Protocol):
-    """Says who may change topics, and applies changes that are durable.
+class TopicControl(Protocol):
+    """Decides whether this broker may change topics, and applies durable changes.
 
     Attributes:
         shared: whether other brokers create topics, too. One that exists is then as good as created, and a created one
@@ -58,8 +58,8 @@ class Authority(Protocol):
     def admit(self, timeout_ms: int) -> ChangeRequest | Refusal:
         """Return a request of a client with its deadline, or why this broker cannot serve it."""
 
-    def own_request(self) -> ChangeRequest:
-        """Return a request of this broker itself, which may create topics in any case."""
+    def broker_request(self) -> ChangeRequest:
+        """Return a request of this broker itself, for internal topics and those that are created on demand."""
 
     def run(self, request: ChangeRequest, change: Change, complete: ChangeCompletion) -> None:
         """Run a change of a request, and complete it by its deadline."""
@@ -67,8 +67,8 @@ class Authority(Protocol):
     def internal_factor(self, topic: InternalTopic) -> int:
         """Return the replication factor of an internal topic."""
 
-    def internal_created(self, topic: InternalTopic) -> None:
-        """An internal topic was created: warn where it has fewer replicas than configured."""
+    def warn_of_few_replicas(self, topic: InternalTopic) -> None:
+        """Warn that an internal topic, which was created, has fewer replicas than configured."""
 
     def topic_changed(self, request: ChangeRequest, topic: TopicImage, done: Then) -> None:
         """Apply a topic that was created or has more partitions."""
@@ -88,7 +88,7 @@ class OwnHost(TopicHost, Protocol):
 
 
 class OwnTopics:
-    """The authority of a broker that is alone: it may change every topic, and waits for nothing but its disk."""
+    """The control of topics by a broker that is alone: it may change all, and waits for nothing but its disk."""
 
     shared = False
     replicas_max = sys.maxsize  # the placement checks it: there is one broker
@@ -98,9 +98,9 @@ class OwnTopics:
 
     def admit(self, _timeout_ms: int) -> ChangeRequest:
         """Accept every request."""
-        return self.own_request()
+        return self.broker_request()
 
-    def own_request(self) -> ChangeRequest:
+    def broker_request(self) -> ChangeRequest:
         """Return a request without a deadline."""
         return ChangeRequest(math.inf, False)
 
@@ -112,7 +112,7 @@ class OwnTopics:
         """Return the configured factor; 1 for the only broker."""
         return topic.replication_factor(self._host.config, len(self._host.tables.brokers))
 
-    def internal_created(self, topic: InternalTopic) -> None:
+    def warn_of_few_replicas(self, topic: InternalTopic) -> None:
         """Warn of one replica."""
         topic.warn_of_one_replica(self._host.config, len(self._host.tables.brokers))
 
