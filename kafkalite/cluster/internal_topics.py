@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from kafkalite.cluster.append import Append
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 

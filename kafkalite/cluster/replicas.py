@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Raised
-from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.validation import LoopBudget
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.validation import LoopBudget
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.flush.flusher import Flusher

@@ -18,10 +18,10 @@ from tests.kit.brokers import Kafkalite
 from tests.kit.steps import ROOT, Bug, Step, lines_with_calls
 
 SOURCES = (
-    "kafkalite/cluster/append.py",
-    "kafkalite/cluster/partition.py",
+    "kafkalite/cluster/partition/append.py",
+    "kafkalite/cluster/partition/partition.py",
     "kafkalite/cluster/replicas.py",
-    "kafkalite/cluster/validation.py",
+    "kafkalite/cluster/partition/validation.py",
     "kafkalite/server/handlers/produce.py",
     "kafkalite/storage/log/log.py",
     "kafkalite/storage/log/segment.py",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.cluster.internal_topics import OFFSETS
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.coordinators.group.group_metrics import GroupMetrics, GroupMetricsHost
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
 from kafkalite.coordinators.group.regex_resolver import RegexHost, RegexResolver

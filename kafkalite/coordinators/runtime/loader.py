@@ -19,9 +19,9 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome, Timer
-from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.partition_reads import read
-from kafkalite.cluster.read_ahead import ReadAhead
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.read_ahead import ReadAhead
+from kafkalite.cluster.partition.reads import read
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.runtime.record_serde import RecordSerde
 from kafkalite.errors import DecodeError, KafkaErrorCode

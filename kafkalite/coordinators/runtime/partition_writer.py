@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.callbacks import FanIn
-from kafkalite.cluster.append import Append, OwnAppend
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.append import Append, OwnAppend
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.coordinators.runtime.loader import CoordinatorLoader, LoaderHost, LoadQueue
 from kafkalite.coordinators.runtime.record_serde import RecordSerde

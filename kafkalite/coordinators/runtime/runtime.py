@@ -25,7 +25,7 @@ from kafkalite.callbacks import call_each
 from kafkalite.clock import Outcome
 from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.internal_topics import InternalTopic
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.coordinators.runtime.loader import LoadQueue
 from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, WriterHost

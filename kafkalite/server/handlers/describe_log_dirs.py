@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

@@ -19,9 +19,9 @@ from itertools import groupby
 
 from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
-from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.partition_reads import PartitionRead, ends_early, read
-from kafkalite.cluster.purgatory import DelayedFetch
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.purgatory import DelayedFetch
+from kafkalite.cluster.partition.reads import PartitionRead, ends_early, read
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import READ_COMMITTED
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse

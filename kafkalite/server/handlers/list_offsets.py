@@ -11,7 +11,7 @@ Sources: KIP-79, KIP-734, UnifiedLog.fetchOffsetByTimestamp.
 from collections import defaultdict
 from collections.abc import Generator
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Generator
 from operator import attrgetter
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest, ListSegmentsResponse
 from kafkalite.server.requests.call import OBJECTS_MAX, PartitionCall

@@ -17,8 +17,8 @@ Deviation: the first of these two errors is per partition, not per request.
 Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 """
 
-from kafkalite.cluster.append import Append
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse

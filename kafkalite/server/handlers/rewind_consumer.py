@@ -16,7 +16,7 @@ INVALID_GROUP_ID, GROUP_ID_NOT_FOUND and those of the coordinator.
 from collections import Counter
 from collections.abc import Iterator
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Set
 
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Offload, Outcome
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.slicing import Steps

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.rate_limited_log import RateLimitedLog

@@ -11,7 +11,7 @@ from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.config_reads import Texts
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.internal_topics import InternalPartition
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition

@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
-from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.partition_reads import PartitionRead
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.reads import PartitionRead
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 
 from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsResponse
 from kafkalite.records import Batch, BatchError

@@ -15,7 +15,7 @@ from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.metadata_update import MetadataChange
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode

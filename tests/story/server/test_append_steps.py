@@ -20,8 +20,8 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.producer.producer import Producer
 
 from kafkalite.cli.main import main as command_line
-from kafkalite.cluster.append import NOT_APPENDED, UNCONFIRMED, Append
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.append import NOT_APPENDED, UNCONFIRMED, Append
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
@@ -48,7 +48,7 @@ CREATION = (
 # Functions that end an append or call the next step: whatever calls them could only call them again.
 WITHOUT = frozenset(
     {
-        ("kafkalite/cluster/append.py", "Append.finish"),
+        ("kafkalite/cluster/partition/append.py", "Append.finish"),
         ("kafkalite/cluster/metadata_store.py", "MetadataStore.note_directories.noted"),
         ("kafkalite/cluster/metadata_store.py", "convert_outcome.complete"),
         ("kafkalite/server/hosting/partition_creation.py", "PartitionCreator._created"),

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.metadata_update import FULL
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest

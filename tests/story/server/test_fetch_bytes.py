@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from tests.kit.server import Client, Hub, Wire, batch, fetch_request, fetched, produce_request, running, stopped_time
 

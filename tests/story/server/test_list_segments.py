@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.cli import serve as command
 from kafkalite.cli.failure import Failure
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafkalite._speedups.storage.file import File
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.server.broker import Broker

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.append import Append, OwnAppend
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.append import Append, OwnAppend
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkalite.records.control import ControlType, Marker, build_marker

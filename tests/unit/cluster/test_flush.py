@@ -9,9 +9,9 @@ import pytest
 
 from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Clock, Offload
-from kafkalite.cluster.append import Append
-from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.purgatory import DelayedFetch
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage
-from kafkalite.cluster.purgatory import DelayedFetch
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
-from kafkalite.cluster.read_ahead import ReadAhead
+from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
 from kafkalite.testing.faulty_disk import FaultyDisk

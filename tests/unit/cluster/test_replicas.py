@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 
 

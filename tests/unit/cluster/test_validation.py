@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from kafkalite.cluster.append import Append
-from kafkalite.cluster.validation import (
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.validation import (
     BATCHES_PER_ITERATION,
     LOOP_BYTES,
     REWRITE_LOOP_BYTES,

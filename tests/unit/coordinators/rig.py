@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.internal_topics import OFFSETS, InternalPartition, InternalTopic
-from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.read_ahead import ReadAhead
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig

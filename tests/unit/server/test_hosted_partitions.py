@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage, TopicImage
-from kafkalite.cluster.partition import REFUSED_MAX, Partition
-from kafkalite.cluster.partition_reads import read
-from kafkalite.cluster.purgatory import DelayedFetch
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.partition import REFUSED_MAX, Partition
+from kafkalite.cluster.partition.purgatory import DelayedFetch
+from kafkalite.cluster.partition.reads import read
+from kafkalite.cluster.partition.validation import append_to_log
 from kafkalite.cluster.replicas import Replicas
-from kafkalite.cluster.validation import append_to_log
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.hosting.hosted_partitions import HostedPartitions
@@ -208,7 +208,7 @@ def test_topic_deletion_rejects_appends_in_validation_jobs(rig: Rig) -> None:
 def test_exception_in_a_job_fails_only_its_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
-    monkeypatch.setattr("kafkalite.cluster.partition.validate_now", lambda *_: 1 // 0)
+    monkeypatch.setattr("kafkalite.cluster.partition.partition.validate_now", lambda *_: 1 // 0)
     rig.append(compressible(600_000, LZ4))
     rig.append(batch(b"behind"))
     with pytest.raises(ZeroDivisionError):
@@ -221,7 +221,7 @@ def test_validated_batch_that_is_rejected_does_not_delay_the_others(rig: Rig, mo
     rig.run_until_idle()
     bugs = [1]
     monkeypatch.setattr(
-        "kafkalite.cluster.partition.append_to_log",
+        "kafkalite.cluster.partition.partition.append_to_log",
         lambda *args: 1 // 0 if bugs and bugs.pop() else append_to_log(*args),
     )
     rig.append(compressible(600_000, LZ4))
@@ -239,7 +239,7 @@ def test_exception_of_a_queued_batch_does_not_delay_the_others(rig: Rig, monkeyp
         rig.append(batch(value))
     results: list[Callable[[], None]] = [lambda: None, lambda: 1 // 0 and None]
     monkeypatch.setattr(
-        "kafkalite.cluster.partition.append_to_log",
+        "kafkalite.cluster.partition.partition.append_to_log",
         lambda *args: (results.pop(0)() if results else None) or append_to_log(*args),
     )
     with pytest.raises(ZeroDivisionError):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage, TopicImage
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalite._speedups.records.batches import batches
 from kafkalite._speedups.storage.file import Disk, FileRegion
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.coordination import znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.errors import KafkaErrorCode

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.partition_reads import read
+from kafkalite.cluster.partition.reads import read
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.records import batches

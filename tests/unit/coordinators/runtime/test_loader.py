@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.append import Append, OwnAppend
+from kafkalite.cluster.partition.append import Append, OwnAppend
 from kafkalite.coordinators.runtime.loader import CoordinatorLoader
 from kafkalite.gc_pause import PAUSE
 from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue

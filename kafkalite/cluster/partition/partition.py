@@ -23,10 +23,10 @@ from typing import Protocol
 
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Offload, Outcome, Raised
-from kafkalite.cluster.append import Append, AppendAwaitingFlush, OwnAppend
 from kafkalite.cluster.image import NO_LEADER, PartitionImage
-from kafkalite.cluster.partition_state import NEVER, NOT_LEADER, PartitionState
-from kafkalite.cluster.validation import LoopBudget, append_to_log, validate_now, validate_on_loop
+from kafkalite.cluster.partition.append import Append, AppendAwaitingFlush, OwnAppend
+from kafkalite.cluster.partition.state import NEVER, NOT_LEADER, PartitionState
+from kafkalite.cluster.partition.validation import LoopBudget, append_to_log, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ACKS_ALL

@@ -5,7 +5,7 @@ log.
 """
 
 from kafkalite import records
-from kafkalite.cluster.append import Append
+from kafkalite.cluster.partition.append import Append
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import BatchError, ValidationResult

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkalite.callbacks import call_each
-from kafkalite.cluster.append import Append, AppendAwaitingFlush
 from kafkalite.cluster.image import NO_LEADER
-from kafkalite.cluster.purgatory import DelayedFetch
-from kafkalite.cluster.validation import BatchRules
+from kafkalite.cluster.partition.append import Append, AppendAwaitingFlush
+from kafkalite.cluster.partition.purgatory import DelayedFetch
+from kafkalite.cluster.partition.validation import BatchRules
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log.log import Log

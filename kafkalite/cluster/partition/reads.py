@@ -7,7 +7,7 @@ import logging
 
 from kafkalite._speedups.storage.file import FileRegion
 from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log.transaction_index import AbortedTransaction
 
