@@ -13,9 +13,9 @@ from typing import Any
 
 from kafkalite.callbacks import fail_on_exception
 from kafkalite.clock import Clock, Outcome, Then, await_outcome
-from kafkalite.cluster.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
-from kafkalite.cluster.config_reads import Texts, stored_configs, stored_group_configs
-from kafkalite.cluster.config_writes import ConfigChange, ConfigNode, ConfigWriter, Written, topic_node
+from kafkalite.cluster.configs.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
+from kafkalite.cluster.configs.reads import Texts, stored_configs, stored_group_configs
+from kafkalite.cluster.configs.writes import ConfigChange, ConfigNode, ConfigWriter, Written, topic_node
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.producer_id_blocks import RaisedIds, raise_above, raise_operation, raised_ids, take_block

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.config_writes import NODE_BYTES_MAX, ConfigChange, ConfigWriter, Written, topic_node
+from kafkalite.cluster.configs.writes import NODE_BYTES_MAX, ConfigChange, ConfigWriter, Written, topic_node
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.metadata_store import convert_outcome

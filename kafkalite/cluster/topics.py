@@ -24,7 +24,7 @@ from kafkalite.cluster.changes import (
     refusal_of,
     run_change,
 )
-from kafkalite.cluster.config_writes import ConfigChange, Written
+from kafkalite.cluster.configs.writes import ConfigChange, Written
 from kafkalite.cluster.image import TopicImage, new_partition
 from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.topic_control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicControl, TopicHost

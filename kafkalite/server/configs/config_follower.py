@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Clock, Outcome, Then
-from kafkalite.cluster.config_reads import Texts, read_configs, readable
-from kafkalite.cluster.config_watcher import ConfigWatcher
+from kafkalite.cluster.configs.reads import Texts, read_configs, readable
+from kafkalite.cluster.configs.watcher import ConfigWatcher
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination

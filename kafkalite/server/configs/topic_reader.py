@@ -6,7 +6,7 @@ from functools import partial
 
 from kafkalite.callbacks import Window, call_all, fail_on_exception, gather, once
 from kafkalite.clock import Clock, Outcome, Then
-from kafkalite.cluster.config_reads import Texts, is_out_of_reach, read_configs, readable
+from kafkalite.cluster.configs.reads import Texts, is_out_of_reach, read_configs, readable
 from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import CoordinationError, NoNodeError

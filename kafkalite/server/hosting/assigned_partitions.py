@@ -23,7 +23,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
-from kafkalite.cluster.config_reads import Texts
+from kafkalite.cluster.configs.reads import Texts
 from kafkalite.cluster.image import UNASSIGNED_ID, PartitionImage
 from kafkalite.cluster.metadata_update import FULL, check_name, check_partition, shared_ids
 from kafkalite.cluster.partition.partition import Partition

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from kafkalite.callbacks import SerialExecutor, call_each
 from kafkalite.clock import Outcome, Then
-from kafkalite.cluster.config_reads import Texts
+from kafkalite.cluster.configs.reads import Texts
 from kafkalite.cluster.controller_fence import ControllerFence, ControllerRequest
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterTables
 from kafkalite.cluster.metadata_update import FULL, InvalidControllerRequestError, MetadataChange, MetadataUpdate

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from kafkalite.clock import Clock, Offload, Outcome
-from kafkalite.cluster.config_reads import Texts
+from kafkalite.cluster.configs.reads import Texts
 from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.internal_topics import InternalPartition
 from kafkalite.cluster.partition.partition import Partition

@@ -7,7 +7,7 @@ from functools import partial
 
 from kafkalite.clock import Outcome, await_outcome
 from kafkalite.cluster.broker_peers import BrokerPeers
-from kafkalite.cluster.config_writes import Texts
+from kafkalite.cluster.configs.writes import Texts
 from kafkalite.cluster.controlled_topics import ControlledTopics
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller_epoch import ControllerEpochReader

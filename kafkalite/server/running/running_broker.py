@@ -16,7 +16,7 @@ from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.changes import Refusal, attempt, refusal_of
-from kafkalite.cluster.config_writes import ConfigChange, Texts, Written, broker_node, group_node
+from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written, broker_node, group_node
 from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata_store import MetadataStore

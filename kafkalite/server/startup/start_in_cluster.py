@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Outcome, await_outcome
-from kafkalite.cluster.config_reads import Texts, read_configs, readable
+from kafkalite.cluster.configs.reads import Texts, read_configs, readable
 from kafkalite.cluster.generated_broker_ids import generate
 from kafkalite.cluster.metadata_store import MetadataStore, await_completion
 from kafkalite.config.broker import BrokerConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalite.cluster.config_writes import broker_node, group_node, topic_node
+from kafkalite.cluster.configs.writes import broker_node, group_node, topic_node
 from kafkalite.config.dynamic import Operation
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError

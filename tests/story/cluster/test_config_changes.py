@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.config_watcher import ConfigWatcher
-from kafkalite.cluster.config_writes import NodeChange
+from kafkalite.cluster.configs.watcher import ConfigWatcher
+from kafkalite.cluster.configs.writes import NodeChange
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.config_setters import TOPIC_NAMES, ConfigSetter, check_applied, owned_keys

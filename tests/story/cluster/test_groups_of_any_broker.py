@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.config_writes import group_node
+from kafkalite.cluster.configs.writes import group_node
 from kafkalite.coordination import znodes
 from kafkalite.coordinators.group.settings import GroupSettings
 from kafkalite.errors import KafkaErrorCode as Error

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.change_notifications import EXPIRATION_MS
-from kafkalite.cluster.config_watcher import RELOAD_S, ConfigWatcher
-from kafkalite.cluster.config_writes import ConfigNode, broker_node, topic_node
+from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
+from kafkalite.cluster.configs.watcher import RELOAD_S, ConfigWatcher
+from kafkalite.cluster.configs.writes import ConfigNode, broker_node, topic_node
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoAuthError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.config_writes import (
+from kafkalite.cluster.configs.writes import (
     ATTEMPTS_MAX,
     ConfigNode,
     ConfigWriter,

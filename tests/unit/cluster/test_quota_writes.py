@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.quota_entities import CLIENT_ID, USER, QuotaEntity
-from kafkalite.cluster.quota_writes import QuotaChange
+from kafkalite.cluster.configs.quota_entities import CLIENT_ID, USER, QuotaEntity
+from kafkalite.cluster.configs.quota_writes import QuotaChange
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.znodes.quotas import decode_quotas

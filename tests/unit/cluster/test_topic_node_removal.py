@@ -10,8 +10,8 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
 from kafkalite.cluster import topic_node_removal
-from kafkalite.cluster.change_notifications import EXPIRATION_MS
-from kafkalite.cluster.config_writes import topic_node
+from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
+from kafkalite.cluster.configs.writes import topic_node
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.coordination import journal, znodes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.config_writes import ConfigNode, Texts, broker_node, group_node, topic_node
+from kafkalite.cluster.configs.writes import ConfigNode, Texts, broker_node, group_node, topic_node
 from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig

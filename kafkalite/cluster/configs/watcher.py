@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkalite.clock import Clock, Outcome, Timer
-from kafkalite.cluster.change_notifications import EXPIRATION_MS
+from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError

@@ -16,9 +16,9 @@ from functools import partial
 from kafkalite.callbacks import fail_on_exception, once
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.config_writes import notice_of
+from kafkalite.cluster.configs.quota_entities import QuotaEntity
+from kafkalite.cluster.configs.writes import notice_of
 from kafkalite.cluster.coordination_errors import code_of
-from kafkalite.cluster.quota_entities import QuotaEntity
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.bulk_reads import ensure_nodes
