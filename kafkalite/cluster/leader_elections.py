@@ -11,7 +11,7 @@ import enum
 from collections.abc import Container
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.image import PartitionImage
+from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.errors import KafkaErrorCode
 
 

@@ -17,8 +17,8 @@ from functools import partial
 from kafkalite.clock import Outcome
 from kafkalite.cluster.configs.writes import NODE_BYTES_MAX, ConfigChange, ConfigWriter, Written, topic_node
 from kafkalite.cluster.coordination_errors import code_of
-from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.metadata_store import convert_outcome
+from kafkalite.cluster.metadata.image import TopicImage
+from kafkalite.cluster.metadata.store import convert_outcome
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError

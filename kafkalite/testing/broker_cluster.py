@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from kafkalite.cluster.image import ClusterImage
+from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.coordination.znodes.brokers import registration_path
 from kafkalite.server.broker import Broker

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.metadata_update import FULL, LEADER_DURING_DELETE
+from kafkalite.cluster.metadata.update import FULL, LEADER_DURING_DELETE
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode

@@ -35,7 +35,7 @@ from threading import Event
 import pytest
 
 from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
-from kafkalite.cluster.metadata_store import EXPIRATION_CHECK_S
+from kafkalite.cluster.metadata.store import EXPIRATION_CHECK_S
 from perf.loads.fairness.waits import Wait, summary_ms
 from perf.process import memory
 from tests.fix_torture import is_long

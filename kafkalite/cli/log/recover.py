@@ -13,7 +13,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.log.dirs import Target, bytes_of_logs, lock_directory, progress, target_of, warnings_of
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import CoordinationError

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Offload, Outcome, Raised
-from kafkalite.cluster.image import NO_LEADER, PartitionImage
+from kafkalite.cluster.metadata.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.partition.append import Append, AppendAwaitingFlush, OwnAppend
 from kafkalite.cluster.partition.state import NEVER, NOT_LEADER, PartitionState
 from kafkalite.cluster.partition.validation import LoopBudget, append_to_log, validate_now, validate_on_loop

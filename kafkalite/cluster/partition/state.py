@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkalite.callbacks import call_each
-from kafkalite.cluster.image import NO_LEADER
+from kafkalite.cluster.metadata.image import NO_LEADER
 from kafkalite.cluster.partition.append import Append, AppendAwaitingFlush
 from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.partition.validation import BatchRules

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Clock
-from kafkalite.cluster.image import UNASSIGNED_ID
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.errors import KafkaErrorCode

@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from kafkalite.clock import Offload, Outcome
-from kafkalite.cluster.image import ClusterTables
+from kafkalite.cluster.metadata.image import ClusterTables
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.state.effects import Effects, Now, ResolvePatterns, Token
 from kafkalite.state.groups.machine import GroupMachine

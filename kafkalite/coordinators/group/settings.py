@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
-from kafkalite.cluster.image import ClusterImage, ClusterTables
+from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.group import group_values
 from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtocolSerde, topic_partitions

@@ -8,8 +8,8 @@
 import os
 from collections.abc import Sequence
 
-from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata.image import TopicImage
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.coordination.backend import Coordination
 from kafkalite.model import uuid_text
 from kafkalite.server.adoption.topic_adoption import AdoptedTopic, TopicAdoption

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock, Random
-from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.metadata_store import MetadataStore, await_completion
+from kafkalite.cluster.metadata.image import TopicImage
+from kafkalite.cluster.metadata.store import MetadataStore, await_completion
 from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.callbacks import gather
 from kafkalite.clock import Clock, Outcome, Then, await_outcome
-from kafkalite.cluster.image import new_partition
-from kafkalite.cluster.metadata_store import state_of
+from kafkalite.cluster.metadata.image import new_partition
+from kafkalite.cluster.metadata.store import state_of
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import EmbeddedCoordination

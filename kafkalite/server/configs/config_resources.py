@@ -11,7 +11,7 @@ from typing import Protocol
 from kafkalite.callbacks import SerialExecutor
 from kafkalite.cluster.changes import Change, Refusal, RefusedError, run_change
 from kafkalite.cluster.configs.writes import ConfigChange, Texts
-from kafkalite.cluster.image import ClusterImage
+from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import (

@@ -7,7 +7,7 @@ other brokers cannot copy it.
 from collections.abc import Generator
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.metadata.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

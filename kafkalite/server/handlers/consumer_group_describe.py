@@ -6,7 +6,7 @@ exist or is a classic group fails with GROUP_ID_NOT_FOUND.
 
 from functools import partial
 
-from kafkalite.cluster.image import ClusterImage
+from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode, shorten
 from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable
 from heapq import merge
 from itertools import islice
 
-from kafkalite.cluster.image import ClusterImage, TopicImage
+from kafkalite.cluster.metadata.image import ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

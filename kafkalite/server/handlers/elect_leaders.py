@@ -7,8 +7,8 @@ partitions returns only those that need an election, as in Kafka.
 from collections.abc import Generator, Iterable, Mapping
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.image import ClusterImage, TopicImage
 from kafkalite.cluster.leader_elections import UNKNOWN, ElectionType, election_refusal
+from kafkalite.cluster.metadata.image import ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kafkalite.server.requests.call import AdminCall

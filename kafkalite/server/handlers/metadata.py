@@ -10,7 +10,7 @@ alone creates a topic, its partitions are returned at once, not first with LEADE
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 
-from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked

@@ -17,7 +17,7 @@ from kafkalite._speedups.codec.codec import decode
 from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
 from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite._speedups.groups.partition_offsets import PartitionOffsets
-from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.metadata.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.protocol.schema import ZERO_UUID

@@ -5,7 +5,7 @@ the machine (`state/groups/registered/groups.py`), UNKNOWN_TOPIC_OR_PARTITION fo
 exist, and those of the coordinator.
 """
 
-from kafkalite.cluster.image import UNASSIGNED_ID
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest, RegisterConsumerResponse

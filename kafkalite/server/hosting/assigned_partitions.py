@@ -24,8 +24,8 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.configs.reads import Texts
-from kafkalite.cluster.image import UNASSIGNED_ID, PartitionImage
-from kafkalite.cluster.metadata_update import FULL, check_name, check_partition, shared_ids
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID, PartitionImage
+from kafkalite.cluster.metadata.update import FULL, check_name, check_partition, shared_ids
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig

@@ -24,8 +24,8 @@ from kafkalite.callbacks import SerialExecutor, call_each
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.configs.reads import Texts
 from kafkalite.cluster.controller_fence import ControllerFence, ControllerRequest
-from kafkalite.cluster.image import UNASSIGNED_ID, ClusterTables
-from kafkalite.cluster.metadata_update import FULL, InvalidControllerRequestError, MetadataChange, MetadataUpdate
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterTables
+from kafkalite.cluster.metadata.update import FULL, InvalidControllerRequestError, MetadataChange, MetadataUpdate
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.leader_and_isr import (

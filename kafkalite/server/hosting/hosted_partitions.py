@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Set
 
 from kafkalite.clock import Outcome, Then
-from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.metadata.image import TopicImage
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic
 from kafkalite.config.topic import TopicConfig

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.configs.reads import Texts
-from kafkalite.cluster.image import PartitionImage
 from kafkalite.cluster.internal_topics import InternalPartition
+from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig

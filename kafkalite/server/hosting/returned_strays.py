@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.cluster.metadata_store import await_completion
+from kafkalite.cluster.metadata.store import await_completion
 from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Executor
-from kafkalite.cluster.image import UNASSIGNED_ID
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.replicas import Replicas

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.clock import Clock, Offload, Random
-from kafkalite.cluster.image import ClusterImage, ClusterTables
+from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas

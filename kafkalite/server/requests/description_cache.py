@@ -6,7 +6,7 @@ partition offline, so it is never out of date.
 
 from typing import Any
 
-from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.metadata.image import TopicImage
 
 
 class DescriptionCache:

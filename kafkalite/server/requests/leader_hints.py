@@ -6,7 +6,7 @@ Source: KafkaApis.getCurrentLeader of Apache Kafka 3.9.
 
 from typing import NamedTuple
 
-from kafkalite.cluster.image import NO_LEADER
+from kafkalite.cluster.metadata.image import NO_LEADER
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from kafkalite.cluster.image import NO_LEADER, NO_PARTITION, ClusterImage, PartitionImage, TopicImage
-from kafkalite.cluster.live_brokers import LiveBrokers
+from kafkalite.cluster.metadata.image import NO_LEADER, NO_PARTITION, ClusterImage, PartitionImage, TopicImage
+from kafkalite.cluster.metadata.live_brokers import LiveBrokers
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 from kafkalite.protocol.messages.metadata import MetadataResponse

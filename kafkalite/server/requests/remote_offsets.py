@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkalite.callbacks import gather
 from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
-from kafkalite.cluster.image import ClusterImage
+from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest

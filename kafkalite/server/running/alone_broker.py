@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite.clock import Outcome, Then, outcome_of
-from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.internal_topics import OFFSETS
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, TopicImage
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.topic_control import OwnTopics
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig

@@ -11,8 +11,8 @@ from kafkalite.cluster.configs.writes import Texts
 from kafkalite.cluster.controlled_topics import ControlledTopics
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller_epoch import ControllerEpochReader
-from kafkalite.cluster.metadata_store import MetadataStore
-from kafkalite.cluster.metadata_update import MetadataChange
+from kafkalite.cluster.metadata.store import MetadataStore
+from kafkalite.cluster.metadata.update import MetadataChange
 from kafkalite.cluster.partition.leader_epoch_raise import LeaderEpochRaise
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig

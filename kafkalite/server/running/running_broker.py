@@ -17,9 +17,9 @@ from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.changes import Refusal, attempt, refusal_of
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written, broker_node, group_node
-from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.cluster.internal_topics import OFFSETS
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.topics import TopicManager
 from kafkalite.config.broker import BrokerConfig

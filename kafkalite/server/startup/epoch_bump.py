@@ -20,8 +20,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from kafkalite.cluster.image import PartitionImage, TopicImage
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata.image import PartitionImage, TopicImage
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.coordination.tree import Operation
 from kafkalite.model import TopicPartition
 from kafkalite.storage.manager import LogManager

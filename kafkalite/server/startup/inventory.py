@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock
-from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata.image import TopicImage
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.coordination import journal, znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.znodes import ZnodeError

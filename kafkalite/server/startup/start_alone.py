@@ -7,9 +7,9 @@ import logging
 import os
 from typing import NamedTuple
 
-from kafkalite.cluster.image import ClusterTables
-from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata.image import ClusterTables
+from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.stored import read_broker_config
 from kafkalite.coordination.embedded import EmbeddedSession

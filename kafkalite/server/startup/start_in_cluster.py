@@ -14,7 +14,7 @@ from kafkalite.callbacks import gather
 from kafkalite.clock import Outcome, await_outcome
 from kafkalite.cluster.configs.reads import Texts, read_configs, readable
 from kafkalite.cluster.generated_broker_ids import generate
-from kafkalite.cluster.metadata_store import MetadataStore, await_completion
+from kafkalite.cluster.metadata.store import MetadataStore, await_completion
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.stored import read_broker_config
 from kafkalite.config.topic import TopicConfig

@@ -11,8 +11,8 @@ import pytest
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.controller import runtime, transactions
 from kafkalite.cluster.controller_fence import ControllerFence
-from kafkalite.cluster.image import PartitionImage
-from kafkalite.cluster.metadata_update import LEADER_DURING_DELETE, MetadataUpdate
+from kafkalite.cluster.metadata.image import PartitionImage
+from kafkalite.cluster.metadata.update import LEADER_DURING_DELETE, MetadataUpdate
 from kafkalite.coordination.tree import Check
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaError

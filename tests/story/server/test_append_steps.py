@@ -40,7 +40,7 @@ SOURCES = (
     "kafkalite/storage/",
 )
 CREATION = (
-    "kafkalite/cluster/metadata_store.py",
+    "kafkalite/cluster/metadata/store.py",
     "kafkalite/server/hosting/partition_creation.py",
     "kafkalite/storage/log_creation.py",
     "kafkalite/storage/manager.py",
@@ -49,8 +49,8 @@ CREATION = (
 WITHOUT = frozenset(
     {
         ("kafkalite/cluster/partition/append.py", "Append.finish"),
-        ("kafkalite/cluster/metadata_store.py", "MetadataStore.note_directories.noted"),
-        ("kafkalite/cluster/metadata_store.py", "convert_outcome.complete"),
+        ("kafkalite/cluster/metadata/store.py", "MetadataStore.note_directories.noted"),
+        ("kafkalite/cluster/metadata/store.py", "convert_outcome.complete"),
         ("kafkalite/server/hosting/partition_creation.py", "PartitionCreator._created"),
         ("kafkalite/server/hosting/partition_creation.py", "PartitionCreator._opening"),
         ("kafkalite/storage/log_creation.py", "LogCreator.create.created"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster import metadata_store
+from kafkalite.cluster.metadata import store as metadata_store
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest

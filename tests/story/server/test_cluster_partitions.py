@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.cluster.metadata_update import FULL
+from kafkalite.cluster.metadata.update import FULL
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest

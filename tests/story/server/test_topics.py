@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster import image
-from kafkalite.cluster.image import ClusterImage
+from kafkalite.cluster.metadata import image
+from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest

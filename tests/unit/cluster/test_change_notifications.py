@@ -8,8 +8,8 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS, EXPIRED_MAX
 from kafkalite.cluster.configs.writes import topic_node
-from kafkalite.cluster.image import PartitionImage, TopicImage
-from kafkalite.cluster.metadata_store import EXPIRATION_CHECK_S, EXPIRATION_PAUSE_S, MetadataStore
+from kafkalite.cluster.metadata.image import PartitionImage, TopicImage
+from kafkalite.cluster.metadata.store import EXPIRATION_CHECK_S, EXPIRATION_PAUSE_S, MetadataStore
 from kafkalite.coordination import znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.errors import KafkaErrorCode

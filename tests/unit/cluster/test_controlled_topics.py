@@ -10,9 +10,9 @@ import pytest
 
 from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.controlled_topics import NOT_CONTROLLER, TIMED_OUT, ControlledTopics
-from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.internal_topics import OFFSETS
-from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.metadata.image import ClusterTables, TopicImage, new_partition
+from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.cluster.topic_writes import TopicWriter
 from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.image import PartitionImage
+from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.config.topic import TopicConfig

@@ -1,6 +1,6 @@
 """The live brokers of an image: addresses by listener, and which brokers a client can reach."""
 
-from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.model import Endpoint, Node
 
 

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.image import NO_PARTITION, UNASSIGNED_ID, ClusterImage, ClusterTables, PartitionImage, TopicImage
-from kafkalite.cluster.live_brokers import LiveBrokers
-from kafkalite.cluster.metadata_update import (
+from kafkalite.cluster.metadata.image import (
+    NO_PARTITION,
+    UNASSIGNED_ID,
+    ClusterImage,
+    ClusterTables,
+    PartitionImage,
+    TopicImage,
+)
+from kafkalite.cluster.metadata.live_brokers import LiveBrokers
+from kafkalite.cluster.metadata.update import (
     FULL,
     LEADER_DURING_DELETE,
     InvalidControllerRequestError,

@@ -9,11 +9,11 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
-from kafkalite.cluster import topic_node_removal
 from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
 from kafkalite.cluster.configs.writes import topic_node
-from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
-from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.metadata import topic_node_removal
+from kafkalite.cluster.metadata.image import PartitionImage, TopicImage, new_partition
+from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.coordination import journal, znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Operation

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.image import TopicImage, new_partition
+from kafkalite.cluster.metadata.image import TopicImage, new_partition
 from kafkalite.cluster.topic_writes import TopicWriter, too_large
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError

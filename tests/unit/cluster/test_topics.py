@@ -8,8 +8,8 @@ import pytest
 from kafkalite.clock import Outcome
 from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written
-from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
-from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, TopicImage
+from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.topic_control import OwnTopics
 from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager
 from kafkalite.config.broker import BrokerConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.image import PartitionImage, TopicImage
+from kafkalite.cluster.metadata.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.partition import REFUSED_MAX, Partition
 from kafkalite.cluster.partition.purgatory import DelayedFetch

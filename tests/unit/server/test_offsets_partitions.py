@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalite.cluster.image import TopicImage, new_partition
+from kafkalite.cluster.metadata.image import TopicImage, new_partition
 from kafkalite.server.running.offsets_partitions import OffsetsPartitions
 
 FIRST, SECOND = b"1" * 16, b"2" * 16

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.image import PartitionImage, TopicImage
+from kafkalite.cluster.metadata.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas

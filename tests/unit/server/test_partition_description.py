@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkalite._speedups.codec.codec import decode, encode
-from kafkalite.cluster.image import NO_LEADER, NO_PARTITION, PartitionImage, TopicImage
-from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.metadata.image import NO_LEADER, NO_PARTITION, PartitionImage, TopicImage
+from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import Endpoint
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse

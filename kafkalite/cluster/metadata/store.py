@@ -17,9 +17,9 @@ from kafkalite.cluster.configs.change_notifications import EXPIRED_MAX, ChangeNo
 from kafkalite.cluster.configs.reads import Texts, stored_configs, stored_group_configs
 from kafkalite.cluster.configs.writes import ConfigChange, ConfigNode, ConfigWriter, Written, topic_node
 from kafkalite.cluster.coordination_errors import code_of
-from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
+from kafkalite.cluster.metadata.image import PartitionImage, TopicImage, new_partition
+from kafkalite.cluster.metadata.topic_node_removal import DeletedTopicNodes, TopicNodeRemover
 from kafkalite.cluster.producer_id_blocks import RaisedIds, raise_above, raise_operation, raised_ids, take_block
-from kafkalite.cluster.topic_node_removal import DeletedTopicNodes, TopicNodeRemover
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.bulk_reads import TopicRecord, ensure_nodes, read_topics

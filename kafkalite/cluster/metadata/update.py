@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from kafkalite.cluster.image import (
+from kafkalite.cluster.metadata.image import (
     NO_PARTITION,
     UNASSIGNED_ID,
     ClusterImage,
@@ -25,7 +25,7 @@ from kafkalite.cluster.image import (
     PartitionImage,
     TopicImage,
 )
-from kafkalite.cluster.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.model import PARTITIONS_MAX, Endpoint
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 from kafkalite.state.topic_names import complaint

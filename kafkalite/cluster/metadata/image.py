@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kafkalite.cluster.live_brokers import LiveBrokers
+from kafkalite.cluster.metadata.live_brokers import LiveBrokers
 from kafkalite.state.topic_names import fold
 
 NO_LEADER = -1
