@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.topics import NewTopic
+from kafkalite.cluster.topics.manager import NewTopic
 from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.server.broker import Broker
 from kafkalite.testing.loop_thread import DEADLINE_S, LoopThread

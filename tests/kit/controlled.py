@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.metadata.update import FULL, LEADER_DURING_DELETE
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.coordinators.group.group_metrics import GroupMetrics, GroupMetricsHost
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
 from kafkalite.coordinators.group.regex_resolver import RegexHost, RegexResolver

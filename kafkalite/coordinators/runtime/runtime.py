@@ -24,9 +24,9 @@ from kafkalite._speedups.wire.java_hash import java_hash
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Outcome
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.partition.partition import Partition
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.internal_topics import InternalTopic
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.coordinators.runtime.loader import LoadQueue
 from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, WriterHost
 from kafkalite.coordinators.runtime.record_serde import RecordSerde

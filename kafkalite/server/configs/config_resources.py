@@ -12,7 +12,7 @@ from kafkalite.callbacks import SerialExecutor
 from kafkalite.cluster.changes import Change, Refusal, RefusedError, run_change
 from kafkalite.cluster.configs.writes import ConfigChange, Texts
 from kafkalite.cluster.metadata.image import ClusterImage
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import (
     Alteration,

@@ -5,7 +5,7 @@
 from collections import Counter
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.topics import NewPartitions
+from kafkalite.cluster.topics.manager import NewPartitions
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from kafkalite.server.requests.call import TopicCall

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from functools import partial
 
 from kafkalite.cluster.changes import Refusal, RefusedError
-from kafkalite.cluster.topics import NewTopic
+from kafkalite.cluster.topics.manager import NewTopic
 from kafkalite.config.dynamic import describe_topic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

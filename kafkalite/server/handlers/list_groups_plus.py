@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalite.callbacks import gather
 from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
-from kafkalite.cluster.internal_topics import OFFSETS
+from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node

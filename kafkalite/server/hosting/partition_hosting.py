@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.configs.reads import Texts
-from kafkalite.cluster.internal_topics import InternalPartition
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
+from kafkalite.cluster.topics.internal_topics import InternalPartition
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode

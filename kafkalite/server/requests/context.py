@@ -13,7 +13,7 @@ from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Node
 from kafkalite.server.configs.config_resources import ConfigResources

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite.clock import Outcome, Then, outcome_of
-from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.metadata.store import MetadataStore
-from kafkalite.cluster.topic_control import OwnTopics
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.control import OwnTopics
+from kafkalite.cluster.topics.internal_topics import OFFSETS
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Node
 from kafkalite.server.hosting.hosted_partitions import HostedPartitions

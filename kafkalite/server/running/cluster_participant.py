@@ -13,7 +13,7 @@ from kafkalite.clock import Clock, Outcome, Then, await_outcome
 from kafkalite.cluster.sessions.broker_sessions import BrokerSessions, Notify
 from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.cluster.sessions.registration import address_in
-from kafkalite.cluster.topic_writes import TopicWriter
+from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from kafkalite._speedups.net.framing import Connection
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller_fence import ControllerFence
-from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange
 from kafkalite.cluster.partition.partition import Partition
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.internal_topics import OFFSETS
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node

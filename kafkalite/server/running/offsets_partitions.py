@@ -9,8 +9,8 @@ would be in another partition than the next reader looks into.
 from collections.abc import Callable
 from typing import Protocol
 
-from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata.image import TopicImage
+from kafkalite.cluster.topics.internal_topics import OFFSETS
 
 
 class PartitionCounter(Protocol):

@@ -8,13 +8,13 @@ from functools import partial
 from kafkalite.clock import Outcome, await_outcome
 from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.configs.writes import Texts
-from kafkalite.cluster.controlled_topics import ControlledTopics
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
 from kafkalite.cluster.controller_epoch import ControllerEpochReader
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange
 from kafkalite.cluster.partition.leader_epoch_raise import LeaderEpochRaise
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.controlled_topics import ControlledTopics
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Endpoint
 from kafkalite.server.hosting.assigned_partitions import AssignedPartitions

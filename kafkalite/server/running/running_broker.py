@@ -17,11 +17,11 @@ from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.changes import Refusal, attempt, refusal_of
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written, broker_node, group_node
-from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.producer_ids import ProducerIds
-from kafkalite.cluster.topics import TopicManager
+from kafkalite.cluster.topics.internal_topics import OFFSETS
+from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import not_in_force
 from kafkalite.config.stored import read_broker_config

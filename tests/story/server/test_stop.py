@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import ThreadOffload
-from kafkalite.cluster.topics import NewTopic
+from kafkalite.cluster.topics.manager import NewTopic
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -10,7 +10,7 @@ from kafkalite.clock import Outcome
 from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
 from kafkalite.cluster.configs.watcher import RELOAD_S, ConfigWatcher
 from kafkalite.cluster.configs.writes import ConfigNode, broker_node, topic_node
-from kafkalite.cluster.topic_writes import TopicWriter
+from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoAuthError
 from kafkalite.testing.virtual_clock import VirtualClock

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.controlled_topics import NOT_CONTROLLER, TIMED_OUT, ControlledTopics
-from kafkalite.cluster.internal_topics import OFFSETS
 from kafkalite.cluster.metadata.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.sessions.current_session import CurrentSession
-from kafkalite.cluster.topic_writes import TopicWriter
-from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager
+from kafkalite.cluster.topics.controlled_topics import NOT_CONTROLLER, TIMED_OUT, ControlledTopics
+from kafkalite.cluster.topics.internal_topics import OFFSETS
+from kafkalite.cluster.topics.manager import NewPartitions, NewTopic, TopicManager
+from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.znodes.controller import delete_topic_path

@@ -7,7 +7,7 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.metadata.image import TopicImage, new_partition
-from kafkalite.cluster.topic_writes import TopicWriter, too_large
+from kafkalite.cluster.topics.node_writes import TopicWriter, too_large
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.znodes.controller import delete_topic_path

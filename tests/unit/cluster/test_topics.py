@@ -10,8 +10,8 @@ from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
-from kafkalite.cluster.topic_control import OwnTopics
-from kafkalite.cluster.topics import NewPartitions, NewTopic, TopicManager
+from kafkalite.cluster.topics.control import OwnTopics
+from kafkalite.cluster.topics.manager import NewPartitions, NewTopic, TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.testing.virtual_clock import SeededRandom

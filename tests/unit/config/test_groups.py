@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite.cluster.topics import PARTITIONS_PER_REQUEST_MAX
+from kafkalite.cluster.topics.manager import PARTITIONS_PER_REQUEST_MAX
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
 from kafkalite.config.keys import INT_MAX, ConfigError

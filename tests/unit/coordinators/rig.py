@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.internal_topics import OFFSETS, InternalPartition, InternalTopic
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.replicas import HostedTopic, Replicas
+from kafkalite.cluster.topics.internal_topics import OFFSETS, InternalPartition, InternalTopic
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.coordinators.group.serde import GroupRecordSerde

@@ -10,7 +10,7 @@ import pytest
 from kafkalite.clock import Outcome
 from kafkalite.cluster.configs.writes import ConfigNode, Texts, broker_node, group_node, topic_node
 from kafkalite.cluster.sessions.current_session import CurrentSession
-from kafkalite.cluster.topic_writes import TopicWriter
+from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError

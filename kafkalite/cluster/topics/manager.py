@@ -25,9 +25,9 @@ from kafkalite.cluster.changes import (
     run_change,
 )
 from kafkalite.cluster.configs.writes import ConfigChange, Written
-from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.metadata.image import TopicImage, new_partition
-from kafkalite.cluster.topic_control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicControl, TopicHost
+from kafkalite.cluster.topics.control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicControl, TopicHost
+from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.config.dynamic import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode

@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Random, Then
 from kafkalite.cluster.changes import Change, ChangeCompletion, Refusal
-from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.metadata.image import ClusterTables, TopicImage
+from kafkalite.cluster.topics.internal_topics import InternalTopic
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.slicing import Slicer
 

@@ -17,9 +17,9 @@ from typing import Protocol
 
 from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.changes import Change, ChangeCompletion, Refusal, RefusedError
-from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.metadata.image import TopicImage
-from kafkalite.cluster.topic_control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicHost
+from kafkalite.cluster.topics.control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicHost
+from kafkalite.cluster.topics.internal_topics import InternalTopic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
