@@ -1,13 +1,13 @@
 """ElectLeaders, key 43, v0-2: elects the preferred leaders of partitions, or leaders out of sync (KIP-183, KIP-460).
 
-The controller answers; other brokers answer NOT_CONTROLLER. `cluster/leader_elections` decides. A request for all
+The controller answers; other brokers answer NOT_CONTROLLER. `cluster/controller/leader_elections` decides. A request for all
 partitions returns only those that need an election, as in Kafka.
 """
 
 from collections.abc import Generator, Iterable, Mapping
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.leader_elections import UNKNOWN, ElectionType, election_refusal
+from kafkalite.cluster.controller.leader_elections import UNKNOWN, ElectionType, election_refusal
 from kafkalite.cluster.metadata.image import ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from kafkalite.callbacks import SerialExecutor, call_each
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.configs.reads import Texts
-from kafkalite.cluster.controller_fence import ControllerFence, ControllerRequest
+from kafkalite.cluster.controller.fence import ControllerFence, ControllerRequest
 from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterTables
 from kafkalite.cluster.metadata.update import FULL, InvalidControllerRequestError, MetadataChange, MetadataUpdate
 from kafkalite.errors import KafkaErrorCode

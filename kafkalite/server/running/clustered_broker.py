@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite._speedups.net.framing import Connection
+from kafkalite.cluster.controller.fence import ControllerFence
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
-from kafkalite.cluster.controller_fence import ControllerFence
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange

@@ -8,8 +8,8 @@ from functools import partial
 from kafkalite.clock import Outcome, await_outcome
 from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.configs.writes import Texts
+from kafkalite.cluster.controller.epoch import ControllerEpochReader
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
-from kafkalite.cluster.controller_epoch import ControllerEpochReader
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange
 from kafkalite.cluster.partition.leader_epoch_raise import LeaderEpochRaise

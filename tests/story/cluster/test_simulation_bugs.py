@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.controller import runtime, transactions
-from kafkalite.cluster.controller_fence import ControllerFence
+from kafkalite.cluster.controller.fence import ControllerFence
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.metadata.update import LEADER_DURING_DELETE, MetadataUpdate
 from kafkalite.coordination.tree import Check

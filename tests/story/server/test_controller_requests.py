@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.controller_fence import ControllerFence
+from kafkalite.cluster.controller.fence import ControllerFence
 from kafkalite.errors import KafkaConnectionError
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.net.client import ClientConnection

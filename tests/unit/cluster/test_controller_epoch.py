@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite.cluster.controller_epoch import LIMIT_S, ControllerEpochReader
+from kafkalite.cluster.controller.epoch import LIMIT_S, ControllerEpochReader
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from tests.unit.cluster.controller.kit import Service
 

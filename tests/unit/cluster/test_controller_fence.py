@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.controller_fence import ControllerFence
+from kafkalite.cluster.controller.fence import ControllerFence
 from kafkalite.errors import KafkaErrorCode as Error
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from kafkalite.callbacks import once
 from kafkalite.clock import Clock, Outcome
-from kafkalite.cluster.controller_fence import NO_EPOCH
+from kafkalite.cluster.controller.fence import NO_EPOCH
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH, decode_controller_epoch
