@@ -2,7 +2,7 @@
 
 A handler uses one image for a whole request, so that a response never mixes two states of the cluster. `ClusterTables`
 collects changes and creates the images. In a cluster, UpdateMetadata requests of the controller change the tables
-(`metadata_update`); a broker that is alone changes them itself.
+(`update`); a broker that is alone changes them itself.
 """
 
 from collections.abc import Iterable, Mapping

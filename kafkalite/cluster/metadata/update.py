@@ -95,7 +95,7 @@ class MetadataUpdate:
 
     Arguments:
         image: the current image.
-        request: accepted, see `controller_fence`.
+        request: accepted, see `controller.fence`.
     """
 
     def __init__(self, image: ClusterImage, request: UpdateMetadataRequest) -> None:

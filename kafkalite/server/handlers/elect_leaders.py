@@ -1,7 +1,7 @@
 """ElectLeaders, key 43, v0-2: elects the preferred leaders of partitions, or leaders out of sync (KIP-183, KIP-460).
 
-The controller answers; other brokers answer NOT_CONTROLLER. `cluster/controller/leader_elections` decides. A request for all
-partitions returns only those that need an election, as in Kafka.
+The controller answers; other brokers answer NOT_CONTROLLER. `cluster/controller/leader_elections` decides. A request
+for all partitions returns only those that need an election, as in Kafka.
 """
 
 from collections.abc import Generator, Iterable, Mapping

@@ -1,7 +1,7 @@
 """StopReplica, key 5, v0-4: the controller ends the hosting of partitions, and deletes their logs if it says so.
 
 Only a broker in a cluster serves it. Version notes: see `protocol.messages.stop_replica`; `assigned_partitions`
-describes how it is applied. Errors: `cluster.controller_fence`.
+describes how it is applied. Errors: `cluster.controller.fence`.
 """
 
 from kafkalite.clock import Outcome

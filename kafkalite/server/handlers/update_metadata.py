@@ -1,7 +1,7 @@
 """UpdateMetadata, key 6, v0-8: the controller sends the live brokers and the states of partitions.
 
-Only a broker in a cluster serves it. Version notes: see `protocol.messages.update_metadata`; `cluster.metadata_update`
-describes how it is applied. Errors: `cluster.controller_fence`.
+Only a broker in a cluster serves it. Version notes: see `protocol.messages.update_metadata`; `cluster.metadata.update`
+describes how it is applied. Errors: `cluster.controller.fence`.
 """
 
 from kafkalite.clock import Outcome
