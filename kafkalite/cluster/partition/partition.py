@@ -13,7 +13,7 @@
 6. After an unexpected exception every append is finished, by what is known of the log: NOT_APPENDED where its batch was
    never queued or was taken back, UNCONFIRMED behind its write. The queue continues, and the exception is reported to
    the host. An exception of a callback is raised after the others.
-7. The ISR is this replica alone, as a partition has one replica; `state/controller/isr_elections` chooses it.
+7. The ISR is this replica alone, as a partition has one replica (`state/controller/partitions/isr_elections`).
 """
 
 from collections import deque

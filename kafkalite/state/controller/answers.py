@@ -23,12 +23,12 @@ from kafkalite.state.controller.events import (
     StopReplicaAnswered,
     UpdateMetadataAnswered,
 )
-from kafkalite.state.controller.partition_table import step as step_partition
+from kafkalite.state.controller.known_topics import Partition, Topic
+from kafkalite.state.controller.partitions.table import step as step_partition
 from kafkalite.state.controller.rejections import accept, reject
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topic_table import step as step_topic
-from kafkalite.state.controller.topics import Partition, Topic
+from kafkalite.state.controller.topics.table import step as step_topic
 from kafkalite.state.controller.writes import EpochCheck
 
 KNOWN_TO_BROKER = frozenset((KafkaErrorCode.NONE, KafkaErrorCode.STALE_CONTROLLER_EPOCH))

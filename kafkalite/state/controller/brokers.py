@@ -1,7 +1,7 @@
 """Brokers join, restart, fail or change their endpoints: KafkaController.processBrokerChange of Kafka 3.9.
 
 A broker that has registered again has a new epoch: it gets a new channel, which sends everything, and the partitions
-that it leads or has in sync get a new leader epoch (`elections`). The work is proportional to the partitions of the
+that it leads or has in sync get a new leader epoch (`isr_elections`). The work is proportional to the partitions of the
 brokers that have changed.
 """
 
@@ -11,11 +11,11 @@ from kafkalite.state.controller.channel import RETRY, Channel
 from kafkalite.state.controller.context import IN_DELETION, ControllerContext
 from kafkalite.state.controller.effects import Connect, DeleteNotifications, Disconnect
 from kafkalite.state.controller.events import BrokersChanged, LogDirsFailed
-from kafkalite.state.controller.partition_table import step as step_partition
+from kafkalite.state.controller.known_topics import NO_BROKERS, Partition, Topic
+from kafkalite.state.controller.partitions.table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topic_table import step as step_topic
-from kafkalite.state.controller.topics import NO_BROKERS, Partition, Topic
+from kafkalite.state.controller.topics.table import step as step_topic
 from kafkalite.state.controller.values import Broker
 
 

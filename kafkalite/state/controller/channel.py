@@ -20,7 +20,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller.topics import Partition, Topic
+from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.values import Broker
 
 RETRY = "retry"  # first part of the names of the timers

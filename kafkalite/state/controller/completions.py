@@ -10,8 +10,8 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.controller.effects import Completion, Effect
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
+from kafkalite.state.controller.known_topics import Topic
 from kafkalite.state.controller.states import TopicState
-from kafkalite.state.controller.topics import Topic
 from kafkalite.state.controller.values import TimerName, Token
 from kafkalite.state.effects import CancelTimer, SetTimer
 

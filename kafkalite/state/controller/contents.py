@@ -18,8 +18,8 @@ from kafkalite.state.controller.effects import (
     TopicLeadership,
     TopicMetadata,
 )
+from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.states import PartitionState, TopicState
-from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.values import EPOCH_DURING_DELETE, FIRST_LEADER_EPOCH, LEADER_DURING_DELETE, NO_LEADER
 
 RECOVERED, RECOVERING = 0, 1

@@ -11,9 +11,9 @@ from kafkalite.model import TopicPartition
 from kafkalite.state.controller.channel import Channel
 from kafkalite.state.controller.completions import Completions
 from kafkalite.state.controller.effects import Effect, Log, Operation, TopicMetadata, Write
+from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.values import Broker, ControllerSettings, Replicas, TimerName
 from kafkalite.state.controller.writes import PendingWrite
 from kafkalite.state.effects import CancelTimer, SetTimer

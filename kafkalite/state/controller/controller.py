@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.controller import answers, brokers, loading, reads, topic_events, write_results
+from kafkalite.state.controller import answers, brokers, loading, write_results
 from kafkalite.state.controller.channel import RETRY
 from kafkalite.state.controller.completions import AWAIT
 from kafkalite.state.controller.context import ControllerContext
@@ -33,10 +33,12 @@ from kafkalite.state.controller.events import (
     WriteFailed,
     WriteRejected,
 )
+from kafkalite.state.controller.partitions import state_reads as reads
+from kafkalite.state.controller.partitions.state_writes import write_states
 from kafkalite.state.controller.sending import send_pending
-from kafkalite.state.controller.state_writes import write_states
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps, run_steps
+from kafkalite.state.controller.topics import events as topic_events
 from kafkalite.state.controller.values import NO_LEADER, ControllerSettings
 
 

@@ -12,11 +12,11 @@ from kafkalite.state.controller.contents import find
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import DeleteNotifications
 from kafkalite.state.controller.events import SnapshotRead
+from kafkalite.state.controller.known_topics import Topic
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topic_events import add_unread, event_of, refuse_deletions
-from kafkalite.state.controller.topic_table import step
-from kafkalite.state.controller.topics import Topic
+from kafkalite.state.controller.topics.events import add_unread, event_of, refuse_deletions
+from kafkalite.state.controller.topics.table import step
 from kafkalite.state.controller.values import FeaturesNode, InvalidNode, Replicas, Snapshot, TopicNodes
 from kafkalite.state.controller.write_results import enable_features
 

@@ -8,10 +8,10 @@ from kafkalite.state.controller.channel import AFTER, Channel, InFlight, Request
 from kafkalite.state.controller.contents import all_metadata, find, leadership_of, metadata_of, stopped_topics
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, TopicMetadata
+from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.rejections import is_left_out, keys_of, probe
 from kafkalite.state.controller.states import PartitionState, TopicState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topics import Partition
 
 KNOWN = frozenset((PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ELECTING, PartitionState.DELETED))
 

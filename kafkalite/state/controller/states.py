@@ -1,6 +1,6 @@
 """The states of a partition and of a topic in the controller, and the events that change them.
 
-`partition_table` and `topic_table` have the transitions. The values are the descriptions in README.md.
+`partitions.table` and `topics.table` have the transitions. The values are the descriptions in README.md.
 """
 
 from enum import Enum

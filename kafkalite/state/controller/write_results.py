@@ -6,11 +6,11 @@ from typing import Any
 from kafkalite.state.controller.context import IN_DELETION, ControllerContext
 from kafkalite.state.controller.effects import DeleteTopicConfig, EnableFeatures
 from kafkalite.state.controller.events import WriteDone, WriteFailed, WriteRejected
-from kafkalite.state.controller.state_writes import apply_states, reject_states
+from kafkalite.state.controller.partitions.state_writes import apply_states, reject_states
 from kafkalite.state.controller.states import TopicEvent, TopicState
 from kafkalite.state.controller.steps import Steps, run_steps
-from kafkalite.state.controller.topic_events import add_unread, refuse_deletions
-from kafkalite.state.controller.topic_table import step
+from kafkalite.state.controller.topics.events import add_unread, refuse_deletions
+from kafkalite.state.controller.topics.table import step
 from kafkalite.state.controller.writes import (
     RESULT_UNKNOWN,
     EpochCheck,

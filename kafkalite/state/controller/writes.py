@@ -3,7 +3,7 @@
 from typing import NamedTuple, TypeAlias
 
 from kafkalite.state.controller.effects import Operation
-from kafkalite.state.controller.topics import Partition, Topic
+from kafkalite.state.controller.known_topics import Partition, Topic
 
 RESULT_UNKNOWN = -1  # instead of the index of the operation that was rejected
 

@@ -5,11 +5,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import kafkalite.state.controller.partition_table as partitions
-import kafkalite.state.controller.topic_table as topics
+import kafkalite.state.controller.partitions.table as partitions
+import kafkalite.state.controller.topics.table as topics
+from kafkalite.state import controller
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 
-README = Path(partitions.__file__).with_name("README.md")
+README = Path(controller.__file__).with_name("README.md")
 
 
 def described(kind: type[Enum]) -> Iterator[str]:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller import brokers, contents, sending, topic_events
+from kafkalite.state.controller import brokers, contents, sending
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.controller import HANDLERS
-from kafkalite.state.controller.partition_table import TRANSITIONS as PARTITION_TRANSITIONS
-from kafkalite.state.controller.topic_table import TRANSITIONS as TOPIC_TRANSITIONS
+from kafkalite.state.controller.partitions.table import TRANSITIONS as PARTITION_TRANSITIONS
+from kafkalite.state.controller.topics import events as topic_events
+from kafkalite.state.controller.topics.table import TRANSITIONS as TOPIC_TRANSITIONS
 from tests.kit.counted_table import CountedTable
 from tests.story.controller import tree as nodes
 from tests.story.controller.runtime import EXECUTE, ControllerRuntime
@@ -38,8 +39,8 @@ def run(seed: int, create_runtime: Callable[..., ControllerRuntime] = Controller
 def test_random_histories_keep_the_invariants(simulations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = seeds(simulations, RUNS)
     topics, partitions = CountedTable(TOPIC_TRANSITIONS), CountedTable(PARTITION_TRANSITIONS)
-    monkeypatch.setattr("kafkalite.state.controller.topic_table.TRANSITIONS", topics)
-    monkeypatch.setattr("kafkalite.state.controller.partition_table.TRANSITIONS", partitions)
+    monkeypatch.setattr("kafkalite.state.controller.topics.table.TRANSITIONS", topics)
+    monkeypatch.setattr("kafkalite.state.controller.partitions.table.TRANSITIONS", partitions)
     for seed in runs:
         run(seed)
     unused = (topics.keys() - topics.used) | (partitions.keys() - partitions.used)

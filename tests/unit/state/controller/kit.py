@@ -9,9 +9,10 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint, TopicPartition
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
-from kafkalite.state.controller import partition_table, topic_table
 from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.partitions import table as partition_table
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
+from kafkalite.state.controller.topics import table as topic_table
 from kafkalite.state.controller.values import (
     Broker,
     ControllerSettings,

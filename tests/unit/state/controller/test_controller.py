@@ -9,9 +9,9 @@ from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.completions import AWAIT
 from kafkalite.state.controller.controller import Controller
-from kafkalite.state.controller.state_writes import MULTI_STATES_MAX
-from kafkalite.state.controller.topic_deletion import PARTITIONS_PER_WRITE, removal
-from kafkalite.state.controller.topics import Topic
+from kafkalite.state.controller.known_topics import Topic
+from kafkalite.state.controller.partitions.state_writes import MULTI_STATES_MAX
+from kafkalite.state.controller.topics.deletion import PARTITIONS_PER_WRITE, removal
 from kafkalite.state.controller.values import ControllerSettings, FeaturesNode, Snapshot, TopicNodes
 from kafkalite.state.effects import SetTimer
 from tests.unit.state.controller.kit import EPOCH, ID, KEY, OTHER_ID, Situation, broker, nodes, stored

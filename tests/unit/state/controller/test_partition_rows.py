@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite.state.controller.partition_table import TRANSITIONS
+from kafkalite.state.controller.partitions.table import TRANSITIONS
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.values import LeaderAndIsr, StoredState, TopicNodes
 from tests.unit.state.controller.kit import EPOCH, ID, INVALID, WRITTEN, Case, Situation, nodes, stored

@@ -5,7 +5,7 @@ import pytest
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.states import TopicEvent, TopicState
-from kafkalite.state.controller.topic_table import TRANSITIONS
+from kafkalite.state.controller.topics.table import TRANSITIONS
 from kafkalite.state.controller.values import TopicNodes
 from tests.unit.state.controller.kit import ID, INVALID, Case, Situation, nodes, stored
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import CheckTopic, CreatePartitionsNode, CreateState, Operation, SetState
-from kafkalite.state.controller.partition_table import step
+from kafkalite.state.controller.known_topics import Partition, Topic
+from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)

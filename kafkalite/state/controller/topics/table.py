@@ -6,13 +6,12 @@ README.md shows it. A missing pair is a bug and raises KeyError.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkalite.state.controller import topic_actions as actions
-from kafkalite.state.controller import topic_deletion as deletion
 from kafkalite.state.controller.context import UNKNOWN_TOPICS, ControllerContext
+from kafkalite.state.controller.known_topics import Topic
 from kafkalite.state.controller.states import TopicEvent, TopicState
 from kafkalite.state.controller.steps import Steps, run_steps
-from kafkalite.state.controller.topic_actions import Argument
-from kafkalite.state.controller.topics import Topic
+from kafkalite.state.controller.topics import actions, deletion
+from kafkalite.state.controller.topics.actions import Argument
 
 
 class TopicTransition(NamedTuple):

@@ -1,16 +1,16 @@
-"""The actions of `topic_table` for topics that exist: partitions are added, topic ids written, lost topics forgotten.
+"""The actions of `table` for topics that exist: partitions are added, topic ids written, lost topics forgotten.
 
-An action returns the event that follows from it at once, or None. `topic_deletion` has the actions of deletions.
+An action returns the event that follows from it at once, or None. `deletion` has the actions of deletions.
 """
 
 from kafkalite.state.controller.channel import Stop
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import DeleteDeletion, SetTopicId
-from kafkalite.state.controller.partition_table import step as step_partition
-from kafkalite.state.controller.reads import resolve, revise
+from kafkalite.state.controller.known_topics import Partition, Topic
+from kafkalite.state.controller.partitions.state_reads import resolve, revise
+from kafkalite.state.controller.partitions.table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topics import Partition, Topic
 from kafkalite.state.controller.values import InvalidNode, TopicNodes
 from kafkalite.state.controller.writes import RequestRemoval, TopicIdWrite
 

@@ -20,11 +20,11 @@ from kafkalite.state.controller.effects import (
     DeleteTopicNode,
     Operation,
 )
-from kafkalite.state.controller.partition_table import step as step_partition
+from kafkalite.state.controller.known_topics import Topic
+from kafkalite.state.controller.partitions.table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, TopicEvent
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topic_actions import Argument
-from kafkalite.state.controller.topics import Topic
+from kafkalite.state.controller.topics.actions import Argument
 from kafkalite.state.controller.values import TopicNodes
 from kafkalite.state.controller.writes import NodeRemoval
 

@@ -6,10 +6,10 @@ README.md shows it. Events of deleted partitions are filtered before: a missing 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkalite.state.controller import partition_actions as actions
 from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.known_topics import Partition
+from kafkalite.state.controller.partitions import actions
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
-from kafkalite.state.controller.topics import Partition
 
 
 class PartitionTransition(NamedTuple):

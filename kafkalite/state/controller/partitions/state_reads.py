@@ -3,10 +3,10 @@
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import ReadStates, ReadTopic
 from kafkalite.state.controller.events import StatesRead
-from kafkalite.state.controller.partition_table import step
+from kafkalite.state.controller.known_topics import Partition
+from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topics import Partition
 from kafkalite.state.controller.values import InvalidNode, StoredState
 
 WITHOUT_STATE = frozenset((PartitionState.READING, PartitionState.INVALID))

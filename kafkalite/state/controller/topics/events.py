@@ -3,10 +3,10 @@
 from kafkalite.state.controller.context import IN_DELETION, UNKNOWN_TOPICS, ControllerContext
 from kafkalite.state.controller.effects import DeleteDeletion
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic, DeletionsChanged, TopicRead, TopicsChanged
+from kafkalite.state.controller.known_topics import Topic
 from kafkalite.state.controller.states import TopicEvent, TopicState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.topic_table import step
-from kafkalite.state.controller.topics import Topic
+from kafkalite.state.controller.topics.table import step
 from kafkalite.state.controller.values import InvalidNode, TopicNodes
 from kafkalite.state.controller.writes import RequestRemoval
 

@@ -1,12 +1,12 @@
-"""The actions of `partition_table`: what the controller does after an event has changed the state of a partition.
+"""The actions of `table`: what the controller does after an event has changed the state of a partition.
 
 An action returns the event that follows from it at once, or None.
 """
 
 from kafkalite.state.controller.context import ControllerContext
-from kafkalite.state.controller.isr_elections import first_state, next_state
+from kafkalite.state.controller.known_topics import NO_BROKERS, Partition
+from kafkalite.state.controller.partitions.isr_elections import first_state, next_state
 from kafkalite.state.controller.states import PartitionEvent
-from kafkalite.state.controller.topics import NO_BROKERS, Partition
 
 
 def do_nothing(context: ControllerContext, partition: Partition) -> None:
