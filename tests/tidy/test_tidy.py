@@ -36,6 +36,24 @@ def test_violation_is_reported(tmp_path: Path, path: str, text: str, message: st
     assert violation.startswith(f"{path}:") and message in violation
 
 
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("kafkalite/cluster", ["kafkalite/cluster: 26 modules, allowed are 25"]),
+        ("sdk/kafkalite_sdk", ["sdk/kafkalite_sdk: 26 modules, allowed are 25"]),
+        ("kafkalite/server/handlers", []),
+        ("tests/kit", []),
+    ],
+)
+def test_a_folder_with_too_many_modules_is_reported(tmp_path: Path, folder: str, expected: list[str]) -> None:
+    (tmp_path / folder / "inner").mkdir(parents=True)
+    for name in ("__init__.py", "m0.pyi", "inner/a.py", *(f"m{at}.pyx" for at in range(25))):
+        (tmp_path / folder / name).touch()
+    assert violations(tmp_path) == []
+    (tmp_path / folder / "m25.py").touch()
+    assert violations(tmp_path) == expected
+
+
 def test_prose_and_imports_are_no_lines_of_code() -> None:
     text = '''"""The docstring
 of a module."""

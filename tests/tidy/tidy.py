@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.tidy.circles import PACKAGES
+
 MODULE_CODE_LINES_MAX = 400  # without imports, docstrings, comments and blank lines
 FUNCTION_LINES_MAX = 60
+FOLDER_MODULES_MAX = 25  # of the packages, without `__init__`; each subfolder counts by itself
+# One module per message or request, which is found by its name in Kafka's protocol.
+UNLIMITED_FOLDERS = {"kafkalite/protocol/messages", "kafkalite/server/handlers"}
 
 CODE_FOLDERS = ("kafkalite", "sdk", "tests", "perf", "tools")
 CODE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd"}
@@ -116,7 +121,19 @@ def violations(root: Path) -> list[str]:
     for path in code_files(root):
         name = path.relative_to(root)
         found += [f"{name}:{said}" for said in (*_sizes(path), *_habits(path, in_tests=name.parts[0] == "tests"))]
-    return found
+    return [*found, *_large_folders(root)]
+
+
+def _large_folders(root: Path) -> Iterator[str]:
+    """The folders of the packages with too many modules; a module is one, however many suffixes it has."""
+    modules: dict[str, set[str]] = {}
+    for package in PACKAGES:
+        for path in (root / package).rglob("*"):
+            if path.suffix in CODE_SUFFIXES and path.stem != "__init__":
+                modules.setdefault(path.relative_to(root).parent.as_posix(), set()).add(path.stem)
+    for folder, names in sorted(modules.items()):
+        if len(names) > FOLDER_MODULES_MAX and folder not in UNLIMITED_FOLDERS:
+            yield f"{folder}: {len(names)} modules, allowed are {FOLDER_MODULES_MAX}"
 
 
 def _of_text(text: str) -> Iterator[str]:
