@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.tidy.imports import module_name
+
 LIMIT = 12
 PACKAGES = ("kafkalite", "sdk/kafkalite_sdk", "sdk/pyspark_kafkalite")
 
@@ -73,8 +75,7 @@ def count_attributes(root: Path) -> list[Counted]:
 def _classes(root: Path) -> Iterator[tuple[str, _Class]]:
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
-            parts = path.relative_to((root / package).parent).with_suffix("").parts
-            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            module = module_name(path, (root / package).parent)
             tree = ast.parse(path.read_text())
             imported = dict(_imported(tree))
             for node in ast.walk(tree):

@@ -9,7 +9,7 @@
 
 from pathlib import Path
 
-from tests.tidy.imports import imports
+from tests.tidy.imports import imports, module_name
 
 PACKAGES = ("kafkalite", "sdk/kafkalite_sdk", "sdk/pyspark_kafkalite")
 SUFFIXES = {".py", ".pyi", ".pyx", ".pxd"}
@@ -37,7 +37,9 @@ def folder_circles(graph: Graph) -> list[str]:
 
 def read_graph(root: Path) -> Graph:
     """The modules of the three packages under `root` (the checkout), each with those that it imports."""
-    files = [(path, _module(path, root / package)) for package in PACKAGES for path in _sources(root / package)]
+    files = [
+        (path, module_name(path, (root / package).parent)) for package in PACKAGES for path in _sources(root / package)
+    ]
     graph: Graph = {module: set() for _, module in files}
     for path, module in files:
         targets = (_known_prefix(each.name, graph) for each in imports(path, module))
@@ -47,11 +49,6 @@ def read_graph(root: Path) -> Graph:
 
 def _sources(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES)
-
-
-def _module(path: Path, package: Path) -> str:
-    parts = path.relative_to(package.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def _known_prefix(name: str, graph: Graph) -> str:

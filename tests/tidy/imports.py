@@ -27,6 +27,12 @@ def imports(path: Path, module: str) -> list[Import]:
     return list(read(path.read_text(), package))
 
 
+def module_name(path: Path, base: Path) -> str:
+    """The dotted name of the module in the file at `path`; `base` is the folder of its top package."""
+    parts = path.relative_to(base).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
 def _absolute(package: str, level: int, name: str) -> str:
     if level == 0:
         return name

@@ -7,7 +7,7 @@ is not in the table is a violation: a new package needs a row here.
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tidy.imports import imports
+from tests.tidy.imports import imports, module_name
 
 # Open to all packages except those of CLOSED; among themselves in this order.
 OPEN = (
@@ -117,13 +117,8 @@ def violations(root: Path) -> list[str]:
         for top in PACKAGES:
             for path in sorted((base / top).rglob("*")):
                 if path.suffix in SUFFIXES:
-                    found += [f"{path.relative_to(root)}:{said}" for said in _of_file(path, _module(path, base))]
+                    found += [f"{path.relative_to(root)}:{said}" for said in _of_file(path, module_name(path, base))]
     return found
-
-
-def _module(path: Path, base: Path) -> str:
-    parts = path.relative_to(base).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def _layer_name(module: str) -> str:
