@@ -121,9 +121,9 @@ class Reading:
                     {each.topic: topic_ids[each.topic] for each in split.ranges if each.topic in topic_ids},
                     options.client,
                     options.isolation,
-                    options.fail_on_data_loss,
-                    options.poll_timeout_s,
-                    options.history,
+                    fail_on_data_loss=options.fail_on_data_loss,
+                    timeout_s=options.poll_timeout_s,
+                    history=options.history,
                 )
             )
             for split in splits

@@ -20,7 +20,9 @@ RESET_PEAK = "5"  # proc(5), clear_refs
 def read(address: str, topic: str, start: int, end: int) -> int:
     """Read a range as a task does; the number of its rows."""
     client = {"bootstrap_servers": address, "client_id": "task"}
-    task = Task((OffsetRange(topic, 0, start, end),), {}, client, "read_uncommitted", True, 30.0)
+    task = Task(
+        (OffsetRange(topic, 0, start, end),), {}, client, "read_uncommitted", fail_on_data_loss=True, timeout_s=30.0
+    )
     return sum(batch.num_rows for batch in batches(task, SOURCE_COLUMNS, SOURCE_SCHEMA))
 
 

@@ -38,4 +38,6 @@ class BatchJob(NamedTuple):
         """The task of a plan row; a lost range is an error."""
         found = json.loads(plan)
         ranges = tuple(OffsetRange(*each) for each in found["ranges"])
-        return Task(ranges, found["topic_ids"], self.client, self.isolation, True, self.timeout_s)
+        return Task(
+            ranges, found["topic_ids"], self.client, self.isolation, fail_on_data_loss=True, timeout_s=self.timeout_s
+        )

@@ -20,7 +20,7 @@ from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.locations import exists, find
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import DataFile, Span
-from pyspark_kafkalite.tables.reading import spans_in
+from pyspark_kafkalite.tables.reading import read_spans
 from pyspark_kafkalite.tables.repair import refill_of, replacement_of
 from pyspark_kafkalite.tables.state import TableState
 from pyspark_kafkalite.task import Task
@@ -117,7 +117,7 @@ def _spans_of(path: Path) -> tuple[Span, ...]:
     import pyarrow
 
     try:
-        return spans_in(path)
+        return read_spans(path)
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise JobError(
             f"the dead letters {path} cannot be read, and their commit does not have their offsets: {error}; restore "
@@ -126,7 +126,14 @@ def _spans_of(path: Path) -> tuple[Span, ...]:
 
 
 def _task(options: SourceOptions, span: Span, topic_ids: dict[str, str]) -> Task:
-    return Task((OffsetRange(*span),), topic_ids, options.client, options.isolation, True, options.poll_timeout_s)
+    return Task(
+        (OffsetRange(*span),),
+        topic_ids,
+        options.client,
+        options.isolation,
+        fail_on_data_loss=True,
+        timeout_s=options.poll_timeout_s,
+    )
 
 
 def _dead_letters(written: Sequence[Written]) -> tuple[DataFile, ...]:

@@ -51,7 +51,7 @@ def read_dead_letters(table: Table | str | os.PathLike[str]) -> "pyarrow.dataset
     return _dataset(source, list(names), DEAD_LETTER_SCHEMA)
 
 
-def spans_in(path: Path) -> tuple[Span, ...]:
+def read_spans(path: Path) -> tuple[Span, ...]:
     """Return the offsets between which the rows of a file are, of each partition. Raises OSError, ArrowInvalid."""
     from pyarrow import parquet
 

@@ -66,7 +66,14 @@ class Lake:
         batch = BatchJob.of(options, table.attempts, batch_name("A", self.batch_id), self.job.required_table.parquet)
         work = Job(batch, self.job.decoding, known_schema(table), self.job.required_table.partition)
         tasks = (
-            Task((OffsetRange(self.topic, 0, *each),), found.topic_ids, options.client, options.isolation, True, 30.0)
+            Task(
+                (OffsetRange(self.topic, 0, *each),),
+                found.topic_ids,
+                options.client,
+                options.isolation,
+                fail_on_data_loss=True,
+                timeout_s=30.0,
+            )
             for each in ((start, middle), (middle, end))
         )
         written = [write_split(work, each) for each in tasks]

@@ -77,7 +77,9 @@ def test_record_whose_time_spark_cannot_represent_is_named_by_the_source_and_ing
         client = source_options(
             {"kafka.bootstrap.servers": broker.address, "subscribe": "distant"}, streaming=False
         ).client
-        task = Task((OffsetRange("distant", 0, 0, 4),), {}, client, "read_committed", True, 10.0)
+        task = Task(
+            (OffsetRange("distant", 0, 0, 4),), {}, client, "read_committed", fail_on_data_loss=True, timeout_s=10.0
+        )
         found = batches(task, SOURCE_COLUMNS, SOURCE_SCHEMA)
         try:
             assert next(found).column("timestamp").cast(pyarrow.int64()).to_pylist() == [0, last_ms * 1000]

@@ -97,7 +97,7 @@ def test_what_the_driver_sends_to_workers_shows_no_secret() -> None:
     source = source_options({**SPARK, "subscribe": "t"}, streaming=True)
     sink = sink_options({**SPARK, "topic": "t"})
     assert source.client["sasl_password"] == sink.client["sasl_password"] == SECRET
-    task = Task((), {}, source.client, "read_committed", True, 1.0)
+    task = Task((), {}, source.client, "read_committed", fail_on_data_loss=True, timeout_s=1.0)
     batch = BatchJob.of(source, "/attempts", 0, ParquetOptions())
     job = Job(batch, Decoding(value="avro", registry_url="http://u:TOP@h:1"), None)
     for each in (source, sink, task, batch, job, BucketJob(batch, 1, "error", {}), Sending(sink.client, "t", True)):
