@@ -31,6 +31,20 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class ListedOffset(NamedTuple):
+    """An offset that ListOffsets has found.
+
+    Attributes:
+        offset: -1 = no record is that late.
+        timestamp_ms: of the record, -1 = it was not searched by time.
+        leader_epoch: of the record, -1 = unknown.
+    """
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The first record of a time or later.
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.partitions import LATEST as LATEST
     from kafkalite_sdk.admin.partitions import MAX_TIMESTAMP as MAX_TIMESTAMP
     from kafkalite_sdk.admin.partitions import Election as Election
-    from kafkalite_sdk.admin.partitions import ListedOffset as ListedOffset
     from kafkalite_sdk.admin.quotas import QuotaEntity as QuotaEntity
     from kafkalite_sdk.admin.topic_types import CreatedTopic as CreatedTopic
     from kafkalite_sdk.admin.topic_types import NewTopic as NewTopic
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.users import NewCredential as NewCredential
     from kafkalite_sdk.admin.users import ScramMechanism as ScramMechanism
     from kafkalite_sdk.admin.users import UserMechanism as UserMechanism
+    from kafkalite_sdk.values import ListedOffset as ListedOffset
 
 _NAMES = {
     "acls": ("Acl", "AclFilter", "AclOperation", "AclResource", "Pattern", "Permission"),

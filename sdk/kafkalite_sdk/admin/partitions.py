@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
@@ -11,6 +11,7 @@ from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.topic_types import ProducerState, Reassignment
+from kafkalite_sdk.values import ListedOffset
 
 if TYPE_CHECKING:  # each method imports the messages that it sends
     from kafkalite.protocol.messages.alter_partition_reassignments import (
@@ -36,20 +37,6 @@ class Election(IntEnum):
 
     PREFERRED = 0
     UNCLEAN = 1
-
-
-class ListedOffset(NamedTuple):
-    """An offset that ListOffsets has found.
-
-    Attributes:
-        offset: -1 = no record is that late.
-        timestamp_ms: of the record, -1 = it was not searched by time.
-        leader_epoch: of the record, -1 = unknown.
-    """
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
 
 
 class Partitions:

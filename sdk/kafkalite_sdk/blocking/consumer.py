@@ -176,7 +176,7 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
         except BaseException:
             lock.inside(self._client.undo_taken)
             raise
-        self._client.handed = None  # Python runs no signal handler from here to the caller of `poll`
+        self._client.undelivered = None  # Python runs no signal handler from here to the caller of `poll`
         return records
 
     def getmany(

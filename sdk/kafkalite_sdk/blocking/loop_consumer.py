@@ -31,7 +31,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
     """A consumer of the SDK whose records other threads take.
 
     Attributes:
-        handed: what `take` has returned, until the application receives it.
+        undelivered: what `take` has returned, until the application receives it.
     """
 
     @property
@@ -46,7 +46,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
     def _commits(self) -> bool:
         return self._driver.settings.auto_commit_interval_s is not None
 
-    handed: list[Record[K, V]] | None = None
+    undelivered: list[Record[K, V]] | None = None
 
     # in another thread, with the lock of the client
 
@@ -64,9 +64,9 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
 
     def undo_taken(self) -> None:
         """The application has not received what `take` has returned, if it has: the next poll returns it."""
-        if self.handed is not None:
-            self.give_back(self.handed)
-            self.handed, self._driver.unhandled = None, ()
+        if self.undelivered is not None:
+            self.give_back(self.undelivered)
+            self.undelivered, self._driver.unhandled = None, ()
 
     def iterator(self, lock: LoopLock) -> Callable[[], Record[K, V] | None]:
         """Return a function that returns one record as `ready`, without the lock; None = no record is ready.
@@ -99,7 +99,7 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         count = driver.settings.records_max if records_max is None else records_max
         if self._commits:  # before they are taken: a signal between the two commits none of them
             driver.unhandled = tuple(driver.iteration.records[: -count - 1 : -1])
-        self.handed = records = driver.iteration.take(count)
+        self.undelivered = records = driver.iteration.take(count)
         return records
 
     def withhold(self) -> None:

@@ -15,6 +15,7 @@ from kafkalite.model import ZERO_UUID, Node
 from kafkalite.protocol.messages.metadata import MetadataResponse
 
 NO_LEADER = -1
+NO_EPOCH = -1
 
 
 class PartitionView(NamedTuple):
@@ -22,7 +23,7 @@ class PartitionView(NamedTuple):
 
     Attributes:
         leader: its broker id, NO_LEADER = none.
-        leader_epoch: -1 = the broker does not report it.
+        leader_epoch: NO_EPOCH = the broker does not report it.
     """
 
     leader: int
@@ -90,6 +91,13 @@ class ClusterView:
             return NO_LEADER
         return view.partitions[partition].leader
 
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return the leader epoch of a partition; NO_EPOCH if the partition or its epoch is unknown."""
+        view = self.topics.get(topic)
+        if view is None or not 0 <= partition < len(view.partitions):
+            return NO_EPOCH
+        return view.partitions[partition].leader_epoch
+
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, None = the id is unknown."""
         return self._names.get(topic_id)
@@ -135,7 +143,7 @@ class ClusterView:
         before = len(view.partitions)
         if len(topic.partitions) > before:
             changes.grown.append(name)
-            view.partitions += [PartitionView(NO_LEADER, -1)] * (len(topic.partitions) - before)
+            view.partitions += [PartitionView(NO_LEADER, NO_EPOCH)] * (len(topic.partitions) - before)
         moved = False
         for each in topic.partitions:
             moved |= self._set_leader(view, each.partition_index, PartitionView(each.leader_id, each.leader_epoch))

@@ -32,13 +32,13 @@ from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
 from kafkalite_sdk.client.cluster_client import ClusterClient
-from kafkalite_sdk.client.cluster_view import NO_LEADER, MetadataChanges
+from kafkalite_sdk.client.cluster_view import NO_EPOCH, NO_LEADER, MetadataChanges
 from kafkalite_sdk.columns.range_plan import Part, RangePlan
 from kafkalite_sdk.consumer.fetch.fetch_session import FetchSession, WantedPartition
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
-NO_REPLICA = NO_EPOCH = -1
+NO_REPLICA = -1
 SESSIONLESS = UNKNOWN_END = -1
 
 

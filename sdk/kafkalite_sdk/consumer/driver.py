@@ -275,7 +275,7 @@ class Driver(Generic[K, V]):
         for call in self.fetcher.requests(now, usable):
             self._send(self.fetcher, call.node, call)
         self._refresh(self.fetcher.stale_topics)
-        return self.fetcher.wake_at(now)
+        return self.fetcher.wake_at()
 
     def _refresh(self, stale_topics: set[str]) -> None:
         if stale_topics:

@@ -285,7 +285,7 @@ class PollLoop(Generic[K, V]):
                 start[key] = OffsetAndMetadata(each.offset, "", each.leader_epoch)
         if not columns:
             self._driver.fetcher.take_columns(columns)
-            start |= self._driver.fetcher.taken_from()
+            start |= self._driver.fetcher.last_take_starts()
         if not columns:
             self._raise_lookup_error(())
         return columns

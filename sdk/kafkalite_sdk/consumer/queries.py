@@ -22,9 +22,8 @@ from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.coordinators import GROUP
 from kafkalite_sdk.consumer.arguments import offset_of, partition_of
 from kafkalite_sdk.consumer.driver import AnyDriver
-from kafkalite_sdk.consumer.offsets.leader_lookups import FoundOffset
 from kafkalite_sdk.consumer.offsets.positions import PartitionState
-from kafkalite_sdk.values import OffsetAndMetadata
+from kafkalite_sdk.values import ListedOffset, OffsetAndMetadata
 
 if TYPE_CHECKING:
     from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
@@ -162,7 +161,7 @@ class Queries:
 
     async def find_offsets(
         self, timestamps: Mapping[TopicPartition, int], timeout_s: float | None
-    ) -> dict[TopicPartition, FoundOffset]:
+    ) -> dict[TopicPartition, ListedOffset]:
         """Find offsets by time, also of partitions that are not assigned.
 
         Arguments:
@@ -170,10 +169,10 @@ class Queries:
             timeout_s: None = `default_api_timeout_s`.
         """
         driver = self._driver
-        outcomes: dict[TopicPartition, FoundOffset | KafkaError] = {}
+        outcomes: dict[TopicPartition, ListedOffset | KafkaError] = {}
         topics = {each.topic for each in timestamps}
 
-        def receiver(each: TopicPartition) -> Callable[[FoundOffset | KafkaError], object]:
+        def receiver(each: TopicPartition) -> Callable[[ListedOffset | KafkaError], object]:
             return lambda outcome: outcomes.__setitem__(each, outcome)
 
         driver.use_temporarily(topics)

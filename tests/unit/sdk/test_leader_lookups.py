@@ -2,7 +2,8 @@
 
 import pytest
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView, PartitionView, TopicView
-from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
+from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, OffsetLookups
+from kafkalite_sdk.values import ListedOffset
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, error_for
 from kafkalite.model import TopicPartition
@@ -54,7 +55,7 @@ def test_each_leader_gets_one_request_with_all_its_partitions(found):
     ]
     assert not requests(lookups)
     lookups.answered(first, offsets_response(a=(0, 5), c=(0, 6)), 0.0)
-    assert found == [FoundOffset(5, 9, 2), FoundOffset(6, 9, 2)]
+    assert found == [ListedOffset(5, 9, 2), ListedOffset(6, 9, 2)]
 
 
 def test_two_lookups_of_a_partition_leave_one_after_another(found):

@@ -9,11 +9,11 @@ from kafkalite.backoff import exponential_pause
 from kafkalite.errors import CorruptRecordError, InvalidMetadataError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import Node
 from kafkalite.protocol.messages.fetch import FetchResponse
-from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView, PartitionView
+from kafkalite_sdk.client.cluster_view import NO_EPOCH, NO_LEADER, ClusterView, PartitionView
 from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.fetch.partition_buffer import PartitionBuffer
-from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, NO_REPLICA, Positions
+from kafkalite_sdk.consumer.offsets.positions import NO_REPLICA, Positions
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 OUT_OF_RANGE, CORRUPT = KafkaErrorCode.OFFSET_OUT_OF_RANGE, KafkaErrorCode.CORRUPT_MESSAGE

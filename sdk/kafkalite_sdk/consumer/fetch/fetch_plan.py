@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from kafkalite.model import ZERO_UUID, TopicPartition
+from kafkalite.model import ZERO_UUID
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView
 from kafkalite_sdk.consumer.fetch.fetch_node import FetchNode
 from kafkalite_sdk.consumer.fetch.fetch_session import WantedPartition
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.fetch.partition_buffer import NO_NODE, PartitionBuffer
-from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, NO_REPLICA
+from kafkalite_sdk.consumer.offsets.positions import NO_REPLICA
 
 Buffer = PartitionBuffer[Any, Any]
 
@@ -84,7 +84,7 @@ class FetchPlan:
             return
         view = self._view.topics.get(name.topic)
         topic_id = ZERO_UUID if view is None else view.topic_id
-        buffer.leader_epoch = leader_epoch(self._view, name)
+        buffer.leader_epoch = self._view.leader_epoch(*name)
         max_bytes = self._settings.partition_max_bytes
         node.want(name, WantedPartition(topic_id, buffer.next_offset, buffer.leader_epoch, max_bytes))
 
@@ -128,13 +128,3 @@ class FetchPlan:
     def _visit_at(self, buffer: Buffer, at: float) -> None:
         self._later[buffer] = at
         self._earliest = min(self._earliest, at)
-
-
-def leader_epoch(view: ClusterView, name: TopicPartition) -> int:
-    """Return the leader epoch of a partition, NO_EPOCH = unknown."""
-    topic = view.topics.get(name.topic)
-    return (
-        NO_EPOCH
-        if topic is None or name.partition >= len(topic.partitions)
-        else topic.partitions[name.partition].leader_epoch
-    )

@@ -28,14 +28,14 @@ from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import Record, RecordDecoder
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
-from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView
+from kafkalite_sdk.client.cluster_view import NO_EPOCH, NO_LEADER, ClusterView
 from kafkalite_sdk.consumer.fetch.fetch_errors import FetchErrors
 from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall, FetchNode
-from kafkalite_sdk.consumer.fetch.fetch_plan import FetchPlan, leader_epoch
+from kafkalite_sdk.consumer.fetch.fetch_plan import FetchPlan
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.fetch.partition_buffer import NO_NODE, PartitionBuffer, Target
 from kafkalite_sdk.consumer.fetch.response_memory import ResponseMemory
-from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, NO_REPLICA, Positions, changed_states
+from kafkalite_sdk.consumer.offsets.positions import NO_REPLICA, Positions, changed_states
 from kafkalite_sdk.values import OffsetAndMetadata
 
 JOBS_MAX = 2
@@ -138,7 +138,7 @@ class Fetcher(Generic[K, V]):
             return 0
         return max(allowed, 1)
 
-    def wake_at(self, now: float) -> float:
+    def wake_at(self) -> float:
         """Return when `requests` has something to do without another event; infinity = never."""
         return self._wake_at
 
@@ -396,7 +396,7 @@ class Fetcher(Generic[K, V]):
             self._plan.change((buffer,))
             self._enqueue(buffer)
 
-    def taken_from(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def last_take_starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return where the last `take` has begun, of the partitions that it has read."""
         return {
             buffer.state.topic_partition: OffsetAndMetadata(position, "", epoch)
@@ -433,7 +433,7 @@ class Fetcher(Generic[K, V]):
             leader = self._view.leader(*name)
             if leader == NO_LEADER:
                 continue
-            if buffer.leader_epoch not in (NO_EPOCH, leader_epoch(self._view, name)):
+            if buffer.leader_epoch not in (NO_EPOCH, self._view.leader_epoch(*name)):
                 self._drop(buffer)
             if buffer.failed_node not in (NO_NODE, leader):
                 buffer.state.retry_at = 0.0

@@ -13,8 +13,9 @@ from kafkalite.errors import KafkaError
 from kafkalite_sdk._speedups.column_builder import ColumnBuilder
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk._speedups.fetched_records import FetchedRecords
+from kafkalite_sdk.client.cluster_view import NO_EPOCH
 from kafkalite_sdk.consumer.fetch.response_memory import ResponseMemory
-from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, PartitionState
+from kafkalite_sdk.consumer.offsets.positions import PartitionState
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -21,25 +21,12 @@ from kafkalite.protocol.messages.offset_for_leader_epoch import (
 )
 from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk.client.cluster_view import NO_LEADER, ClusterView
+from kafkalite_sdk.values import ListedOffset
 
 Result = TypeVar("Result")
 RequestType = TypeVar("RequestType", bound=Request)
 ResponseType = TypeVar("ResponseType", bound=Response)
 UNSUPPORTED_FORMAT = KafkaErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-
-
-class FoundOffset(NamedTuple):
-    """The answer to a lookup by timestamp.
-
-    Attributes:
-        offset: -1 = no record is that late.
-        timestamp_ms: of the record, -1 = it was not searched by time.
-        leader_epoch: of the record, -1 = unknown.
-    """
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
 
 
 class EpochEnd(NamedTuple):
@@ -185,12 +172,8 @@ class LeaderLookups(Generic[RequestType, ResponseType, Result]):
     def _outcomes(self, response: ResponseType) -> Iterator[tuple[TopicPartition, tuple[int, Result | None]]]:
         """Yield the error code of each partition, and its result unless it has an error."""
 
-    def _leader_epoch(self, topic_partition: TopicPartition) -> int:
-        topic = self._view.topics[topic_partition.topic]
-        return topic.partitions[topic_partition.partition].leader_epoch
 
-
-class OffsetLookups(LeaderLookups[ListOffsetsRequest, ListOffsetsResponse, FoundOffset]):
+class OffsetLookups(LeaderLookups[ListOffsetsRequest, ListOffsetsResponse, ListedOffset]):
     """Finds offsets by timestamp with ListOffsets.
 
     Arguments:
@@ -203,7 +186,7 @@ class OffsetLookups(LeaderLookups[ListOffsetsRequest, ListOffsetsResponse, Found
         super().__init__(view, retry_backoff_s)
         self._isolation_level = isolation_level
 
-    def _request(self, lookups: Iterable[Lookup[FoundOffset]]) -> ListOffsetsRequest:
+    def _request(self, lookups: Iterable[Lookup[ListedOffset]]) -> ListOffsetsRequest:
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for each in lookups:
             name, partition = each.topic_partition
@@ -211,7 +194,7 @@ class OffsetLookups(LeaderLookups[ListOffsetsRequest, ListOffsetsResponse, Found
             topic.partitions.append(
                 ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
                     partition_index=partition,
-                    current_leader_epoch=self._leader_epoch(each.topic_partition),
+                    current_leader_epoch=self._view.leader_epoch(*each.topic_partition),
                     timestamp=each.key,
                 )
             )
@@ -219,11 +202,11 @@ class OffsetLookups(LeaderLookups[ListOffsetsRequest, ListOffsetsResponse, Found
 
     def _outcomes(
         self, response: ListOffsetsResponse
-    ) -> Iterator[tuple[TopicPartition, tuple[int, FoundOffset | None]]]:
+    ) -> Iterator[tuple[TopicPartition, tuple[int, ListedOffset | None]]]:
         for topic in response.topics:
             for each in topic.partitions:
                 code = 0 if each.error_code == UNSUPPORTED_FORMAT else each.error_code
-                result = FoundOffset(each.offset, each.timestamp, each.leader_epoch)
+                result = ListedOffset(each.offset, each.timestamp, each.leader_epoch)
                 yield TopicPartition(topic.name, each.partition_index), (code, None if code else result)
 
 
@@ -238,7 +221,7 @@ class EpochLookups(LeaderLookups[OffsetForLeaderEpochRequest, OffsetForLeaderEpo
             topic.partitions.append(
                 OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
                     partition=partition,
-                    current_leader_epoch=self._leader_epoch(each.topic_partition),
+                    current_leader_epoch=self._view.leader_epoch(*each.topic_partition),
                     leader_epoch=each.key,
                 )
             )

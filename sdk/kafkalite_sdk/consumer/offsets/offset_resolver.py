@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, LogTruncationError, NoOffsetForPartitionError
 from kafkalite.model import TopicPartition
-from kafkalite_sdk.client.cluster_view import ClusterView
-from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, FoundOffset, OffsetLookups
-from kafkalite_sdk.consumer.offsets.positions import NO_EPOCH, PartitionState, Positions, changed_states
+from kafkalite_sdk.client.cluster_view import NO_EPOCH, ClusterView
+from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, OffsetLookups
+from kafkalite_sdk.consumer.offsets.positions import PartitionState, Positions, changed_states
 from kafkalite_sdk.consumer.offsets.reset_policy import LATEST, ResetPolicy
+from kafkalite_sdk.values import ListedOffset
 
 if TYPE_CHECKING:
     from kafkalite_sdk.consumer.offsets.committed_offsets import Committed, CommittedOffsets
@@ -110,10 +111,8 @@ class OffsetResolver:
 
     def metadata_changed(self) -> None:
         """Compare the positions with the leader epochs that Metadata has reported."""
-        for (topic, number), state in self._positions.states.items():
-            view = self._view.topics.get(topic)
-            if view is not None and number < len(view.partitions):
-                self._positions.leader_epoch_changed(state, view.partitions[number].leader_epoch)
+        for name, state in self._positions.states.items():
+            self._positions.leader_epoch_changed(state, self._view.leader_epoch(*name))
 
     def waits(self) -> bool:
         """Whether a partition with a known leader waits for its position, and has not failed."""
@@ -169,7 +168,7 @@ class OffsetResolver:
         self._offsets.find(state.topic_partition, policy.timestamp(wall_ms), done)
         self._waiting.add(state)
 
-    def _reset_found(self, state: PartitionState, policy: ResetPolicy, outcome: FoundOffset | KafkaError) -> None:
+    def _reset_found(self, state: PartitionState, policy: ResetPolicy, outcome: ListedOffset | KafkaError) -> None:
         if not self._ended(state) or state.reset is not policy:
             return
         if isinstance(outcome, KafkaError):
@@ -180,10 +179,8 @@ class OffsetResolver:
             self._positions.seek(state, outcome.offset)
 
     def _validate(self, state: PartitionState) -> None:
-        topic, number = state.topic_partition
-        view = self._view.topics.get(topic)
-        current = view.partitions[number].leader_epoch if view is not None and number < len(view.partitions) else -1
-        if current == NO_EPOCH and view is not None:
+        current = self._view.leader_epoch(*state.topic_partition)
+        if current == NO_EPOCH and state.topic_partition.topic in self._view.topics:
             self._positions.validated(state, NO_EPOCH)  # the broker has no leader epochs
             return
         done = partial(self._epoch_found, state, state.position, current)
