@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 from pyspark_kafkalite import submit
-from pyspark_kafkalite.jobs.errors import explained
+from pyspark_kafkalite.jobs.errors import explain_error
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.settings.job_file import JobFile, read_job
 
@@ -38,7 +38,7 @@ def one_line(work: Callable[P, None]) -> Callable[P, None]:
         except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
             raise
         except Exception as error:
-            line = explained(error)
+            line = explain_error(error)
             if line is None:
                 raise
             fail(line)
@@ -127,7 +127,7 @@ def plan_command(job_file: str, as_json: bool) -> None:
     Examples:
       kafkalite pipeline plan lake.toml
     """
-    from pyspark_kafkalite.jobs.counted import counted
+    from pyspark_kafkalite.jobs.format_count import format_count
     from pyspark_kafkalite.jobs.plan import plan_job
 
     job = with_source(read_job(job_file))
@@ -140,11 +140,11 @@ def plan_command(job_file: str, as_json: bool) -> None:
         click.echo(f"lost: {loss}", err=True)
     if not as_json:
         by_date = job.table is not None and job.table.partition == "date"
-        files = "a file for each task and date" if by_date else counted(len(plan.splits), "file")
+        files = "a file for each task and date" if by_date else format_count(len(plan.splits), "file")
         click.echo(
-            f"{counted(plan.offsets, 'offset')}, {plan.bytes / MIB:.1f} MiB of the log, "
-            f"{counted(plan.batches, 'micro-batch', 'micro-batches')}; "
-            f"the next one has {counted(len(plan.splits), 'task')} and {files}"
+            f"{format_count(plan.offsets, 'offset')}, {plan.bytes / MIB:.1f} MiB of the log, "
+            f"{format_count(plan.batches, 'micro-batch', 'micro-batches')}; "
+            f"the next one has {format_count(len(plan.splits), 'task')} and {files}"
         )
 
 
@@ -171,7 +171,7 @@ def verify_command(job_file: str, full: bool, as_json: bool) -> None:
       kafkalite pipeline verify lake.toml
       kafkalite pipeline verify lake.toml --full    compare each offset with the topic
     """
-    from pyspark_kafkalite.jobs.counted import counted
+    from pyspark_kafkalite.jobs.format_count import format_count
     from pyspark_kafkalite.jobs.verify import verify_job
 
     found = verify_job(with_source(read_job(job_file)), full=full)
@@ -183,7 +183,7 @@ def verify_command(job_file: str, full: bool, as_json: bool) -> None:
     if found.problems:
         raise click.exceptions.Exit(EXIT_PROBLEM)
     if not as_json:
-        click.echo(f"{counted(sum(each.rows for each in found.partitions), 'row')}, each offset once")
+        click.echo(f"{format_count(sum(each.rows for each in found.partitions), 'row')}, each offset once")
 
 
 @command.command("compact")
@@ -208,12 +208,12 @@ def compact_command(job_file: str, target_mib: int, retention_hours: float) -> N
       kafkalite pipeline compact lake.toml --target-mib 128 --retention-hours 1
     """
     from pyspark_kafkalite.jobs.compact import compact_job
-    from pyspark_kafkalite.jobs.counted import counted
+    from pyspark_kafkalite.jobs.format_count import format_count
 
     found = compact_job(read_job(job_file), target_mib * MIB, retention_hours * 3600)
     sizes = f"{found.bytes_before / MIB:.1f} MiB, now {found.bytes_after / MIB:.1f} MiB"
-    removed = counted(found.removed, "old file")
-    click.echo(f"{counted(found.replaced, 'file')} replaced by {found.written}: {sizes}; {removed} deleted")
+    removed = format_count(found.removed, "old file")
+    click.echo(f"{format_count(found.replaced, 'file')} replaced by {found.written}: {sizes}; {removed} deleted")
 
 
 @command.command("repair")
@@ -231,7 +231,7 @@ def repair_command(job_file: str) -> None:
       kafkalite pipeline repair lake.toml
       kafkalite pipeline verify lake.toml --full    compare each offset with the topic afterwards
     """
-    from pyspark_kafkalite.jobs.counted import counted
+    from pyspark_kafkalite.jobs.format_count import format_count
     from pyspark_kafkalite.jobs.repair import repair_job
 
     found = repair_job(read_job(job_file))
@@ -239,7 +239,7 @@ def repair_command(job_file: str) -> None:
         click.echo(f"lost: {each}")
     for topic, partition, start, end in found.spans:
         click.echo(f"read again: {topic}-{partition} offsets {start} to {end - 1}")
-    replaced = f"{counted(len(found.lost), 'lost file')} replaced, {counted(found.rows, 'row')}"
+    replaced = f"{format_count(len(found.lost), 'lost file')} replaced, {format_count(found.rows, 'row')}"
     click.echo(replaced if found.lost else "no file is lost")
 
 

@@ -101,7 +101,7 @@ def client_options(values: Values) -> dict[str, Any]:
         OptionError: an option is missing, unknown, protected or not valid.
     """
     group = values.text("kafka.group.id") or values.text("groupIdPrefix")
-    found = translated(values, TRANSLATED, SILENT, group or DEFAULT_CLIENT_ID)
+    found = translate(values, TRANSLATED, SILENT, group or DEFAULT_CLIENT_ID)
     _check(found)
     variable = values.text("rackVariable")
     if variable is not None:
@@ -113,7 +113,7 @@ def client_options(values: Values) -> dict[str, Any]:
     return found
 
 
-def translated(values: Values, table: Translations, silent: tuple[str, ...], client_id: str) -> dict[str, Any]:
+def translate(values: Values, table: Translations, silent: tuple[str, ...], client_id: str) -> dict[str, Any]:
     """Return the options `kafka.*` as arguments of a client of the SDK, with `bootstrap_servers`.
 
     Arguments:
@@ -125,7 +125,7 @@ def translated(values: Values, table: Translations, silent: tuple[str, ...], cli
     Raises:
         OptionError: an option is missing, unknown, protected or not valid.
     """
-    given = values.prefixed(PREFIX)
+    given = values.with_prefix(PREFIX)
     servers = given.pop("bootstrap.servers", "")
     if not servers.strip():
         raise OptionError(

@@ -116,7 +116,7 @@ class Cluster:
         """Return the high watermarks, or the last stable offsets with `read_committed`."""
         return self.offsets(dict.fromkeys(partitions, LATEST))
 
-    def resolved(self, position: Position, partitions: Iterable[TopicPartition], unmatched: int | None) -> Offsets:
+    def resolve(self, position: Position, partitions: Iterable[TopicPartition], unmatched: int | None) -> Offsets:
         """Return the offsets of a position.
 
         Arguments:

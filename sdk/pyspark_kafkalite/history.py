@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.model import TopicPartition
-from pyspark_kafkalite.losses import recreated
+from pyspark_kafkalite.losses import find_recreated
 from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.options import EARLIEST, Position
 from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.errors import TableError
-from pyspark_kafkalite.tables.locations import opened
+from pyspark_kafkalite.tables.locations import open_committed
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.state import TableState
 
@@ -114,7 +114,7 @@ def former_topics(state: TableState, topic_ids: Mapping[str, str]) -> list[str]:
         topic_ids: of the topics that are read.
     """
     mixed = {topic for topics in state.former.values() for topic in topics} & set(topic_ids)
-    return sorted({*mixed, *recreated(state.topic_ids, topic_ids)})
+    return sorted({*mixed, *find_recreated(state.topic_ids, topic_ids)})
 
 
 def first_offsets(state: TableState, position: Position, start: Offsets, names: Sequence[TopicPartition]) -> Offsets:
@@ -219,7 +219,7 @@ def tasks(state: TableState, location: str, ranges: Sequence[OffsetRange], targe
 # in tasks
 
 
-def copied(location: str, lost: OffsetRange, topic_ids: Mapping[str, str]) -> HistoryTask | None:
+def find_copy(location: str, lost: OffsetRange, topic_ids: Mapping[str, str]) -> HistoryTask | None:
     """Return what reads a range that retention has deleted since the plan; None = the table does not contain all of it.
 
     Arguments:
@@ -251,7 +251,7 @@ def batches(task: HistoryTask, columns: tuple[str, ...], schema: "pyarrow.Schema
     from pyarrow import parquet
 
     for name in task.files:
-        with opened(Path(task.location), name) as source, parquet.ParquetFile(source) as file:
+        with open_committed(Path(task.location), name) as source, parquet.ParquetFile(source) as file:
             stored = {each: TABLE_COLUMNS.get(each, each) for each in columns if each != TIMESTAMP_TYPE}
             _check_columns(task, stored, file.schema_arrow, schema)
             metadata = file.metadata

@@ -47,7 +47,7 @@ def available(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) 
     return ranges, losses
 
 
-def recreated(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+def find_recreated(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
     """Return the topics that have another id than before: they were deleted and created again."""
     return sorted(topic for topic, topic_id in known.items() if found.get(topic, topic_id) != topic_id)
 

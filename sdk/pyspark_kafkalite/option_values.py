@@ -58,7 +58,7 @@ class Values:
         value = self._given.get(name.lower())
         return None if value is None else value.strip()
 
-    def prefixed(self, prefix: str) -> dict[str, str]:
+    def with_prefix(self, prefix: str) -> dict[str, str]:
         """Return the options with a prefix, without it."""
         return {name.removeprefix(prefix): each for name, each in self._given.items() if name.startswith(prefix)}
 

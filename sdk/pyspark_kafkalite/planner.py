@@ -221,7 +221,7 @@ def _packed(
 # limits of a micro-batch
 
 
-def limited(
+def limit_ends(
     start: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
     layouts: Mapping[TopicPartition, Layout],
@@ -241,7 +241,7 @@ def limited(
     backlogs = sorted(each for each in latest if start[each] < latest[each])
     if max_offsets is not None:
         sizes = [latest[each] - start[each] for each in backlogs]
-        for each, share in zip(backlogs, shared(sizes, max_offsets), strict=True):
+        for each, share in zip(backlogs, share_limit(sizes, max_offsets), strict=True):
             ends[each] = start[each] + share
     if max_bytes is not None:
         spans = [layouts.get(each, UNKNOWN).size(start[each], latest[each]) for each in backlogs]
@@ -254,7 +254,7 @@ def limited(
     return ends
 
 
-def shared(sizes: Sequence[int], limit: int) -> list[int]:
+def share_limit(sizes: Sequence[int], limit: int) -> list[int]:
     """Share a limit in proportion to sizes above 0, each share is at least 1 and at most its size.
 
     The sum is at most the larger one of the limit and the number of sizes.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_kafkalite.client_options import DEFAULT_CLIENT_ID, PREFIX, SHARED, Translations, translated
+from pyspark_kafkalite.client_options import DEFAULT_CLIENT_ID, PREFIX, SHARED, Translations, translate
 from pyspark_kafkalite.errors import OptionError, SchemaError
 from pyspark_kafkalite.option_values import ShownOptions, Values, parse_flag, parse_integer
 
@@ -62,7 +62,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Check the options of a sink. Raises OptionError that names the option and what is expected."""
     values = Values(options, NAMES)
     values.flag("includeHeaders", False)  # a column `headers` is always written
-    found = ShownOptions({**DEFAULTS, **translated(values, TRANSLATED, SILENT, DEFAULT_CLIENT_ID)})
+    found = ShownOptions({**DEFAULTS, **translate(values, TRANSLATED, SILENT, DEFAULT_CLIENT_ID)})
     _check(found)
     topic = values.text("topic")
     if topic == "":

@@ -79,9 +79,9 @@ class BatchReader(Reading, DataSourceReader):
         cluster = Cluster(options)
         found = cluster.partitions()
         start = dict(
-            self._begin(cluster.resolved(options.starting, found.partitions, options.unmatched_start), found.topic_ids)
+            self._begin(cluster.resolve(options.starting, found.partitions, options.unmatched_start), found.topic_ids)
         )
-        end = dict(cluster.resolved(options.ending, found.partitions, -1))
+        end = dict(cluster.resolve(options.ending, found.partitions, -1))
         _check_order(options, start, end)
         selected = [each for each in found.partitions if bounds.selects(each)]
         if bounds.since_ms is not None and self._history is None:

@@ -27,10 +27,10 @@ from pyspark.sql.types import StructType
 
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.cluster import Cluster, Found
-from pyspark_kafkalite.losses import recreated, recreated_text, report
+from pyspark_kafkalite.losses import find_recreated, recreated_text, report
 from pyspark_kafkalite.offsets import BYTES, Offsets, StreamOffset
 from pyspark_kafkalite.options import SourceOptions
-from pyspark_kafkalite.planner import Layout, OffsetRange, Trigger, limited
+from pyspark_kafkalite.planner import Layout, OffsetRange, Trigger, limit_ends
 from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.reading import Reading
 
@@ -58,7 +58,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the offsets of the option `starting*`; Spark asks only a query without a checkpoint."""
         found = self._cluster.partitions()
         options = self._options
-        offsets = self._cluster.resolved(options.starting, found.partitions, options.unmatched_start)
+        offsets = self._cluster.resolve(options.starting, found.partitions, options.unmatched_start)
         offsets = self._begin(offsets, found.topic_ids)
         return StreamOffset(offsets, found.topic_ids, initial=True).to_json()
 
@@ -117,14 +117,14 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _retargeted(self, target: StreamOffset, latest: Offsets, found: Found) -> StreamOffset:
         """Return where the query ends; a topic that was created again since then ends where its log ends now."""
-        again = recreated(target.topic_ids, found.topic_ids)
+        again = find_recreated(target.topic_ids, found.topic_ids)
         others = {each: end for each, end in target.offsets.items() if each.topic not in again}
         new = {each: end for each, end in latest.items() if each.topic in again}
         return StreamOffset({**others, **new}, {**target.topic_ids, **found.topic_ids})
 
     def _known(self, begin: StreamOffset, found: Found) -> dict[TopicPartition, int]:
         """Return the offsets of the partitions that still exist; report the others."""
-        again = recreated(begin.topic_ids, found.topic_ids)
+        again = find_recreated(begin.topic_ids, found.topic_ids)
         losses = [recreated_text(topic, begin.offsets) for topic in again]
         offsets = {each: offset for each, offset in begin.offsets.items() if each.topic not in again}
         for each in sorted(set(offsets) - set(found.partitions)):
@@ -141,7 +141,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._layouts = self._cluster.layouts(ranges)
         if everything:
             return latest
-        return limited(start, latest, self._layouts, options.max_offsets, options.max_bytes)
+        return limit_ends(start, latest, self._layouts, options.max_offsets, options.max_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the log ends, for the progress of the query."""
@@ -162,8 +162,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         found = self._cluster.partitions()
         first = dict(begin.offsets if until.start is None else until.start)
         read = {each: first.get(each, 0) for each in until.offsets}
-        losses = [recreated_text(topic, read) for topic in recreated(until.topic_ids, found.topic_ids)]
-        for topic in recreated(begin.topic_ids, until.topic_ids):
+        losses = [recreated_text(topic, read) for topic in find_recreated(until.topic_ids, found.topic_ids)]
+        for topic in find_recreated(begin.topic_ids, until.topic_ids):
             first = {each: offset for each, offset in first.items() if each.topic != topic}
         existing = [each for each in until.offsets if each in found.partitions]
         earliest, latest = self._cluster.earliest(existing), self._cluster.latest(existing)

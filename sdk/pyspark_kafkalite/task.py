@@ -80,7 +80,7 @@ def _in_history(task: Task, each: OffsetRange, error: OffsetRangeError) -> "hist
     if task.history is None:
         return None
     lost = each._replace(start=error.offset, end=_next_start(task, each, error))
-    return history.copied(task.history, lost, task.topic_ids)
+    return history.find_copy(task.history, lost, task.topic_ids)
 
 
 def _next_start(task: Task, each: OffsetRange, error: OffsetRangeError) -> int:

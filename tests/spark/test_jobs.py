@@ -17,7 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark_kafkalite.jobs import JobError, JobFile, checkpoint, read_job
 from pyspark_kafkalite.jobs.checks import check_before_run, executor_findings_in
-from pyspark_kafkalite.jobs.errors import explained
+from pyspark_kafkalite.jobs.errors import explain_error
 from pyspark_kafkalite.jobs.plan import plan_job
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.runner import run_in
@@ -179,7 +179,7 @@ def test_full_disk_is_one_line_and_nothing_is_committed(jobs: Jobs, tmp_path: Pa
             check_before_run(job, NO_OPTIONS)
         with pytest.raises(StreamingQueryException) as raised:
             run_in(jobs.spark, job, NO_OPTIONS, jobs.lines.append)
-        line = explained(raised.value)
+        line = explain_error(raised.value)
         assert line is not None and re.fullmatch(
             r"\S.*No space left on device.*; free space on the disk of the table, the checkpoint or spark.local.dir, "
             r"and run the job again",
@@ -253,14 +253,14 @@ def test_latest_rejects_records_without_a_key_and_another_number_of_buckets(jobs
     jobs.send(b"2", key=b"a")
     with pytest.raises(StreamingQueryException) as raised:
         jobs.run(jobs.job("latest", LATEST))
-    assert explained(raised.value) == (
+    assert explain_error(raised.value) == (
         f'{jobs.topic}-0: the record at offset 0 has no key; set null_keys to "skip" to leave such records out'
     )
     jobs.run(jobs.job("latest", LATEST + 'null_keys = "skip"'))
     jobs.send(b"3", key=b"b")
     with pytest.raises(StreamingQueryException) as raised:
         jobs.run(jobs.job("latest", '[table]\npath = "states"\nbuckets = 5'))
-    assert explained(raised.value) == "the table has 4 buckets, but buckets is 5; set it to 4"
+    assert explain_error(raised.value) == "the table has 4 buckets, but buckets is 5; set it to 4"
     assert state(jobs.job("latest", LATEST)) == {b"a": b"2"}
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
-from pyspark_kafkalite.planner import limited
+from pyspark_kafkalite.planner import limit_ends
 from pyspark_kafkalite.reading import SplitPartition
 
 from kafkalite.model import TopicPartition
@@ -44,4 +44,4 @@ def test_limit_of_rows_is_the_attribute_max_rows() -> None:
     limit = ReadMaxRows(7)
     assert limit.max_rows == 7 and not hasattr(limit, "maxRows")
     name = TopicPartition("orders", 0)
-    assert limited({name: 0}, {name: 100}, {}, limit.max_rows, None) == {name: 7}
+    assert limit_ends({name: 0}, {name: 100}, {}, limit.max_rows, None) == {name: 7}

@@ -237,7 +237,7 @@ class Driver:
 
     def _identity_answered(self, response: InitProducerIdResponse) -> None:
         try:
-            identity = self._identity.answered(response, self._loop.time())
+            identity = self._identity.accept_response(response, self._loop.time())
         except KafkaError as error:
             self._give_up(error)
             return

@@ -38,13 +38,13 @@ class Identity:
         return ProducerId(current.producer_id, current.epoch + 1)
 
     def request(self, now: float) -> InitProducerIdRequest | None:
-        """Return the request that leaves now; `answered` or `failed` must follow. None = none may leave now."""
+        """Return the request that leaves now; `accept_response` or `failed` must follow. None = none may leave now."""
         if self._open or now < self.retry_at:
             return None
         self._open = True
         return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
 
-    def answered(self, response: InitProducerIdResponse, now: float) -> ProducerId | None:
+    def accept_response(self, response: InitProducerIdResponse, now: float) -> ProducerId | None:
         """Return the new identity; None = the request must be repeated.
 
         Arguments:

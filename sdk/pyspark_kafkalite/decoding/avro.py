@@ -74,7 +74,7 @@ class Avro:
             except (SchemaMisfitError, fastavro.schema.SchemaParseException) as error:
                 raise ValueError(str(error)) from error
 
-    def declared(self) -> Reader | None:
+    def declared_reader(self) -> Reader | None:
         """The reader of values of the declared schema."""
         return None if self._type is None else Reader(self._type, partial(_read, self._reader, None))
 

@@ -43,7 +43,7 @@ Part = tuple[int, pyarrow.Array | str]
 """The first row of lines, and what was read from them; or the error of one line."""
 
 
-def divided(lines: pyarrow.StringArray, read: Callable[[pyarrow.StringArray], pyarrow.Array]) -> Iterator[Part]:
+def read_parts(lines: pyarrow.StringArray, read: Callable[[pyarrow.StringArray], pyarrow.Array]) -> Iterator[Part]:
     """Yield what is read from lines in order, and the errors of bad lines.
 
     Arguments:

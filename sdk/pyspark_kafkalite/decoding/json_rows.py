@@ -18,11 +18,11 @@ from pyspark_kafkalite.decoding.json_lines import (
     blocks,
     bounded_parts,
     check_text,
-    divided,
     fields_of,
     names_of,
     openers,
     read_objects,
+    read_parts,
     suspicious,
 )
 from pyspark_kafkalite.decoding.values import BadValue, Values, decode_text
@@ -88,7 +88,7 @@ class JsonDecoder:
 
     def _read_without_drift(self, lines: pyarrow.StringArray, start: int) -> Iterator[Part]:
         count_fields(lines.slice(0, SAMPLE), self.type, self._drift)
-        for first, part in divided(lines, self._read):
+        for first, part in read_parts(lines, self._read):
             yield start + first, part
 
     def _read(self, lines: pyarrow.StringArray) -> pyarrow.Array:
@@ -146,7 +146,7 @@ def _checked(lines: pyarrow.StringArray) -> Iterator[Part]:
     try:
         yield 0, check_text(lines)
     except pyarrow.ArrowInvalid:
-        yield from divided(lines, check_text)
+        yield from read_parts(lines, check_text)
 
 
 def readable(data_type: pyarrow.DataType) -> pyarrow.DataType:

@@ -103,7 +103,7 @@ class Decoding:
             return Part("key", self.key, self.key_schema, self.key_schema_file, self.key_message)
         return Part("value", self.value, self.schema, self.schema_file, self.message)
 
-    def loaded(self) -> "Decoding":
+    def load_schemas(self) -> "Decoding":
         """Return the same with the content of the schema files: workers may not have the files.
 
         Raises:
@@ -112,7 +112,7 @@ class Decoding:
         values, keys = self.part(key=False).content(), self.part(key=True).content()
         return replace(self, schema=values, schema_file=None, key_schema=keys, key_schema_file=None)
 
-    def allowed(self, rows: int) -> int:
+    def bad_rows_max(self, rows: int) -> int:
         """Return how many of the rows of a batch may be bad."""
         if self.dead_letters == FAIL:
             return 0

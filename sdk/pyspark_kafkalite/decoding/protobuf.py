@@ -61,7 +61,7 @@ class Protobuf:
             raise ValueError(f"message {message}: {error}") from error
         self._reader = _reader(found)
 
-    def declared(self) -> Reader | None:
+    def declared_reader(self) -> Reader | None:
         """The reader of the message in the descriptors."""
         return self._reader
 

@@ -12,7 +12,7 @@ import pyarrow
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.errors import DecodingError, SchemaMisfitError
 from pyspark_kafkalite.decoding.options import FAIL, Decoding
-from pyspark_kafkalite.decoding.schemas import merged
+from pyspark_kafkalite.decoding.schemas import merge_schemas
 from pyspark_kafkalite.decoding.select import has_fields, value_decoder
 from pyspark_kafkalite.decoding.values import BadValue, Values
 from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA, RAW_SCHEMA, TOMBSTONE
@@ -109,7 +109,7 @@ class RecordDecoder:
         elif self._value.type is not None:
             fields.insert(len(fields) - 1, pyarrow.field("value", self._value.type))
         found = pyarrow.schema(fields)
-        return found if self._known is None else merged(self._known, found, "the schema of the query")
+        return found if self._known is None else merge_schemas(self._known, found, "the schema of the query")
 
     def _rows(self, batch: pyarrow.RecordBatch, keys: Values, values: Values) -> pyarrow.RecordBatch:
         schema = self._schema()

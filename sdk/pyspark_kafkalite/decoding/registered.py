@@ -12,7 +12,7 @@ from kafkalite_sdk.registry.client import SchemaNotFoundError
 
 from kafkalite.errors import SchemaError
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
-from pyspark_kafkalite.decoding.schemas import merged
+from pyspark_kafkalite.decoding.schemas import merge_schemas
 from pyspark_kafkalite.decoding.values import BadValue, Values
 
 DETAIL_CHARACTERS = 500
@@ -56,7 +56,7 @@ class Format(Protocol):
     cause: str
     indexes: bool
 
-    def declared(self) -> Reader | None:
+    def declared_reader(self) -> Reader | None:
         """The reader of a schema file; None = the schemas of the registry decide."""
         ...
 
@@ -101,7 +101,7 @@ class RegisteredDecoder:
         self._registered = registered
         self._stops = stops
         self._readers: dict[tuple[Any, ...], Reader | str] = {}
-        self._declared = form.declared()
+        self._declared = form.declared_reader()
         if self._declared is not None:
             self.type = _grown(known, self._declared.type, "the declared schema")
 
@@ -214,6 +214,6 @@ def _grown(known: pyarrow.DataType | None, added: pyarrow.DataType, origin: str)
     if known is None:
         return added
     if pyarrow.types.is_struct(known) and pyarrow.types.is_struct(added):
-        return pyarrow.struct(list(merged(pyarrow.schema(list(known)), pyarrow.schema(list(added)), origin)))
+        return pyarrow.struct(list(merge_schemas(pyarrow.schema(list(known)), pyarrow.schema(list(added)), origin)))
     columns = (pyarrow.schema([("value", known)]), pyarrow.schema([("value", added)]))
-    return merged(*columns, origin).field("value").type
+    return merge_schemas(*columns, origin).field("value").type

@@ -8,7 +8,7 @@ from pyspark_kafkalite.tables.ddl import ddl_text, type_text
 INTEGERS = (pyarrow.int8(), pyarrow.int16(), pyarrow.int32(), pyarrow.int64())
 
 
-def merged(known: pyarrow.Schema, added: pyarrow.Schema, origin: str) -> pyarrow.Schema:
+def merge_schemas(known: pyarrow.Schema, added: pyarrow.Schema, origin: str) -> pyarrow.Schema:
     """Return the schema of a table after data with another schema was added.
 
     A column of the table keeps its type; a narrower integer or float of the data is widened. A column that only the

@@ -11,7 +11,7 @@ from pyspark_kafkalite.decoding.registered import Format, Registered, Registered
 from pyspark_kafkalite.decoding.validation import ValidatedDecoder
 from pyspark_kafkalite.decoding.values import RawDecoder, TextDecoder, ValueDecoder
 from pyspark_kafkalite.errors import OptionError
-from pyspark_kafkalite.tables.ddl import normalized, parse_ddl
+from pyspark_kafkalite.tables.ddl import normalize_schema, parse_ddl
 
 
 def has_fields(part: Part) -> bool:
@@ -73,7 +73,7 @@ def _registered(decoding: Decoding, part: Part) -> Registered | None:
 def declared_schema(part: Part) -> pyarrow.Schema:
     """Return the declared schema of JSON. Raises OptionError: it is not valid."""
     try:
-        schema = parse_ddl(part.schema) if isinstance(part.schema, str) else normalized(part.schema)
+        schema = parse_ddl(part.schema) if isinstance(part.schema, str) else normalize_schema(part.schema)
         readable(pyarrow.struct(list(schema)))
     except ValueError as error:
         raise OptionError("key_schema" if part.is_key else "schema", str(error)) from error

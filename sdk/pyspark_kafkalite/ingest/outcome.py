@@ -10,7 +10,7 @@ from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.errors import BudgetExceededError
 from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.decoding.report import CAUSES, DRIFT
-from pyspark_kafkalite.decoding.schemas import merged
+from pyspark_kafkalite.decoding.schemas import merge_schemas
 from pyspark_kafkalite.ingest.dead_letters import path_of
 from pyspark_kafkalite.ingest.worker import Written
 from pyspark_kafkalite.tables.columns import RAW_SCHEMA
@@ -48,7 +48,9 @@ def batch_of(query_id: str, batch_id: int, written: Sequence[Written], decoding:
             drift.add(Drift.from_json(dict(each.drift)))
         if each.schema is not None and each.schema != schema:
             added = parse_ddl(each.schema)
-            schema = ddl_text(added if schema is None else merged(parse_ddl(schema), added, "a file of the batch"))
+            schema = ddl_text(
+                added if schema is None else merge_schemas(parse_ddl(schema), added, "a file of the batch")
+            )
     details: dict[str, Any] = {} if not causes else {CAUSES: dict(causes)}
     if drift.values:
         details[DRIFT] = drift.to_json()
@@ -77,7 +79,7 @@ def check_budget(batch: Batch, decoding: Decoding, attempts: str) -> None:
         BudgetExceededError: it has more than the budget.
     """
     rows = sum(each.rows for each in batch.ranges)
-    allowed = decoding.allowed(rows)
+    allowed = decoding.bad_rows_max(rows)
     if batch.dead_rows <= allowed:
         return
     raise BudgetExceededError(

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import DataLossError, OptionError
-from pyspark_kafkalite.losses import recreated, recreated_text, report
+from pyspark_kafkalite.losses import find_recreated, recreated_text, report
 from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions, source_options
 from pyspark_kafkalite.stream import StreamReader
@@ -75,7 +75,7 @@ class PlanReader(StreamReader):
         if self._resumed is None:
             return super().initialOffset()
         found = self._cluster.partitions()
-        again = recreated(self._resumed.topic_ids, found.topic_ids)
+        again = find_recreated(self._resumed.topic_ids, found.topic_ids)
         copied = {each: end for each, end in self._resumed.offsets.items() if each.topic not in again}
         report([recreated_text(topic, self._resumed.offsets) for topic in again], fail=not self._allow_gaps)
         earliest = self._cluster.earliest(found.partitions)

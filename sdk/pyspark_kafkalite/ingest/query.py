@@ -83,7 +83,7 @@ def ingest(
     _check_partition(opened, partition)
     parquet = ParquetOptions(compression, level)
     committer = Committer(
-        opened, ingest_options(options), parquet, decoding.loaded(), allow_gaps=allow_gaps, partition=partition
+        opened, ingest_options(options), parquet, decoding.load_schemas(), allow_gaps=allow_gaps, partition=partition
     )
     committer.check_schema()
     how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "name": name}

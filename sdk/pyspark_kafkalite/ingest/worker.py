@@ -19,7 +19,7 @@ from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.files import DeadLetterFile, write_files
 from pyspark_kafkalite.tables.columns import RAW_SCHEMA
 from pyspark_kafkalite.tables.ddl import ddl_text, parse_ddl
-from pyspark_kafkalite.tables.model import CommittedRange, DataFile, Span, merged
+from pyspark_kafkalite.tables.model import CommittedRange, DataFile, Span, merge_ranges
 from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.task import Task, batches
 
@@ -115,7 +115,7 @@ def write_split(job: Job, task: Task) -> Written:
     with DeadLetterFile(directory, batch, parquet) as dead:
         rows = decoding.over(_decoded(fetching.over(_batches(task, done)), decoder, dead))
         files = write_files(directory, batch, rows, parquet, job.partition)
-    spans = tuple(Span(*each.offsets) for each in merged(done))
+    spans = tuple(Span(*each.offsets) for each in merge_ranges(done))
     encode_s = time.monotonic() - began_s - decoding.seconds
     seconds = {"fetch": fetching.seconds, "decode": decoding.seconds - fetching.seconds, "encode": encode_s}
     schema = decoder.schema() if sum(each.rows for each in done) else None

@@ -23,7 +23,7 @@ from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.settings.job_settings import AuditSettings
 from pyspark_kafkalite.jobs.verify import contiguity
-from pyspark_kafkalite.losses import recreated, recreated_text
+from pyspark_kafkalite.losses import find_recreated, recreated_text
 from pyspark_kafkalite.offsets import offsets_json
 from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
@@ -108,7 +108,7 @@ def created_again(job: JobFile, table: ManifestTable) -> dict[str, str]:
     finally:
         close_clients()
     state = table.state()
-    return {topic: recreated_text(topic, state.ends) for topic in recreated(state.topic_ids, found.topic_ids)}
+    return {topic: recreated_text(topic, state.ends) for topic in find_recreated(state.topic_ids, found.topic_ids)}
 
 
 def buckets(

@@ -25,7 +25,7 @@ class JobError(Exception):
     """A job cannot run, or has failed. The text is one line: object, reason, and what to do."""
 
 
-def explained(error: BaseException) -> str | None:
+def explain_error(error: BaseException) -> str | None:
     """Return an error as one line; None = it is not an error of a job but a defect, whose traceback is needed.
 
     Arguments:

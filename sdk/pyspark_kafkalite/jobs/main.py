@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pyspark_kafkalite.jobs.errors import explained
+from pyspark_kafkalite.jobs.errors import explain_error
 from pyspark_kafkalite.jobs.interruption import INTERRUPTED, interrupted_text
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.runner import run_job
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(read_job(given.config), options)
     except Exception as error:
-        line = explained(error)
+        line = explain_error(error)
         if line is None:
             raise
         print(f"kafkalite: {line}", file=sys.stderr)

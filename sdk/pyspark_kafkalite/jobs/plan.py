@@ -8,10 +8,10 @@ from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.tables import existing_table
-from pyspark_kafkalite.losses import available, recreated, recreated_text
+from pyspark_kafkalite.losses import available, find_recreated, recreated_text
 from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
-from pyspark_kafkalite.planner import OffsetRange, Split, SplitLimits, limited, plan
+from pyspark_kafkalite.planner import OffsetRange, Split, SplitLimits, limit_ends, plan
 
 
 class PlannedPartition(NamedTuple):
@@ -84,16 +84,16 @@ def _plan(options: SourceOptions, copied: StreamOffset) -> JobPlan:
     cluster = Cluster(options)
     described = cluster.partitions()
     found = described.partitions
-    again = recreated(copied.topic_ids, described.topic_ids)
+    again = find_recreated(copied.topic_ids, described.topic_ids)
     table_ends = {name: end for name, end in copied.offsets.items() if name.topic not in again}
     earliest, latest = cluster.earliest(found), cluster.latest(found)
-    start = dict(cluster.resolved(options.starting, found, options.unmatched_start)) if not copied.offsets else earliest
+    start = dict(cluster.resolve(options.starting, found, options.unmatched_start)) if not copied.offsets else earliest
     start = {each: table_ends.get(each, start[each]) for each in found}
     ranges, losses = available(start, latest, earliest, latest)
     layouts = cluster.layouts(ranges)
     begin = {TopicPartition(each.topic, each.partition): each.start for each in ranges}
     end = {TopicPartition(each.topic, each.partition): each.end for each in ranges}
-    ends = limited(begin, end, layouts, options.max_offsets, options.max_bytes)
+    ends = limit_ends(begin, end, layouts, options.max_offsets, options.max_bytes)
     limits = SplitLimits(options.target_split_bytes, options.min_partitions, options.max_records)
     splits = plan([OffsetRange(*each, begin[each], ends[each]) for each in ends], layouts, limits)
     partitions = []

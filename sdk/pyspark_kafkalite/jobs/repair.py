@@ -14,7 +14,7 @@ from pyspark_kafkalite.ingest.worker import Job, Written, write_split
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.settings.job_settings import DELTA, LAKE, LATEST, WINDOW
-from pyspark_kafkalite.losses import recreated
+from pyspark_kafkalite.losses import find_recreated
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import OffsetRange
 from pyspark_kafkalite.tables.locations import exists, find
@@ -155,7 +155,7 @@ def _check_topics(options: SourceOptions, spans: Sequence[Span], topic_ids: dict
             f"table {location}: it has no id of topic {topic}, so it is unknown whether the topic is the one whose "
             f"records the lost files had; {STEP}"
         )
-    for topic in recreated(topic_ids, found.topic_ids):
+    for topic in find_recreated(topic_ids, found.topic_ids):
         raise DataLossError(
             f"table {location}: topic {topic} was deleted and created again; the records of the lost files were those "
             f"of the former one; {STEP}"

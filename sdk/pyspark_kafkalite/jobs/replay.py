@@ -47,7 +47,7 @@ def run(spark: "SparkSession", job: JobFile, report: Callable[[str], Any]) -> No
         JobError: the table does not exist, or no row is selected. TableError: it is damaged.
     """
     settings, sink = job.replay or ReplaySettings(), sink_options(job.sink or {})
-    rows = selected(spark, job, settings)
+    rows = select_rows(spark, job, settings)
     sending = Sending(sink.client, sink.topic or "", settings.partitions == KEEP)
     ordered = rows.repartition("_topic", "_partition").sortWithinPartitions("_topic", "_partition", "_offset")
     send: Any = partial(send_rows, sending)
@@ -57,7 +57,7 @@ def run(spark: "SparkSession", job: JobFile, report: Callable[[str], Any]) -> No
     report(f"replay {job.name}: {sent} records to topic {sink.topic}")
 
 
-def selected(spark: "SparkSession", job: JobFile, settings: ReplaySettings) -> "DataFrame":
+def select_rows(spark: "SparkSession", job: JobFile, settings: ReplaySettings) -> "DataFrame":
     """Return the rows of the table that the job selects. Raises JobError, TableError."""
     table = existing_table(job.required_table)
     if settings.rows == DEAD_LETTERS:

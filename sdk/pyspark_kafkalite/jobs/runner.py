@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafkalite.jobs import audit, replay
 from pyspark_kafkalite.jobs.checks import check_before_run, check_executors
-from pyspark_kafkalite.jobs.counted import counted
+from pyspark_kafkalite.jobs.format_count import format_count
 from pyspark_kafkalite.jobs.interruption import interruption, silence_java
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import create_session
@@ -34,7 +34,7 @@ def run_job(job: JobFile, options: RunOptions, report: Callable[[str], Any]) -> 
         The exit code: 1 = an audit has found a problem, else 0.
 
     Raises:
-        JobError: a check has failed; nothing was started. See `errors.explained` for other errors.
+        JobError: a check has failed; nothing was started. See `errors.explain_error` for other errors.
     """
     check_before_run(job, options)
     with interruption() as signals:
@@ -105,6 +105,7 @@ def _summary(job: JobFile, query: "StreamingQuery", earlier: int) -> str:
     mine = [each for each in table.commits() if each.query_id == query.id]
     new = [each for each in mine if each.sequence >= earlier]
     rows, all_rows = (sum(each.rows for commit in commits for each in commit.ranges) for commits in (new, mine))
-    added = counted(rows, "new record") + (f" in {counted(len(new), 'commit')}" if new else "")
-    whole = f"{counted(all_rows, 'record')} in {counted(len(mine), 'commit')}, {counted(len(table.files()), 'file')}"
+    added = format_count(rows, "new record") + (f" in {format_count(len(new), 'commit')}" if new else "")
+    files = format_count(len(table.files()), "file")
+    whole = f"{format_count(all_rows, 'record')} in {format_count(len(mine), 'commit')}, {files}"
     return f"{job.type} {job.name}: {added}; {table.location}: {whole}"

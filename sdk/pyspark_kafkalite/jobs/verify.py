@@ -12,7 +12,7 @@ from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.errors import JobError
 from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, DELTA, LAKE
-from pyspark_kafkalite.losses import recreated, recreated_text
+from pyspark_kafkalite.losses import find_recreated, recreated_text
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
@@ -116,7 +116,7 @@ def _verify(table: ManifestTable, options: SourceOptions, problems: list[str], *
     state = table.state()
     cluster = Cluster(options)
     existing = cluster.partitions()
-    again = recreated(state.topic_ids, existing.topic_ids)
+    again = find_recreated(state.topic_ids, existing.topic_ids)
     problems += [recreated_text(topic, state.ends) for topic in again]
     known = {each for each in existing.partitions if each.topic not in again}
     names = sorted(state.ends)

@@ -39,7 +39,7 @@ def start(spark: "SparkSession", job: JobFile, options: RunOptions) -> "Streamin
     if options.resume_from_table or options.allow_gaps:
         raise JobError(f"{job.path}: the state of windows is in the checkpoint; a job of type window cannot resume")
     records = spark.readStream.format("kafkalite").options(**job.source).load()
-    windows = aggregated(records, settings)
+    windows = aggregate(records, settings)
     if job.table is None:
         writer = windows.selectExpr("to_json(struct(*)) AS value").writeStream.format("kafkalite")
         writer = writer.options(**(job.sink or {})).outputMode(settings.mode)
@@ -53,7 +53,7 @@ def start(spark: "SparkSession", job: JobFile, options: RunOptions) -> "Streamin
     return named.trigger(**job.trigger).start()
 
 
-def aggregated(records: "DataFrame", settings: WindowSettings) -> "DataFrame":
+def aggregate(records: "DataFrame", settings: WindowSettings) -> "DataFrame":
     """Return the windows of records, with columns `window_start`, `window_end`, those of `by` and the aggregates.
 
     Arguments:

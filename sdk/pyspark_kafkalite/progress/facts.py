@@ -41,7 +41,7 @@ def record(query_id: str, batch_id: int, facts: Facts) -> None:
             _facts.popitem(last=False)
 
 
-def recorded(query_id: str, batch_id: int) -> Facts | None:
+def recorded_facts(query_id: str, batch_id: int) -> Facts | None:
     """Return the facts of a micro-batch; None = there are none."""
     with _lock:
         return _facts.get((query_id, batch_id))

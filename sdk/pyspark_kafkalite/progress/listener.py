@@ -11,7 +11,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from pyspark_kafkalite.progress.facts import recorded
+from pyspark_kafkalite.progress.facts import recorded_facts
 from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.progress.model import Output, batch_progress
 
@@ -46,7 +46,7 @@ class ProgressListener(StreamingQueryListener):
         spark: Any = event.progress
         if self._name not in (None, spark["name"]):
             return
-        progress = batch_progress(spark, recorded(str(spark["id"]), spark["batchId"]))
+        progress = batch_progress(spark, recorded_facts(str(spark["id"]), spark["batchId"]))
         if self._group is not None:
             self._group.commit(progress.ends)
             progress = progress._replace(lag_seconds=self._group.lag_seconds())

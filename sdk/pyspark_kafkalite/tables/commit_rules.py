@@ -21,7 +21,7 @@ from pyspark_kafkalite.tables.model import (
     Gap,
     Recreation,
     Replacement,
-    merged,
+    merge_ranges,
 )
 from pyspark_kafkalite.tables.state import TableState
 
@@ -48,7 +48,7 @@ def ranges_of(batch: Batch, location: str) -> tuple[CommittedRange, ...]:
     Raises:
         CommitRefusedError: the splits of a partition overlap or have a gap, or those of a topic have different ids.
     """
-    ranges = merged(batch.ranges)
+    ranges = merge_ranges(batch.ranges)
     ids: dict[str, str] = {}
     for each in batch.ranges:
         if each.topic_id is not None and ids.setdefault(each.topic, each.topic_id) != each.topic_id:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError
-from pyspark_kafkalite.tables.locations import opened
+from pyspark_kafkalite.tables.locations import open_committed
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import NO_COMMIT, DataFile, Replacement, Span
 from pyspark_kafkalite.tables.parquet_writer import AttemptWriter, ParquetOptions
@@ -114,7 +114,7 @@ def _of_one_schema(table: ManifestTable, files: Sequence[DataFile]) -> Iterator[
 
     found: dict[str, list[DataFile]] = {}
     for each in files:
-        with opened(_root(table), each.name) as source:
+        with open_committed(_root(table), each.name) as source:
             schema = parquet.read_schema(source)
         found.setdefault(schema.to_string(show_schema_metadata=False), []).append(each)
     yield from (each for each in found.values() if len(each) > 1)
@@ -154,7 +154,7 @@ def _batches(
     from pyarrow import compute, parquet
 
     for each in files:
-        with opened(_root(table), each.name) as source, parquet.ParquetFile(source) as file:
+        with open_committed(_root(table), each.name) as source, parquet.ParquetFile(source) as file:
             for batch in file.iter_batches():
                 if not divided:
                     yield "", batch

@@ -63,7 +63,7 @@ def type_text(data_type: pyarrow.DataType) -> str:
     raise ValueError(f"type {data_type} does not exist in Spark")
 
 
-def normalized(schema: pyarrow.Schema) -> pyarrow.Schema:
+def normalize_schema(schema: pyarrow.Schema) -> pyarrow.Schema:
     """Return a schema with the types that tables have: microseconds, no large and no dictionary types.
 
     Raises:

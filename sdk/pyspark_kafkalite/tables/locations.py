@@ -66,7 +66,7 @@ def using(root: Path, name: str, use: Callable[[Path], T]) -> T:
             continue  # `find` ends this if it is nowhere
 
 
-def opened(root: Path, name: str) -> BinaryIO:
+def open_committed(root: Path, name: str) -> BinaryIO:
     """Open a committed file. Raises DamagedTableError: it does not exist."""
     return using(root, name, lambda path: open(path, "rb"))
 

@@ -365,7 +365,7 @@ def is_hidden(name: str) -> bool:
     return name.startswith(f"{HIDDEN}/")
 
 
-def merged(ranges: Iterable[CommittedRange]) -> list[CommittedRange]:
+def merge_ranges(ranges: Iterable[CommittedRange]) -> list[CommittedRange]:
     """Join the adjacent ranges of each partition, sorted by partition and offset. Empty ranges are dropped."""
     joined: list[CommittedRange] = []
     for each in sorted(ranges):

@@ -28,7 +28,7 @@ def decoding_settings(origin: str, fields: Mapping[str, Any], directory: Path) -
     section = Section(origin, "decoding", fields, KEYS)
     arguments = {key: _value(section, key, directory) for key in fields}
     try:
-        return Decoding(**arguments).loaded()
+        return Decoding(**arguments).load_schemas()
     except OptionError as error:
         raise JobError(f"{origin}: [decoding] {error}") from None
 

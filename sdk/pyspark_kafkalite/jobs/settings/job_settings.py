@@ -64,7 +64,7 @@ def table_settings(origin: str, kind: str, fields: Mapping[str, Any], directory:
     level = section.integer("level", 1, least=1, most=22) if section.has("level") else None
     if level is not None and compression != "zstd":
         raise section.error("level", f"it is for zstd, but compression is {compression!r}")
-    path = str(directory / section.required("path", '"orders"'))
+    path = str(directory / section.required_text("path", '"orders"'))
     buckets = section.integer("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
     null_keys = section.choice("null_keys", NULL_KEYS[0], NULL_KEYS)
     return TableSettings(path, layout, partition, ParquetOptions(compression, level), buckets, null_keys)

@@ -60,7 +60,7 @@ class Section:
             raise self.error(key, "it is empty")
         return value
 
-    def required(self, key: str, example: str) -> str:
+    def required_text(self, key: str, example: str) -> str:
         """Return a text. Raises JobError: it is missing."""
         value = self.text(key)
         if value is None:
@@ -106,7 +106,7 @@ class Section:
 
     def duration(self, key: str, default: str | None) -> str:
         """Return a duration of Spark; `default` None = it is required. Raises JobError."""
-        value = self.required(key, '"1 hour"') if default is None else self.text(key, default)
+        value = self.required_text(key, '"1 hour"') if default is None else self.text(key, default)
         if value is None or not _DURATION.fullmatch(value):
             raise self.error(key, f'{value!r}, expected a duration such as "10 minutes"')
         return value

@@ -22,7 +22,7 @@ from kafkalite_sdk.compat.aiokafka.admin.responses import (
     Response,
     TopicErrorCode,
     code_of,
-    described,
+    describe_resource,
     topic_errors,
 )
 from kafkalite_sdk.compat.aiokafka.installation import VERSION
@@ -194,7 +194,7 @@ class AIOKafkaAdminClient:
         names = tuple(resource.configs) if resource.configs else None
         outcomes = await self._admin.configs.describe(wanted, names=names, synonyms=synonyms)
         outcomes.ignore_errors()
-        return Response(resources=[described(wanted, outcomes.ended[wanted])])
+        return Response(resources=[describe_resource(wanted, outcomes.ended[wanted])])
 
     async def alter_configs(self, config_resources: Sequence[ConfigResource]) -> list[Response]:
         """Replace all configs of resources. Returns a response with `resources` for each resource."""

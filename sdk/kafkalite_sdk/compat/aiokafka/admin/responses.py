@@ -102,7 +102,7 @@ def topic_errors(ended: Mapping[str, object]) -> list[TopicError]:
     return [TopicError(name, code_of(each), _message(each)) for name, each in ended.items()]
 
 
-def described(resource: Resource, outcome: Mapping[str, Config] | KafkaError) -> DescribedResource:
+def describe_resource(resource: Resource, outcome: Mapping[str, Config] | KafkaError) -> DescribedResource:
     """Return a resource with its configs."""
     configs = {} if isinstance(outcome, KafkaError) else outcome
     return DescribedResource(

@@ -1,7 +1,7 @@
 """Numbers with their nouns, in the lines that a job prints."""
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun in the singular or the plural.
 
     Arguments:
