@@ -15,6 +15,8 @@ cdef class LogCore:
     cdef readonly int64_t next_offset
     cdef readonly int64_t pending_bytes
     cdef readonly bint failed                # a failed write could not be undone: all appends are rejected
+    cdef bint held                           # a job changes the files
+    cdef bint blocked                        # failed or held
     cdef public ProducerState producers
     cdef public int64_t segment_bytes
     cdef public int64_t segment_ms
@@ -28,6 +30,9 @@ cdef class LogCore:
     cdef int written                         # queued batches that are in the file while `write` runs
     cdef bint in_append                      # the next slot has a buffer, and the producers may have its batch
 
+    cdef int64_t refusal(self) except? -1000
+    cdef int queue_replicated(self, Queued *slot, const BatchHeader *header) except -1
+    cdef int64_t next_segment(self, int first) noexcept
     cdef int64_t check_producer(
         self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
     ) except? -1000

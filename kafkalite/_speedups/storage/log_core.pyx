@@ -5,15 +5,18 @@
    The same holds after any other exception of `write`; after one of `append`, the caller calls `abandon`.
 3. Only batch headers are read, no records.
 4. A read uses the tuple of segments that it began with.
+5. The batches of a leader are appended as they are. A segment begins at the end of the one before it, also where the
+   leader's compaction has left a gap: a gap between segments is a lost file.
 
 Sources: LogSegment.java, UnifiedLog.java, LocalLog.java.
 """
 
 import errno
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memset
 
 from kafkalite._speedups.storage.file cimport FileRegion, iovec
 from kafkalite._speedups.storage.producer_state cimport NEW_BATCH, EndMarker, ProducerState, read_marker
@@ -25,6 +28,7 @@ from kafkalite._speedups.storage.page_cache cimport (
     last_offset_of,
     open_window,
 )
+from kafkalite._speedups.storage.replicated_append cimport ReplicatedAppend
 from kafkalite._speedups.storage.segment_core cimport Queued, SegmentCore
 from kafkalite._speedups.wire.error_codes cimport INVALID_RECORD, KAFKA_STORAGE_ERROR, RECORD_LIST_TOO_LARGE
 from kafkalite._speedups.wire.wire cimport (
@@ -98,7 +102,28 @@ cdef class LogCore:
 
     def fail(self):
         """Reject all further appends: the log directory is offline."""
-        self.failed = True
+        self.failed = self.blocked = True
+
+    def hold_appends(self):
+        """From now on a job changes the files: the caller appends nothing before `release_appends`."""
+        if self.queued:
+            raise RuntimeError("a log whose files are changed has no queued appends")
+        self.held = self.blocked = True
+
+    def release_appends(self):
+        """The job has ended: appends are accepted again, unless the log has failed."""
+        self.held = False
+        self.blocked = self.failed
+
+    @property
+    def holds_appends(self):
+        """Whether a job changes the files of the log."""
+        return self.held
+
+    cdef int64_t refusal(self) except? -1000:
+        if self.held:
+            raise RuntimeError("appends wait while a job changes the files of the log")
+        return -KAFKA_STORAGE_ERROR
 
     def set_epoch(self, int32_t leader_epoch):
         """Set the leader epoch of the last batch, after a truncation."""
@@ -120,8 +145,8 @@ cdef class LogCore:
         cdef EndMarker marker
         cdef uint8_t *p
         cdef int64_t verdict
-        if self.failed:
-            return -KAFKA_STORAGE_ERROR
+        if self.blocked:
+            return self.refusal()
         if validation is not None and validation.error:
             return -validation.error
         slot = self.slot()
@@ -148,6 +173,69 @@ cdef class LogCore:
         self.next_offset = slot.last_offset + 1
         self.in_append = False
         return slot.base_offset
+
+    def append_replicated(self, batches):
+        """Queue the v2 batches that a leader has sent, with the offsets and leader epochs that they have.
+
+        Every CRC is checked. Offsets grow from the log end on, and may have gaps, which compaction leaves. Leader
+        epochs do not decrease. Producers and transactions are recorded without the checks of `append`, which the leader
+        has made. A batch above segment.bytes gets a segment of its own (KIP-74). An incomplete last batch is ignored.
+        The first rejected batch and all behind it are not queued; those before it are. After an exception, `abandon` is
+        called.
+
+        Arguments:
+            batches: any buffer, also a read-only one; valid and untouched until `write`.
+
+        Result: a ReplicatedAppend.
+
+        Source: UnifiedLog.appendAsFollower. Unlike there, a decreasing leader epoch is rejected, and old message
+        formats, which no log here has.
+        """
+        cdef int32_t epoch = self.queue[self.count - 1].leader_epoch if self.count else self.epoch
+        cdef ReplicatedAppend result = ReplicatedAppend.__new__(ReplicatedAppend, self.next_offset, epoch)
+        cdef Queued *slot
+        cdef BatchHeader header
+        cdef const uint8_t *p
+        cdef int64_t left, size
+        if self.blocked:
+            return result.rejected(<int> -self.refusal(), -1, "the log is offline")
+        if not self.count and not self.active.size and len(self.segments) == 1:
+            result.lowest = self.active.base_offset
+        slot = self.slot()
+        PyObject_GetBuffer(batches, &slot.view, PyBUF_SIMPLE)
+        self.in_append = True     # the first slot owns the buffer
+        p = <const uint8_t *> slot.view.buf
+        left = slot.view.len
+        size = result.next_batch(p, left, &header)
+        while size:
+            slot.view.buf = <void *> p
+            slot.view.len = size
+            self.queue_replicated(slot, &header)
+            p += size
+            left -= size
+            slot = self.slot()
+            memset(&slot.view, 0, sizeof(Py_buffer))     # released without effect
+            self.in_append = True
+            size = result.next_batch(p, left, &header)
+        self.in_append = False
+        PyBuffer_Release(&slot.view)
+        return result
+
+    cdef int queue_replicated(self, Queued *slot, const BatchHeader *header) except -1:
+        cdef EndMarker marker
+        cdef const uint8_t *p = <const uint8_t *> slot.view.buf
+        cdef bint control = header.attributes & CONTROL_BIT
+        if header.producer_id >= 0 and not (control and read_marker(p, slot.view.len, header, &marker) < 0):
+            self.producers.note(header, header.base_offset, &marker)
+        slot.base_offset = header.base_offset
+        slot.last_offset = last_offset_of(header)
+        slot.max_timestamp = header.max_timestamp
+        slot.leader_epoch = header.leader_epoch
+        self.count += 1
+        self.in_append = False
+        self.pending_bytes += slot.view.len
+        self.next_offset = slot.last_offset + 1
+        return 0
 
     @property
     def queued(self):
@@ -238,7 +326,7 @@ cdef class LogCore:
             self.producers.take_back(self.log_end_offset)
             self.truncate_segments(self.log_end_offset)
         except OSError as failure:
-            self.failed = True
+            self.fail()
             error = failure
         except BaseException as failure:
             self.give_up(failure)
@@ -261,7 +349,7 @@ cdef class LogCore:
 
     cdef int give_up(self, error) except -1:
         """Reject all further appends and report it, because an exception has left the log in an unknown state."""
-        self.failed = True
+        self.fail()
         self.write_failed(OSError(errno.EIO, f"the append could not be undone: {error!r}"))
         return 0
 
@@ -275,12 +363,18 @@ cdef class LogCore:
             fit = self.fitting(first)
             if fit == 0:
                 self.written = first
-                self.roll(self.queue[first].base_offset)
+                self.roll(self.next_segment(first))
                 fit = self.fitting(first)
                 assert fit > 0, "an empty segment has space for any batch"
             self.active.write_run(&self.queue[first], fit, self.parts, self.index_interval_bytes)
             first += fit
         return 0
+
+    cdef int64_t next_segment(self, int first) noexcept:
+        """Where the segment of a queued batch begins: at the end of the batch before it, unless that is too far away
+        for the indexes."""
+        cdef int64_t end = self.queue[first - 1].last_offset + 1 if first else self.log_end_offset
+        return end if self.queue[first].last_offset - end <= INT32_MAX else self.queue[first].base_offset
 
     def pack_producers(self):
         """The producers at the end of the written batches, as in a snapshot; also during `write`."""
