@@ -2,8 +2,8 @@
 
 Invariants:
 1. There is no task, and no thread but that of `Decompression`. Waiting is one future and one timer.
-2. Requests for records leave inside `poll` only. All others also leave between polls, by the timer or after a response:
-   heartbeats, commits and their retries, lookups of offsets.
+2. Requests for records leave inside `poll` only, unless `fetch_between_polls` was called. All others also leave between
+   polls, by the timer or after a response: heartbeats, commits and their retries, lookups of offsets.
 3. A response is applied when it arrives; requests that follow from it leave in the next loop iteration.
 """
 
@@ -339,13 +339,21 @@ class Driver(Generic[K, V]):
 
     def _continue(self) -> None:
         self._scheduled = False
-        self.work()
+        self._work_between_polls()
 
     def _ring(self) -> None:
         if self._waiters:
             self._wake()
         else:
-            self.work()
+            self._work_between_polls()
+
+    def _work_between_polls(self) -> None:
+        self.work(fetch=self.settings.fetches_between_polls and not self.fetcher.has_records)
+
+    def fetch_between_polls(self) -> None:
+        """From now on keep a request for records open at each broker between polls, while no fetched record waits."""
+        if not self.settings.fetches_between_polls:
+            self.settings = self.settings._replace(fetches_between_polls=True)
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -110,6 +110,7 @@ class ConsumerSettings(NamedTuple):
         close_timeout_s: longest time of a close.
         records_max: of one `poll`.
         isolation_level: 1 = records of committed transactions only.
+        fetches_between_polls: records are also requested while the application does not poll.
     """
 
     client: ClientSettings
@@ -120,6 +121,7 @@ class ConsumerSettings(NamedTuple):
     close_timeout_s: float
     records_max: int
     isolation_level: int
+    fetches_between_polls: bool = False
 
 
 def consumer_settings(

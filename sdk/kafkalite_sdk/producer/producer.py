@@ -372,7 +372,7 @@ class Producer(Generic[K, V]):
         count = driver.accumulator.records_incomplete
         if count:
             text = "a Producer was not closed, and %d record(s) were not acknowledged; they may be lost: "
-            logging.getLogger("kafkalite_sdk").error(text + 'use "async with", or await its close()', count)
+            LOGGER.error(text + 'use "async with", or await its close()', count)
 
     def __repr__(self) -> str:
         state = "not started" if self._driver is None else "closed" if self._closed else "open"

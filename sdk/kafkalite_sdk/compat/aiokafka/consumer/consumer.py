@@ -327,6 +327,7 @@ class AIOKafkaConsumer(Lookups):
         """Poll the engine; only one task at a time does. Return nothing if the consumer is stopped meanwhile."""
         if self._closed:
             raise ConsumerStoppedError
+        self._driver.fetch_between_polls()  # not at the start: a seek would wait for the request that is open then
         await self._group_leave.ended()
         async with self._lock:
             while not self._closed:
