@@ -33,7 +33,7 @@ def records(
 
 def decoder(known: str | None = None, **arguments: Any) -> RecordDecoder:
     """A decoder of records; `known` is the schema of the table."""
-    return RecordDecoder(Decoding(**arguments).loaded(), None if known is None else parse_ddl(known))
+    return RecordDecoder(Decoding(**arguments).load_schemas(), None if known is None else parse_ddl(known))
 
 
 def decode(values: Sequence[bytes | None], known: str | None = None, **arguments: Any) -> Decoded:

@@ -3,9 +3,9 @@
 import pyarrow
 import pytest
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
-from pyspark_kafkalite.decoding.schemas import merged
+from pyspark_kafkalite.decoding.schemas import merge_schemas
 from pyspark_kafkalite.tables.columns import RAW_SCHEMA
-from pyspark_kafkalite.tables.ddl import ddl_text, normalized, parse_ddl
+from pyspark_kafkalite.tables.ddl import ddl_text, normalize_schema, parse_ddl
 
 TIMESTAMP = pyarrow.timestamp("us", "UTC")
 
@@ -56,7 +56,7 @@ def test_error_names_the_position(text: str, error: str) -> None:
 
 
 def test_types_of_other_units_and_sizes_become_those_of_tables() -> None:
-    found = normalized(
+    found = normalize_schema(
         pyarrow.schema(
             [
                 ("a", pyarrow.timestamp("ns", "Europe/Berlin")),
@@ -68,7 +68,7 @@ def test_types_of_other_units_and_sizes_become_those_of_tables() -> None:
     )
     assert found.types == [TIMESTAMP, pyarrow.list_(pyarrow.string()), pyarrow.int32(), pyarrow.date32()]
     with pytest.raises(ValueError, match="type time64"):
-        normalized(pyarrow.schema([("a", pyarrow.time64("us"))]))
+        normalize_schema(pyarrow.schema([("a", pyarrow.time64("us"))]))
 
 
 def test_schema_of_raw_records_survives_the_text() -> None:
@@ -86,7 +86,7 @@ def test_schema_of_raw_records_survives_the_text() -> None:
     ],
 )
 def test_schema_grows_at_its_end(known: str, added: str, result: str) -> None:
-    assert merged(parse_ddl(known), parse_ddl(added), "data") == parse_ddl(result)
+    assert merge_schemas(parse_ddl(known), parse_ddl(added), "data") == parse_ddl(result)
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_schema_grows_at_its_end(known: str, added: str, result: str) -> None:
 )
 def test_schema_that_does_not_fit_is_shown_with_that_of_the_table(known: str, added: str, error: str) -> None:
     with pytest.raises(SchemaMisfitError, match=error) as raised:
-        merged(parse_ddl(known), parse_ddl(added), "data")
+        merge_schemas(parse_ddl(known), parse_ddl(added), "data")
     assert ddl_text(parse_ddl(known)) in str(raised.value) and ddl_text(parse_ddl(added)) in str(raised.value)

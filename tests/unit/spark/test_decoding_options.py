@@ -39,15 +39,15 @@ def test_argument_that_is_not_valid_is_named(arguments: dict[str, Any], option: 
     [(0.01, 1000, 10), (0.01, 199, 1), (0.01, 3, 1), (0.0, 1000, 0), (0, 1000, 0), (7, 10, 7), (1.0, 10, 10)],
 )
 def test_budget_is_a_share_or_a_number_of_rows(budget: float, rows: int, allowed: int) -> None:
-    assert Decoding(value="string", budget=budget).allowed(rows) == allowed
-    assert Decoding(value="string", budget=budget, dead_letters="fail").allowed(rows) == 0
+    assert Decoding(value="string", budget=budget).bad_rows_max(rows) == allowed
+    assert Decoding(value="string", budget=budget, dead_letters="fail").bad_rows_max(rows) == 0
 
 
 def test_files_of_schemas_are_read_in_the_driver(tmp_path: Path) -> None:
     (tmp_path / "a.ddl").write_text("a int")
     decoding = Decoding(value="json", schema_file=str(tmp_path / "a.ddl"), registry_auth=("user", "secret"))
-    loaded = pickle.loads(pickle.dumps(decoding.loaded()))
+    loaded = pickle.loads(pickle.dumps(decoding.load_schemas()))
     assert (loaded.schema, loaded.schema_file) == ("a int", None)
     assert "secret" not in repr(loaded)
     with pytest.raises(OptionError, match=r"option key_schema_file: .*missing"):
-        Decoding(key="json", key_schema_file=str(tmp_path / "missing")).loaded()
+        Decoding(key="json", key_schema_file=str(tmp_path / "missing")).load_schemas()

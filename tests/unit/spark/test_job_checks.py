@@ -11,7 +11,7 @@ import pytest
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.jobs import JobError, checkpoint, environment, read_job
 from pyspark_kafkalite.jobs.checks import LEAST_FREE_BYTES, disk_finding, findings
-from pyspark_kafkalite.jobs.errors import explained, root_cause
+from pyspark_kafkalite.jobs.errors import explain_error, root_cause
 from pyspark_kafkalite.jobs.main import main
 from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.session import master_problem
@@ -253,15 +253,15 @@ def test_errors_are_one_line_and_defects_keep_their_traceback() -> None:
         __module__ = "pyspark.errors.exceptions.captured"
 
     step = "; free space on the disk of the table, the checkpoint or spark.local.dir, and run the job again"
-    assert explained(Captured(JAVA_ERROR)) == f"No space left on device{step}"
+    assert explain_error(Captured(JAVA_ERROR)) == f"No space left on device{step}"
     assert (
-        explained(OSError(28, "No space left on device", "lake/x.json"))
+        explain_error(OSError(28, "No space left on device", "lake/x.json"))
         == f"lake/x.json: No space left on device{step}"
     )
-    assert explained(KafkaConnectionError("cannot connect\nto x")) == "cannot connect to x"
-    assert explained(OptionError("subscribe", "it is empty")) == "option subscribe: it is empty"
-    assert explained(JobError("job.toml: wrong")) == "job.toml: wrong"
-    assert explained(AssertionError("x")) is None
+    assert explain_error(KafkaConnectionError("cannot connect\nto x")) == "cannot connect to x"
+    assert explain_error(OptionError("subscribe", "it is empty")) == "option subscribe: it is empty"
+    assert explain_error(JobError("job.toml: wrong")) == "job.toml: wrong"
+    assert explain_error(AssertionError("x")) is None
 
 
 @pytest.mark.parametrize(

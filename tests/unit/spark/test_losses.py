@@ -1,7 +1,7 @@
 """Offsets that the log does not have any more are named."""
 
 from kafkalite_sdk import TopicPartition
-from pyspark_kafkalite.losses import available, recreated, recreated_text
+from pyspark_kafkalite.losses import available, find_recreated, recreated_text
 from pyspark_kafkalite.planner import OffsetRange
 
 NAME = TopicPartition("orders", 3)
@@ -36,7 +36,7 @@ def test_deleted_partition_is_named() -> None:
 
 
 def test_topic_with_another_id_was_created_again() -> None:
-    assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "x"}) == ["b"]
+    assert find_recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "x"}) == ["b"]
     text = recreated_text("b", {TopicPartition("a", 0): 9, TopicPartition("b", 0): 7})
     assert (
         text

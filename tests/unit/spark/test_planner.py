@@ -4,7 +4,7 @@ import random
 
 import pytest
 from kafkalite_sdk import TopicPartition
-from pyspark_kafkalite.planner import Layout, OffsetRange, Split, SplitLimits, Trigger, limited, plan, shared
+from pyspark_kafkalite.planner import Layout, OffsetRange, Split, SplitLimits, Trigger, limit_ends, plan, share_limit
 
 from tests.kit.seeds import first_seed, replayed_seed
 
@@ -81,7 +81,7 @@ def test_limits_of_a_micro_batch_hold_and_each_backlog_advances(seed: int) -> No
     start = {TopicPartition(each.topic, each.partition): each.start for each in ranges}
     latest = {TopicPartition(each.topic, each.partition): each.end for each in ranges}
     max_offsets, max_bytes = random.choice([None, 1, 20, 5000]), random.choice([None, 1, 10_000, 10 * MIB])
-    ends = limited(start, latest, layouts, max_offsets, max_bytes)
+    ends = limit_ends(start, latest, layouts, max_offsets, max_bytes)
     backlogs = [each for each in start if start[each] < latest[each]]
     assert all(start[each] < ends[each] <= latest[each] for each in backlogs)
     assert all(ends[each] == latest[each] for each in start if each not in backlogs)
@@ -90,7 +90,7 @@ def test_limits_of_a_micro_batch_hold_and_each_backlog_advances(seed: int) -> No
     if max_bytes is not None:
         more = [each for each in backlogs if ends[each] > start[each] + 1]
         assert sum(layouts[each].size(start[each], ends[each]) for each in more) <= max_bytes * 1.0001
-    assert limited(dict(reversed(start.items())), latest, layouts, max_offsets, max_bytes) == ends
+    assert limit_ends(dict(reversed(start.items())), latest, layouts, max_offsets, max_bytes) == ends
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -131,10 +131,10 @@ def test_split_sizes_follow_the_bytes_and_not_the_offsets() -> None:
 
 
 def test_limit_is_shared_in_proportion_to_backlogs() -> None:
-    assert shared([100, 300, 600], 103) == [10, 30, 61]
-    assert shared([1_000_000, 5], 100) == [98, 1]
-    assert shared([5, 5, 5], 2) == [1, 1, 1]
-    assert shared([5, 6], 11) == [5, 6]
+    assert share_limit([100, 300, 600], 103) == [10, 30, 61]
+    assert share_limit([1_000_000, 5], 100) == [98, 1]
+    assert share_limit([5, 5, 5], 2) == [1, 1, 1]
+    assert share_limit([5, 6], 11) == [5, 6]
 
 
 def test_micro_batch_waits_for_its_least_number_of_offsets_until_the_delay() -> None:

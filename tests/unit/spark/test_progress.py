@@ -21,7 +21,7 @@ from pyspark_kafkalite.progress import (
     ProgressBar,
     ProgressGroup,
 )
-from pyspark_kafkalite.progress.facts import KEPT, Facts, record, recorded
+from pyspark_kafkalite.progress.facts import KEPT, Facts, record, recorded_facts
 from pyspark_kafkalite.progress.model import PartitionProgress, batch_progress
 
 from kafkalite.testing.thread import BrokerThread
@@ -82,8 +82,8 @@ def test_facts_of_ingest_replace_the_numbers_of_spark() -> None:
 def test_facts_of_the_last_micro_batches_are_kept() -> None:
     for batch_id in range(KEPT + 1):
         record("kept", batch_id, FACTS)
-    assert recorded("kept", KEPT) is FACTS and recorded("kept", 1) is FACTS
-    assert recorded("kept", 0) is recorded("other", 1) is None
+    assert recorded_facts("kept", KEPT) is FACTS and recorded_facts("kept", 1) is FACTS
+    assert recorded_facts("kept", 0) is recorded_facts("other", 1) is None
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_address_of_zookeeper_and_of_a_registry_have_no_secret() -> None:
     url = "http://u:TOP%2CSEC@h:1"
     decoding = Decoding(value="avro", registry_url=url)
     assert (decoding.registry_url, decoding.registry_auth) == ("http://h:1", ("u", "TOP,SEC"))
-    assert_hidden(repr(decoding), repr(decoding.loaded()), repr(SchemaRegistry(url)))
+    assert_hidden(repr(decoding), repr(decoding.load_schemas()), repr(SchemaRegistry(url)))
     assert_hidden(repr(schemas_of(decoding.registry_url or "", decoding.registry_auth)))
     with pytest.raises(OptionError) as raised_too:
         Decoding(value="avro", registry_url=f"ftp://u:{SECRET}@h:1")
