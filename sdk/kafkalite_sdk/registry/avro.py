@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalite_sdk.registry import wire
-from kafkalite_sdk.registry.avro_schemas import parse
+from kafkalite_sdk.registry.avro_logical import without_invalid
+from kafkalite_sdk.registry.avro_schemas import parse, parse_reader
 from kafkalite_sdk.registry.client import SchemaRegistry
 from kafkalite_sdk.registry.serializer import RegisteredSerializer
 
@@ -24,7 +25,7 @@ class AvroSerializer(RegisteredSerializer):
         import fastavro
 
         super().__init__(registry, schema, "AVRO", key=key, header=header)
-        self._parsed = fastavro.parse_schema(json.loads(schema))
+        self._parsed = fastavro.parse_schema(without_invalid(json.loads(schema)))
         self._write = fastavro.schemaless_writer
 
     def encode(self, data: Any) -> bytes:
@@ -41,16 +42,16 @@ class AvroDeserializer:
         registry: of the schemas of the writers.
         schema: JSON text of the reader's schema; None = that of the writer.
         key: it deserializes keys.
+
+    Raises: ValueError: a default of the reader's schema is not a value of its field. Those of fastavro.
     """
 
     awaits = True
 
     def __init__(self, registry: SchemaRegistry, schema: str | None = None, *, key: bool = False) -> None:
-        import fastavro
-
         self._registry = registry
         self._key = key
-        self._reader = None if schema is None else fastavro.parse_schema(json.loads(schema))
+        self._reader = None if schema is None else parse_reader(schema)
 
     def deserialize(self, _topic: str, headers: Iterable[tuple[str, bytes | None]], data: bytes, /) -> Any:
         """Return the value.

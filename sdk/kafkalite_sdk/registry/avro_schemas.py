@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kafkalite_sdk.registry.avro_logical import decode_defaults, without_invalid
+
 PRIMITIVE = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 
 
@@ -25,9 +27,25 @@ def parse(text: str, references: Iterable[str] = ()) -> tuple[Any, Callable[...,
 
     named: dict[str, Any] = {}
     for each in references:
-        fastavro.parse_schema(json.loads(each), named_schemas=named)
-    parsed = fastavro.parse_schema(json.loads(text), named_schemas=named)
+        fastavro.parse_schema(without_invalid(json.loads(each)), named_schemas=named)
+    parsed = fastavro.parse_schema(without_invalid(json.loads(text)), named_schemas=named)
     return parsed, (_read_py if is_recursive(parsed, named) else fastavro).schemaless_reader
+
+
+def parse_reader(text: str) -> Any:
+    """Parse the schema of a reader for fastavro, with the values of its defaults.
+
+    Arguments:
+        text: JSON.
+
+    Raises: ValueError: a default is not a value of its field. What fastavro and json raise for an invalid schema.
+    """
+    import fastavro
+
+    named: dict[str, Any] = {}
+    parsed = fastavro.parse_schema(without_invalid(json.loads(text)), named_schemas=named)
+    decode_defaults(parsed, named)
+    return parsed
 
 
 def is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:

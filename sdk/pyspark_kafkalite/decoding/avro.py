@@ -9,6 +9,7 @@ from typing import Any
 import fastavro
 import pyarrow
 from kafkalite_sdk.registry import Schema
+from kafkalite_sdk.registry.avro_logical import NESTED, decode_defaults, valid_logical_type
 
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 from pyspark_kafkalite.decoding.registered import Reader
@@ -68,15 +69,18 @@ class Avro:
         self._reader: Any = None
         self._type: pyarrow.DataType | None = None
         self._named: dict[str, Any] = {}
+        self._plain: Any = None
         if schema is not None:
             try:
+                self._plain, _ = _parsed(schema, {}, {})
                 self._reader, self._type = _parsed(schema, {}, self._named)
+                decode_defaults(self._reader, self._named)
             except (SchemaMisfitError, fastavro.schema.SchemaParseException) as error:
                 raise ValueError(str(error)) from error
 
     def declared_reader(self) -> Reader | None:
         """The reader of values of the declared schema."""
-        return None if self._type is None else Reader(self._type, partial(_read, self._reader, None))
+        return None if self._type is None else Reader(self._type, partial(_read, self._plain, None))
 
     def reader(self, schema: Schema, indexes: tuple[int, ...]) -> Reader:
         """The reader of values of a writer. Raises SchemaMisfitError."""
@@ -87,6 +91,8 @@ class Avro:
             raise SchemaMisfitError(f"the schema of a writer is not one of Avro: {error}") from error
         if self._type is None:
             return Reader(data_type, partial(_read, writer, None))
+        if writer == self._plain:
+            return Reader(self._type, partial(_read, writer, None))
         _check_times(writer, self._reader, (named, self._named))
         return Reader(self._type, partial(_read, writer, self._reader))
 
@@ -108,20 +114,18 @@ def _parsed(text: str, references: dict[str, str], named: dict[str, Any]) -> tup
 
 
 def _supported(schema: Any) -> Any:
-    """Return a schema with our names of the logical types, and without those that have no equivalent."""
+    """Return a schema with our names of the logical types, without those that are not valid or have no equivalent."""
     if isinstance(schema, list):
         return [_supported(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {
-        name: _supported(each) if name in ("type", "items", "values", "fields") else each
-        for name, each in schema.items()
-    }
-    logical = kept.get("logicalType")
-    if isinstance(logical, str) and logical in LOGICAL:
+    kept = {name: _supported(each) if name in NESTED else each for name, each in schema.items()}
+    kept.pop("logicalType", None)
+    logical = valid_logical_type(schema)
+    if logical in LOGICAL:
         kept["logicalType"] = PREFIX + logical
-    elif logical != "decimal":
-        kept.pop("logicalType", None)
+    elif logical == "decimal":
+        kept["logicalType"] = logical
     return kept
 
 
