@@ -46,7 +46,6 @@ REQUEST_BYTES_MAX = 0xFFFFF
 MULTI_OPCODE = declared.TransactionRequest.opcode
 ERROR_OPCODE = -1
 CONNECTED_STATE = declared.WatchEvent.CONNECTED
-EXPIRED_STATE = declared.WatchEvent.SESSION_EXPIRED
 EVENT_KINDS = {
     declared.WatchEvent.CREATED: CREATED,
     declared.WatchEvent.DELETED: DELETED,
@@ -76,7 +75,6 @@ HEADER_CODEC = _codec(HEADER, records.RequestHeader)
 REPLY_HEADER_CODEC = _codec(REPLY_HEADER, records.ReplyHeader)
 MULTI_HEADER_CODEC = _codec(DeclaredMultiHeader, records.MultiHeader)
 EVENT_CODEC = _codec(declared.WatchEvent, records.EventRecord)
-EMPTY_CODEC = _codec((), records.EmptyResponse)
 ERROR_CODEC = _codec((("error", Int),), records.OperationError)
 
 REPLY_HEADER_BYTES = 16

@@ -10,13 +10,12 @@ from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, Offse
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.group_types import Committed
-from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address, require
+from kafkalite_sdk.admin.operation import Operation, is_address, no_result, require, results_by_partition, topics_of
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch that names topics."""
 
-AT_OFFSET = -1
 FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 RewoundTopic = RewindConsumerRequest.RewoundTopic
@@ -89,10 +88,7 @@ class GroupOffsets:
 
         def build(keys: Collection[TopicPartition]) -> OffsetDeleteRequest:
             partition = DeletedTopic.OffsetDeleteRequestPartition
-            topics = [
-                DeletedTopic(name=name, partitions=[partition(partition_index=number) for number in numbers])
-                for name, numbers in by_topic(keys).items()
-            ]
+            topics = topics_of(keys, DeletedTopic, lambda each: partition(partition_index=each.partition))
             return OffsetDeleteRequest(group_id=group, topics=topics)
 
         operation: Operation[TopicPartition, None] = Operation(OffsetDeleteRequest, build, _deleted, lambda _: group)
@@ -142,13 +138,7 @@ class GroupOffsets:
         wanted = {TopicPartition(*each): position for each, position in positions.items()}
 
         def build(keys: Collection[TopicPartition]) -> RewindConsumerRequest:
-            topics = [
-                RewoundTopic(
-                    name=name,
-                    partitions=[partition(number, wanted[TopicPartition(name, number)]) for number in numbers],
-                )
-                for name, numbers in by_topic(keys).items()
-            ]
+            topics = topics_of(keys, RewoundTopic, lambda each: partition(each.partition, wanted[each]))
             return RewindConsumerRequest(group_id=group, topics=topics)
 
         operation: Operation[TopicPartition, int] = Operation(RewindConsumerRequest, build, _rewound, lambda _: group)
@@ -177,38 +167,25 @@ def _offsets_of(group: OffsetFetchResponse.OffsetFetchResponseGroup) -> dict[Top
 
 
 def _commit(group: str, offsets: Mapping[TopicPartition, Committed]) -> OffsetCommitRequest:
-    topics = [
-        CommitTopic(
-            name=name,
-            partitions=[
-                CommitTopic.OffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=offsets[TopicPartition(name, number)].offset,
-                    committed_leader_epoch=offsets[TopicPartition(name, number)].leader_epoch,
-                    committed_metadata=offsets[TopicPartition(name, number)].metadata,
-                )
-                for number in numbers
-            ],
+    def partition(each: TopicPartition) -> CommitTopic.OffsetCommitRequestPartition:
+        return CommitTopic.OffsetCommitRequestPartition(
+            partition_index=each.partition,
+            committed_offset=offsets[each].offset,
+            committed_leader_epoch=offsets[each].leader_epoch,
+            committed_metadata=offsets[each].metadata,
         )
-        for name, numbers in by_topic(offsets).items()
-    ]
-    return OffsetCommitRequest(group_id=group, member_id="", topics=topics)
+
+    return OffsetCommitRequest(group_id=group, member_id="", topics=topics_of(offsets, CommitTopic, partition))
 
 
 def _committed(response: OffsetCommitResponse, _: object) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
-    for topic in response.topics:
-        for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, None)
+    return results_by_partition(response.topics, no_result)
 
 
 def _deleted(response: OffsetDeleteResponse, _: object) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     require(response.error_code)
-    for topic in response.topics:
-        for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, None)
+    return results_by_partition(response.topics, no_result)
 
 
 def _rewound(response: RewindConsumerResponse, _: object) -> Iterator[tuple[TopicPartition, int | KafkaError]]:
-    for topic in response.topics:
-        for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, each.offset)
+    return results_by_partition(response.topics, lambda each: each.offset)

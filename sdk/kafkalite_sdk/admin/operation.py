@@ -3,7 +3,7 @@
 Pure.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkalite.errors import KafkaError, error_for
@@ -13,6 +13,7 @@ from kafkalite_sdk.client.routes import ROUTES, Row
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 Address = TopicPartition | str | int | None
 """Of a resource: its partition for Route.LEADER, group or transactional id for a coordinator, or a broker id."""
@@ -87,3 +88,38 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     return topics
+
+
+def topics_of(
+    partitions: Iterable[TopicPartition], topic: Callable[..., T], partition: Callable[[TopicPartition], object]
+) -> list[T]:
+    """Return the topics of a request about partitions.
+
+    Arguments:
+        partitions: of the request.
+        topic: creates a topic of the message, from `name` and `partitions`.
+        partition: creates a partition of the message.
+    """
+    return [
+        topic(name=name, partitions=[partition(TopicPartition(name, number)) for number in numbers])
+        for name, numbers in by_topic(partitions).items()
+    ]
+
+
+def results_by_partition(
+    topics: Iterable[Any], result: Callable[[Any], V]
+) -> Iterator[tuple[TopicPartition, V | KafkaError]]:
+    """Yield the result or the error of each partition of a response.
+
+    Arguments:
+        topics: of the response, with `name` and `partitions`.
+        result: of a partition of the response without an error.
+    """
+    for topic in topics:
+        for each in topic.partitions:
+            code, message = each.error_code, getattr(each, "error_message", None)
+            yield TopicPartition(topic.name, each.partition_index), error_for(code, message) if code else result(each)
+
+
+def no_result(_: Any) -> None:
+    """Return None: a partition has an error, or none."""

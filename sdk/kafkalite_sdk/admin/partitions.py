@@ -8,7 +8,16 @@ from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address, require
+from kafkalite_sdk.admin.operation import (
+    Operation,
+    by_topic,
+    check_result,
+    is_address,
+    no_result,
+    require,
+    results_by_partition,
+    topics_of,
+)
 from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.topic_types import ProducerState, Reassignment
 from kafkalite_sdk.values import ListedOffset
@@ -27,7 +36,6 @@ if TYPE_CHECKING:  # each method imports the messages that it sends
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 HIGH_WATERMARK = -1
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
-REASSIGNMENT_TIMEOUT_MS = 60_000
 
 OffsetTopic = ListOffsetsRequest.ListOffsetsTopic
 
@@ -106,18 +114,10 @@ class Partitions:
         deleted = DeleteRecordsRequest.DeleteRecordsTopic
 
         def build(keys: list[TopicPartition]) -> DeleteRecordsRequest:
-            topics = [
-                deleted(
-                    name=topic,
-                    partitions=[
-                        deleted.DeleteRecordsPartition(
-                            partition_index=index, offset=wanted[TopicPartition(topic, index)]
-                        )
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic(keys).items()
-            ]
+            partition = deleted.DeleteRecordsPartition
+            topics = topics_of(
+                keys, deleted, lambda each: partition(partition_index=each.partition, offset=wanted[each])
+            )
             return DeleteRecordsRequest(topics=topics, timeout_ms=self._driver.request_timeout_ms)
 
         operation: Operation[TopicPartition, int] = Operation(DeleteRecordsRequest, build, _deleted, is_address)
@@ -185,13 +185,7 @@ class Partitions:
         reassigned = AlterPartitionReassignmentsRequest.ReassignableTopic
 
         def build(keys: list[TopicPartition]) -> AlterPartitionReassignmentsRequest:
-            topics = [
-                reassigned(
-                    name=topic,
-                    partitions=[_new_replicas(index, wanted[TopicPartition(topic, index)]) for index in indexes],
-                )
-                for topic, indexes in by_topic(keys).items()
-            ]
+            topics = topics_of(keys, reassigned, lambda each: _new_replicas(each.partition, wanted[each]))
             return AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=self._driver.request_timeout_ms)
 
         operation: Operation[TopicPartition, None] = Operation(AlterPartitionReassignmentsRequest, build, _reassigned)
@@ -222,55 +216,43 @@ class Partitions:
 
 
 def _offsets_request(times: Mapping[TopicPartition, int], level: int) -> ListOffsetsRequest:
-    topics = [
-        OffsetTopic(
-            name=topic,
-            partitions=[
-                OffsetTopic.ListOffsetsPartition(partition_index=index, timestamp=times[TopicPartition(topic, index)])
-                for index in indexes
-            ],
-        )
-        for topic, indexes in by_topic(times).items()
-    ]
+    partition = OffsetTopic.ListOffsetsPartition
+    topics = topics_of(
+        times, OffsetTopic, lambda each: partition(partition_index=each.partition, timestamp=times[each])
+    )
     return ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics)
 
 
 def _offsets(response: ListOffsetsResponse, _: object) -> Iterator[tuple[TopicPartition, ListedOffset | KafkaError]]:
-    for topic in response.topics:
-        for each in topic.partitions:
-            found = ListedOffset(each.offset, each.timestamp, each.leader_epoch)
-            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, found)
+    return results_by_partition(
+        response.topics, lambda each: ListedOffset(each.offset, each.timestamp, each.leader_epoch)
+    )
 
 
 def _deleted(response: "DeleteRecordsResponse", _: object) -> Iterator[tuple[TopicPartition, int | KafkaError]]:
-    for topic in response.topics:
-        for each in topic.partitions:
-            yield (
-                TopicPartition(topic.name, each.partition_index),
-                check_result(each.error_code, None, each.low_watermark),
-            )
+    return results_by_partition(response.topics, lambda each: each.low_watermark)
 
 
 def _producers(
     response: "DescribeProducersResponse", _: object
 ) -> Iterator[tuple[TopicPartition, tuple[ProducerState, ...] | KafkaError]]:
-    for topic in response.topics:
-        for each in topic.partitions:
-            states = tuple(
-                ProducerState(
-                    one.producer_id,
-                    one.producer_epoch,
-                    one.last_sequence,
-                    one.last_timestamp,
-                    one.coordinator_epoch,
-                    one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
-                )
-                for one in each.active_producers
-            )
-            yield (
-                TopicPartition(topic.name, each.partition_index),
-                check_result(each.error_code, each.error_message, states),
-            )
+    return results_by_partition(response.topics, _producer_states)
+
+
+def _producer_states(
+    partition: "DescribeProducersResponse.TopicResponse.PartitionResponse",
+) -> tuple[ProducerState, ...]:
+    return tuple(
+        ProducerState(
+            each.producer_id,
+            each.producer_epoch,
+            each.last_sequence,
+            each.last_timestamp,
+            each.coordinator_epoch,
+            each.current_txn_start_offset if each.current_txn_start_offset >= 0 else None,
+        )
+        for each in partition.active_producers
+    )
 
 
 def _elected(response: "ElectLeadersResponse", _: object) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
@@ -297,12 +279,7 @@ def _reassigned(
     response: "AlterPartitionReassignmentsResponse", _: object
 ) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     require(response.error_code, response.error_message)
-    for topic in response.responses:
-        for each in topic.partitions:
-            yield (
-                TopicPartition(topic.name, each.partition_index),
-                check_result(each.error_code, each.error_message, None),
-            )
+    return results_by_partition(response.responses, no_result)
 
 
 def _reassignments(

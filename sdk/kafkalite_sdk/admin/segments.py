@@ -11,7 +11,7 @@ from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest, ListSegmentsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address
+from kafkalite_sdk.admin.operation import Operation, is_address, results_by_partition, topics_of
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 SegmentsTopic = ListSegmentsRequest.SegmentsTopic
@@ -82,22 +82,14 @@ async def list_segments(
 
 def _request(starts: Mapping[TopicPartition, int], keys: list[TopicPartition]) -> ListSegmentsRequest:
     partition = SegmentsTopic.SegmentsPartition
-    topics = [
-        SegmentsTopic(
-            name=topic,
-            partitions=[
-                partition(partition_index=index, start_offset=starts[TopicPartition(topic, index)]) for index in indexes
-            ],
-        )
-        for topic, indexes in by_topic(keys).items()
-    ]
+    topics = topics_of(
+        keys, SegmentsTopic, lambda each: partition(partition_index=each.partition, start_offset=starts[each])
+    )
     return ListSegmentsRequest(topics=topics)
 
 
 def _pieces(response: ListSegmentsResponse, _: object) -> Iterator[tuple[TopicPartition, Piece | KafkaError]]:
-    for topic in response.topics:
-        for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), check_result(each.error_code, None, each)
+    return results_by_partition(response.topics, lambda each: each)
 
 
 def _joined(pieces: list[Piece]) -> PartitionSegments:

@@ -107,8 +107,6 @@ class AssignmentChange(NamedTuple):
         return bool(self.lost or self.revoked or self.assigned) or self.begins or self.ends
 
 
-NO_CHANGE = AssignmentChange()
-
 Answered = Callable[[Response, float], None]
 Failed = Callable[[KafkaError, float], None]
 
