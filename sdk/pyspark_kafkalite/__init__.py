@@ -6,18 +6,15 @@ registered. Importing the package alone does not import PySpark: options, planne
 
 from typing import TYPE_CHECKING
 
+from kafkalite_sdk.lazy import lazy_names
+
 if TYPE_CHECKING:
     from pyspark_kafkalite.source import DefaultSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 
 
-def __getattr__(name: str) -> object:
-    if name != "DefaultSource":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pyspark_kafkalite.source import DefaultSource
-
-    return DefaultSource
+__getattr__ = lazy_names(__name__, {"DefaultSource": "pyspark_kafkalite.source"})
 
 
 def __dir__() -> list[str]:

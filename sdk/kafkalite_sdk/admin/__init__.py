@@ -3,8 +3,9 @@
 Names are imported on first use, as in `kafkalite_sdk`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from kafkalite_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kafkalite_sdk.admin.acls import Acl as Acl
@@ -82,17 +83,12 @@ _NAMES = {
     "transactions": ("TransactionDescription", "TransactionListing"),
     "users": ("NewCredential", "ScramMechanism", "UserMechanism"),
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 
 __all__ = [*_MODULES]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

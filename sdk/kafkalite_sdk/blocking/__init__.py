@@ -3,8 +3,9 @@
 Each client has one thread, which runs its event loop. Names are imported on first use, as in `kafkalite_sdk`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from kafkalite_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kafkalite_sdk._speedups.shared_sends import RecordFuture as RecordFuture
@@ -28,12 +29,7 @@ _MODULES = {
 __all__ = [*_MODULES]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

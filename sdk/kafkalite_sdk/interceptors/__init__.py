@@ -3,8 +3,9 @@
 Names are imported on first use. Tracing is in `kafkalite_sdk.interceptors.opentelemetry`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from kafkalite_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kafkalite_sdk.dead_letters import DeadLetterTopic as DeadLetterTopic
@@ -22,9 +23,4 @@ _MODULES = {
 __all__ = list(_MODULES)
 
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -3,8 +3,9 @@
 The libraries are extras: `kafkalite[avro]`, `[protobuf]` and `[json-schema]`; names are imported on first use.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from kafkalite_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kafkalite_sdk.registry.avro import AvroDeserializer as AvroDeserializer
@@ -19,24 +20,19 @@ if TYPE_CHECKING:
     from kafkalite_sdk.registry.protobuf import ProtobufSerializer as ProtobufSerializer
 
 _MODULES = {
-    "AvroDeserializer": "avro",
-    "AvroSerializer": "avro",
-    "JsonDeserializer": "json_schema",
-    "JsonSerializer": "json_schema",
-    "ProtobufDeserializer": "protobuf",
-    "ProtobufSerializer": "protobuf",
-    "RegistryAccessError": "client",
-    "RegistryUnavailableError": "client",
-    "Schema": "client",
-    "SchemaRegistry": "client",
+    "AvroDeserializer": "kafkalite_sdk.registry.avro",
+    "AvroSerializer": "kafkalite_sdk.registry.avro",
+    "JsonDeserializer": "kafkalite_sdk.registry.json_schema",
+    "JsonSerializer": "kafkalite_sdk.registry.json_schema",
+    "ProtobufDeserializer": "kafkalite_sdk.registry.protobuf",
+    "ProtobufSerializer": "kafkalite_sdk.registry.protobuf",
+    "RegistryAccessError": "kafkalite_sdk.registry.client",
+    "RegistryUnavailableError": "kafkalite_sdk.registry.client",
+    "Schema": "kafkalite_sdk.registry.client",
+    "SchemaRegistry": "kafkalite_sdk.registry.client",
 }
 
 __all__ = list(_MODULES)
 
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -2,15 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from kafkalite_sdk.lazy import lazy_names
+
 if TYPE_CHECKING:
     from pyspark_kafkalite.ingest.query import ingest as ingest
 
 __all__ = ["ingest"]
 
-
-def __getattr__(name: str) -> object:
-    if name != "ingest":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pyspark_kafkalite.ingest.query import ingest
-
-    return ingest
+__getattr__ = lazy_names(__name__, {"ingest": "pyspark_kafkalite.ingest.query"})

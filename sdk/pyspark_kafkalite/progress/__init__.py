@@ -6,8 +6,9 @@ spark.streams.addListener(listener)
 listener.close()  # when the query has ended
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from kafkalite_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pyspark_kafkalite.progress.bar import ProgressBar as ProgressBar
@@ -21,23 +22,18 @@ if TYPE_CHECKING:
     from pyspark_kafkalite.progress.report import HtmlReport as HtmlReport
 
 _MODULES = {
-    "BatchProgress": "model",
-    "HtmlReport": "report",
-    "JsonLines": "json_lines",
-    "MetricsEndpoint": "endpoint",
-    "MetricsFile": "metrics",
-    "Output": "model",
-    "ProgressBar": "bar",
-    "ProgressGroup": "group",
-    "ProgressListener": "listener",
+    "BatchProgress": "pyspark_kafkalite.progress.model",
+    "HtmlReport": "pyspark_kafkalite.progress.report",
+    "JsonLines": "pyspark_kafkalite.progress.json_lines",
+    "MetricsEndpoint": "pyspark_kafkalite.progress.endpoint",
+    "MetricsFile": "pyspark_kafkalite.progress.metrics",
+    "Output": "pyspark_kafkalite.progress.model",
+    "ProgressBar": "pyspark_kafkalite.progress.bar",
+    "ProgressGroup": "pyspark_kafkalite.progress.group",
+    "ProgressListener": "pyspark_kafkalite.progress.listener",
 }
 
 __all__ = [*_MODULES]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)
