@@ -48,17 +48,6 @@ class Admin(BlockingClient[_LoopAdmin]):
         client = _LoopAdmin(bootstrap_servers, environment=environment, **options)
         super().__init__(client, client.cluster_client)
 
-    def start(self) -> None:
-        """Connect to the cluster; `with` does it. Raises: as `kafkalite_sdk.Admin.start`."""
-        self._start(lambda _: self._client.start(), self._client.close)
-
-    def close(self) -> None:
-        """Close all connections and end the thread; open calls fail with ClientUseError. A second call does nothing."""
-        self._close(self._client.close)
-
-    def _exit(self, error: BaseException | None) -> None:
-        self.close()
-
     @cached_property
     def topics(self) -> "admin_parts.Topics":
         """List, describe, create and delete topics, add partitions."""

@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Generic, ParamSpec, Self, TypeVar
+from typing import Generic, ParamSpec, Protocol, Self, TypeVar
 
 from kafkalite.errors import ClientUseError
 from kafkalite_sdk.blocking.closing import close_forgotten, register, unregister
@@ -11,7 +11,13 @@ from kafkalite_sdk.blocking.loop_thread import LoopThread
 from kafkalite_sdk.blocking.operation import Operation
 from kafkalite_sdk.client.cluster_client import ClusterClient
 
-C = TypeVar("C")
+
+class _Client(Protocol):
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Client)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -43,12 +49,19 @@ class BlockingClient(Generic[C]):
             self._exit(error)
 
     def start(self) -> None:
-        """Connect to the cluster. After a failure it may be called again."""
-        raise NotImplementedError
+        """Connect to the cluster; `with` does it. After a failure it may be called again.
+
+        Raises: as `start` of the client of the SDK.
+        """
+        self._start(lambda _: self._client.start(), self._client.close)
+
+    def close(self) -> None:
+        """Close all connections and end the thread; open calls fail with ClientUseError. A second call does nothing."""
+        self._close(self._client.close)
 
     def _exit(self, error: BaseException | None) -> None:
         """Close, at the end of a `with` block that has raised `error`."""
-        raise NotImplementedError
+        self.close()
 
     def __repr__(self) -> str:
         return repr(self._client)

@@ -88,17 +88,6 @@ class ColumnReader(BlockingClient[_LoopReader]):
         client = _LoopReader(bootstrap_servers, fetches=fetches, environment=environment, **options)
         super().__init__(client, client.cluster)
 
-    def start(self) -> None:
-        """Connect to the cluster; `with` does it. Raises: as `kafkalite_sdk.columns.ColumnReader.start`."""
-        self._start(lambda _: self._client.start(), self._client.close)
-
-    def close(self) -> None:
-        """Close all connections and end the thread; open reads fail with ClientUseError. A second call does nothing."""
-        self._close(self._client.close)
-
-    def _exit(self, error: BaseException | None) -> None:
-        self.close()
-
     def read(
         self,
         topic: str,

@@ -52,17 +52,6 @@ class Connection(BlockingClient[_LoopConnection]):
         client = _LoopConnection(bootstrap_servers, environment=environment, **options)
         super().__init__(client, client.cluster)
 
-    def start(self) -> None:
-        """Connect to the cluster; `with` does it. Raises: as `kafkalite_sdk.rpc.Connection.start`."""
-        self._start(lambda _: self._client.start(), self._client.close)
-
-    def close(self) -> None:
-        """Close all connections and end the thread; open calls end with ClientUseError. A second call does nothing."""
-        self._close(self._client.close)
-
-    def _exit(self, error: BaseException | None) -> None:
-        self.close()
-
     @property
     def brokers(self) -> list[int]:
         """The ids of the known brokers, sorted."""

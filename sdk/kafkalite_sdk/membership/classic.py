@@ -15,13 +15,14 @@ Sources: AbstractCoordinator.java and ConsumerCoordinator.java of Apache Kafka 4
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kafkalite.protocol.messages.leave_group import LeaveGroupRequest
 from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkalite_sdk.membership.assignors import AssignmentData, ClassicAssignor, MemberSubscription
@@ -425,14 +426,7 @@ class ClassicMember(GroupProtocol):
             member_id=member_id,
             members=[LeaveGroupRequest.MemberIdentity(member_id=member_id, reason="the consumer is closing")],
         )
-
-        def left(response: LeaveGroupResponse, now: float) -> None:
-            self._left(done)
-
-        def failed(error: KafkaError, now: float) -> None:
-            self._left(done)
-
-        self.core.send(request, left, failed)
+        self.send_last(request, partial(self._left, done))
 
     def _left(self, done: Callable[[], None]) -> None:
         self.state = UNJOINED

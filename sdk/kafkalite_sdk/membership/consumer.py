@@ -13,6 +13,7 @@ Apache Kafka 4.3; rdkafka_cgrp.c of librdkafka.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
@@ -256,14 +257,7 @@ class ConsumerMember(GroupProtocol):
             member_epoch=LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH,
             instance_id=self.core.settings.instance_id,
         )
-
-        def left(response: ConsumerGroupHeartbeatResponse, now: float) -> None:
-            self._left(done)
-
-        def failed(error: KafkaError, now: float) -> None:
-            self._left(done)
-
-        self.core.send(request, left, failed)
+        self.send_last(request, partial(self._left, done))
 
     def _left(self, done: Callable[[], None]) -> None:
         self.state = JOINING

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, is_known
+from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk.membership.core import COORDINATOR_MOVED, MemberCore, is_retriable
 
 Code = KafkaErrorCode
@@ -75,6 +76,14 @@ class GroupProtocol(ABC):
     def watched_topics(self) -> frozenset[str]:
         """Topics whose metadata the client must keep, beyond those that it reads."""
         return frozenset()
+
+    def send_last(self, request: Request, end: Callable[[], None]) -> None:
+        """Send the request that leaves the group; `end` is called with its response, and if it fails."""
+
+        def ended(_: Response | KafkaError, now: float) -> None:
+            end()
+
+        self.core.send(request, ended, ended)
 
     # errors
 

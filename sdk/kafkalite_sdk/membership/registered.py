@@ -10,6 +10,7 @@ The protocol is described in docs/protocol-extensions.md and docs/groups.md.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from kafkalite.errors import KafkaError, KafkaErrorCode, UnsupportedVersionError, error_for
@@ -17,7 +18,7 @@ from kafkalite.model import TopicPartition, uuid_text
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest, RegisterConsumerResponse
-from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kafkalite.protocol.messages.leave_group import LeaveGroupRequest
 from kafkalite_sdk.membership.core import MemberCore
 from kafkalite_sdk.membership.protocol import GroupProtocol, Reconsider
 from kafkalite_sdk.membership.settings import REGISTERED, AssignmentChange, GroupCall, MemberIdentity
@@ -271,14 +272,7 @@ class RegisteredMember(GroupProtocol):
             member_id=self._consumer_id,
             members=[LeaveGroupRequest.MemberIdentity(member_id=self._consumer_id)],
         )
-
-        def left(response: LeaveGroupResponse, now: float) -> None:
-            self._left(done)
-
-        def failed(error: KafkaError, now: float) -> None:
-            self._left(done)
-
-        self.core.send(request, left, failed)
+        self.send_last(request, partial(self._left, done))
 
     def _left(self, done: Callable[[], None]) -> None:
         self.state = UNREGISTERED
