@@ -18,10 +18,10 @@ from kafkalite.config.definitions import (
     dynamic_key,
 )
 from kafkalite.config.group import GROUP_CONFIG_KEYS, check_group_configs, group_values
-from kafkalite.config.keys import ConfigError, Key, Support, Type, Update, Value
+from kafkalite.config.keys import ConfigError, Key, Support, Type, Update, Value, valid_texts
 from kafkalite.config.stored import wrong
 from kafkalite.config.table_dynamic import LISTENER_ONLY
-from kafkalite.config.topic import LAGS, parse_topic_value, valid_texts
+from kafkalite.config.topic import LAGS, parse_topic_value
 from kafkalite.errors import KafkaErrorCode
 
 
@@ -260,7 +260,7 @@ def checked_topic_configs(
         if name in configs:
             parse_topic_value(name, configs[name])
     texts = {name: text for name, text in configs.items() if text is not None}
-    valid, _errors = valid_texts(texts)
+    valid, _errors = valid_texts(texts, parse_topic_value)
     if not LAGS.isdisjoint(changed):
         config.check_topic_config(valid)
     return texts

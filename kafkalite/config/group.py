@@ -7,7 +7,7 @@ GroupConfigManager.java.
 from collections.abc import Collection, Mapping
 
 from kafkalite.config.definitions import did_you_mean
-from kafkalite.config.keys import ConfigError, Key, Synonym, Type, Value
+from kafkalite.config.keys import ConfigError, Key, Synonym, Type, Value, valid_texts
 
 KEYS = (
     Key("consumer.assignment.interval.ms", Type.INT, 1000,
@@ -45,7 +45,7 @@ def group_values(broker_values: Mapping[str, Value], texts: Mapping[str, str]) -
 
     An invalid text does not count. A value outside the broker's current limits is moved to the nearest limit.
     """
-    valid, _problems = valid_texts(texts)
+    valid, _problems = valid_texts(texts, parse_group_value)
     found: dict[str, int] = {}
     for name, key in GROUP_CONFIG_KEYS.items():
         value = key.parse(valid[name]) if name in valid else broker_values[key.synonyms[0].name]
@@ -55,19 +55,6 @@ def group_values(broker_values: Mapping[str, Value], texts: Mapping[str, str]) -
             low, high = limits(broker_values, name)
             found[name] = min(max(value, low), high)
     return found
-
-
-def valid_texts(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the stored texts of a group that are valid one by one, and the errors of the others."""
-    valid, problems = {}, []
-    for name, text in texts.items():
-        try:
-            parse_group_value(name, text)
-        except ConfigError as error:
-            problems.append(str(error))
-        else:
-            valid[name] = text
-    return valid, problems
 
 
 def parse_group_value(name: str, text: str | None) -> int | None:

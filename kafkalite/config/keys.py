@@ -5,7 +5,7 @@ Sources: Kafka's ConfigDef.java (types, texts, limits) and DescribeConfigsRespon
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kafkalite.errors import KafkaErrorCode
@@ -234,3 +234,21 @@ def read_double(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def valid_texts(texts: Mapping[str, str], parse: Callable[[str, str], object]) -> tuple[dict[str, str], list[str]]:
+    """Return the stored texts that are valid one by one, and the errors of the others.
+
+    Arguments:
+        texts: by key.
+        parse: reads the text of a key; raises ConfigError.
+    """
+    valid, errors = {}, []
+    for name, text in texts.items():
+        try:
+            parse(name, text)
+        except ConfigError as error:
+            errors.append(str(error))
+        else:
+            valid[name] = text
+    return valid, errors

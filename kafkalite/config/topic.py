@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from kafkalite.config.definitions import ACCEPTED_TOPIC_KEYS, TOPIC_KEYS, did_you_mean, nearest, refuse_unsafe
-from kafkalite.config.keys import ConfigError, Key, Value
+from kafkalite.config.keys import ConfigError, Key, Value, valid_texts
 
 # The keys that decide about the deletion of records: by retention, by compaction, or as the timestamps that retention
 # compares. While one of them cannot be read, nothing of the topic is deleted.
@@ -182,7 +182,7 @@ def read_topic_config(
         undefined: the topic keys whose default cannot be read.
         texts: set on the topic; None: they cannot be read.
     """
-    valid, problems = valid_texts(texts or {})
+    valid, problems = valid_texts(texts or {}, parse_topic_value)
     unreadable = {name for name in DELETION_KEYS if texts is None or (name in undefined and name not in valid)}
     unreadable.update(name for name in texts or () if name not in valid and decides_about_deletion(name))
     try:
@@ -193,19 +193,6 @@ def read_topic_config(
         values = {**defaults, **{name: TOPIC_KEYS[name].default for name in LAGS}}
         config = build_topic_config(values, valid, unreadable | LAGS)
     return StoredTopicConfig(config, tuple(problems))
-
-
-def valid_texts(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the texts that are valid one by one, and the errors of the others."""
-    valid, errors = {}, []
-    for name, text in texts.items():
-        try:
-            parse_topic_value(name, text)
-        except ConfigError as error:
-            errors.append(str(error))
-        else:
-            valid[name] = text
-    return valid, errors
 
 
 def decides_about_deletion(name: str) -> bool:

@@ -168,17 +168,18 @@ def read_clean_shutdown(disk: Disk, directory: str) -> set[TopicPartition] | Non
 
 def read_broker_epoch(disk: Disk, directory: str) -> int:
     """The broker epoch in the mark of a clean shutdown, -1 without a mark or an epoch in it. Raises OSError."""
-    path = os.path.join(directory, CLEAN_SHUTDOWN)
-    text = disk.read_bytes(path).decode(errors="replace") if disk.exists(path) else ""
-    found = re.search(r'"brokerEpoch": *([0-9]{1,18})\b', text)
-    return -1 if found is None else int(found[1])
+    return _number_in_mark(disk, directory, "brokerEpoch", 18)
 
 
 def read_tree_zxid(disk: Disk, directory: str) -> int:
     """The last change of the cluster's tree in the mark of a clean shutdown, -1 where it is unknown. Raises OSError."""
+    return _number_in_mark(disk, directory, "treeZxid", 19)
+
+
+def _number_in_mark(disk: Disk, directory: str, field: str, digits_max: int) -> int:
     path = os.path.join(directory, CLEAN_SHUTDOWN)
     text = disk.read_bytes(path).decode(errors="replace") if disk.exists(path) else ""
-    found = re.search(r'"treeZxid": *([0-9]{1,19})\b', text)
+    found = re.search(rf'"{field}": *([0-9]{{1,{digits_max}}})\b', text)
     return -1 if found is None else int(found[1])
 
 

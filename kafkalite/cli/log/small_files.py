@@ -14,8 +14,7 @@ from kafkalite.storage import names
 from kafkalite.storage.checkpoints import BadCheckpoint, read_epochs, read_topic_id
 from kafkalite.storage.log.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkalite.storage.log.producer_snapshots import BadSnapshot, read_snapshot
-
-ABORTED_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
+from kafkalite.storage.log.transaction_index import ENTRY as ABORTED_ENTRY
 
 Reader = Callable[[Disk, Path, BatchPositions | None], Iterator[Event]]
 

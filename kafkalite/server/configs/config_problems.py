@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from kafkalite.config.group import valid_texts
+from kafkalite.config.group import parse_group_value
+from kafkalite.config.keys import valid_texts
 from kafkalite.config.stored import StoredBrokerConfig
 from kafkalite.config.topic import StoredTopicConfig
 
@@ -49,7 +50,7 @@ class ConfigProblems:
 
     def report_group(self, group: str, texts: Mapping[str, str]) -> None:
         """Log the problems of a group."""
-        _valid, problems = valid_texts(texts)
+        _valid, problems = valid_texts(texts, parse_group_value)
         self.report(f"group {group!r}", [f"{problem}; it is kept and not used" for problem in problems])
 
     def forget_topic(self, topic: str) -> None:

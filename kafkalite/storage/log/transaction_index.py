@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk
 
 VERSION = 0
-ENTRY = struct.Struct(">hqqqq")
+ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 LAST_OFFSET = struct.Struct(">q")
 LAST_OFFSET_AT = 18
 

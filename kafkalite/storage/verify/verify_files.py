@@ -11,9 +11,9 @@ from kafkalite.storage import names
 from kafkalite.storage.checkpoints import BadCheckpoint, read_epochs
 from kafkalite.storage.log.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkalite.storage.log.producer_snapshots import BadSnapshot, read_snapshot
+from kafkalite.storage.log.transaction_index import ENTRY as ABORTED_ENTRY
 from kafkalite.storage.verify.verify_segments import EPOCHS_GROW, NOWHERE, Batches, Violation, base_offset
 
-ABORTED_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 INDEX_BYTES_MAX = 1 << 30
 
 NO_EPOCH = -1  # of batches that are older than leader epochs
