@@ -31,7 +31,7 @@ TYPES_BELOW = {
 SIZES = {"duration": 12, "uuid": 16}
 NESTED = ("type", "items", "values", "fields")
 OF_TEXT = ("bytes", "fixed", "string", "enum")
-BITS = {"int": 32, "long": 64}
+BITS = {"int": 31, "long": 63}
 FORMATS = {"float": "<f", "double": "<d"}
 
 
@@ -78,7 +78,8 @@ def decode_defaults(schema: Any, named: Mapping[str, Any]) -> None:
     """Replace the defaults of a reader's fields by the values that a reader returns for them.
 
     Arguments:
-        schema: parsed by fastavro; it is changed.
+        schema: parsed by fastavro; it is changed. An array or map is marked as parsed, as fastavro marks records: parsed again,
+            its defaults would be rejected.
         named: its types with a name.
 
     Raises:
@@ -86,12 +87,21 @@ def decode_defaults(schema: Any, named: Mapping[str, Any]) -> None:
     """
     # A default may be of a record that is declared later, so no default is replaced before all of them are decoded.
     fields = [each for each in _fields(schema, named, set()) if "default" in each]
-    try:
-        decoded = [_decoded(each["default"], each["type"], named) for each in fields]
-    except RecursionError:
-        raise ValueError("a default of the schema contains itself") from None
+    decoded = [_decoded_of_field(each, named) for each in fields]
     for field, value in zip(fields, decoded, strict=True):
         field["default"] = value
+    for each in schema if isinstance(schema, list) else [schema]:
+        if isinstance(each, dict) and each["type"] in ("array", "map"):
+            each |= {"__fastavro_parsed": True, "__named_schemas": named}
+
+
+def _decoded_of_field(field: dict[str, Any], named: Mapping[str, Any]) -> Any:
+    try:
+        return _decoded(field["default"], field["type"], named)
+    except RecursionError:
+        raise ValueError(f"the default of the field {field['name']} contains itself") from None
+    except ValueError as error:
+        raise ValueError(f"field {field['name']}: {error}") from error
 
 
 def _fields(schema: Any, named: Mapping[str, Any], seen: set[str]) -> Iterator[dict[str, Any]]:
@@ -163,7 +173,7 @@ def _field_default(default: dict[str, Any], field: dict[str, Any], named: Mappin
 def _scalar(default: Any, schema: dict[str, Any]) -> Any:
     form = schema["type"]
     if form in BITS:
-        if type(default) is not int or default.bit_length() >= BITS[form]:
+        if type(default) is not int or not -(1 << BITS[form]) <= default < 1 << BITS[form]:
             raise _mismatch(default, form)
         return default
     if form in FORMATS:

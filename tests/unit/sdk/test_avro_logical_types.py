@@ -93,6 +93,11 @@ def test_default_of_a_floating_number_is_rounded_as_its_encoding_is() -> None:
     assert type(default("double", 1)) is float and math.isnan(default("double", math.nan))
 
 
+@pytest.mark.parametrize(("form", "bits"), [("int", 31), ("long", 63)])
+def test_defaults_at_the_limits_of_integers_are_their_values(form: str, bits: int) -> None:
+    assert [default(form, each) for each in (-(1 << bits), (1 << bits) - 1)] == [-(1 << bits), (1 << bits) - 1]
+
+
 @pytest.mark.parametrize(
     ("field_type", "value"),
     [

@@ -54,5 +54,19 @@ def test_field_that_the_writer_lacks_has_the_decoded_default(logical: str, base:
 
 
 def test_declared_schema_with_a_default_of_another_type_is_an_error() -> None:
-    with pytest.raises(ValueError, match="the default 'a' of a field is not int"):
+    with pytest.raises(ValueError, match="field x0: the default 'a' of a field is not int"):
         Avro(record({"type": "array", "items": "int"}, defaults=[["a"]]))
+
+
+@pytest.mark.parametrize("form", ["array", "map", "union"])
+def test_default_in_a_schema_that_is_not_a_record_is_decoded(form: str) -> None:
+    lacking = {"type": "record", "name": "r", "fields": [{"name": "y", "type": "int"}]}
+    item = {**lacking, "fields": [*lacking["fields"], {"name": "x", "type": "bytes", "default": "\u00ff"}]}
+    writer, declared = (
+        {"array": {"type": form, "items": each}, "map": {"type": form, "values": each}, "union": ["null", each]}[form]
+        for each in (lacking, item)
+    )
+    data = {"array": b"\x02\x0e\x00", "map": b"\x02\x02a\x0e\x00", "union": b"\x02\x0e"}[form]
+    row = {"y": 7, "x": b"\xff"}
+    found = Avro(json.dumps(declared)).reader(Schema(json.dumps(writer), "AVRO", {}), ()).read(data)
+    assert found == {"array": [row], "map": {"a": row}, "union": row}[form]
