@@ -15,12 +15,13 @@ from pyspark_kafkalite.ingest.worker import Written
 from pyspark_kafkalite.tables import Batch, CommitRefusedError, DamagedTableError, TableError
 from pyspark_kafkalite.tables.ddl import ddl_text, parse_ddl
 from pyspark_kafkalite.tables.delta import DeltaOffsetTable
-from pyspark_kafkalite.tables.model import CommittedRange, batch_name, dead_letter_name
+from pyspark_kafkalite.tables.model import CommittedRange, QueryTotal, batch_name, dead_letter_name
 from pyspark_kafkalite.tables.parquet_writer import ParquetOptions
 from pyspark_kafkalite.tables.partitions import NO_PARTITION
 from pyspark_kafkalite.tables.reading import read, read_dead_letters
 
 from kafkalite.model import TopicPartition
+from tests.spark.delta_log import remove_earlier_versions
 from tests.story.tables.parquet_job import SCHEMA, batch, expected, rows, write
 from tests.unit.spark.decoded import records
 
@@ -181,6 +182,28 @@ def test_schema_is_known_without_the_history(table: DeltaOffsetTable, monkeypatc
     other = DeltaOffsetTable(table.location)
     assert other.schema_text() == other.schema_text() == "_partition int, _offset bigint"
     assert reads.count(None) == 1, "the history is read when the table is opened"
+
+
+def test_total_of_a_query_and_the_schema_are_known_after_the_log_has_expired(tmp_path: Path) -> None:
+    table = DeltaOffsetTable(tmp_path / "table")
+    for number in range(4):
+        file, ranges = write(table, {0: (number * 5, number * 5 + 5)})
+        table.commit(Batch("A", number, ranges, (file,), schema=None if number else GROWN))
+    schema = table.schema_text()
+    remove_earlier_versions(table.location)
+    reopened = DeltaOffsetTable(table.location)
+    assert [each.sequence for each in reopened.commits()] == [3] and schema is not None
+    last = reopened.last_commit()
+    assert last is not None and last.total == QueryTotal(20, 4)
+    known, columns = (
+        dict(each.split(" ", 1) for each in text.split(", ")) for text in (reopened.schema_text() or "", schema)
+    )
+    assert columns.items() <= known.items() and known.keys() - columns.keys() == {"_topic", "_timestamp"}
+    file, ranges = write(reopened, {0: (20, 21)})
+    reopened.commit(Batch("B", 0, ranges, (file,), schema=reopened.schema_text(), resumes=3))
+    last = reopened.last_commit()
+    assert last is not None and last.total == QueryTotal(1, 1)
+    assert in_delta(reopened) == expected({0: (0, 21)})
 
 
 @pytest.mark.parametrize("schemas", [("id int", "id int, name string"), (None, None)])

@@ -141,6 +141,21 @@ def test_commits_that_have_expired_are_named(catalog: Catalog, table: IcebergOff
         table.commit(batch(table, "A", 1, {0: (10, 20)}))
 
 
+def test_schema_is_known_after_the_snapshot_with_it_has_expired(catalog: Catalog) -> None:
+    table = IcebergOffsetTable(catalog, NAME)
+    for number in range(3):
+        file, ranges = write(table, {0: (number, number + 1)})
+        table.commit(Batch("A", number, ranges, (file,), schema=None if number else GROWN))
+    snapshots = catalog.load_table(NAME).snapshots()
+    catalog.load_table(NAME).maintenance.expire_snapshots().by_ids(
+        [each.snapshot_id for each in snapshots[:2]]
+    ).commit()
+    known = IcebergOffsetTable(catalog, NAME).schema_text()
+    assert known is not None and set(GROWN.split(", ")) <= set(known.split(", "))
+    last = table.last_commit()
+    assert last is not None and last.total == (3, 3)
+
+
 def test_missing_attempt_and_other_names_are_named(catalog: Catalog, table: IcebergOffsetTable) -> None:
     lost = batch(table, "A", 1, {0: (10, 20)})
     Path(table.location, lost.files[0].name).unlink()

@@ -27,6 +27,7 @@ from pyspark_kafkalite.tables.reading import read
 
 from kafkalite.model import TopicPartition
 from tests.kit.loop_disk import LoopDisk
+from tests.spark.delta_log import remove_earlier_versions
 
 HOUR_MS = 3_600_000
 NO_OPTIONS = RunOptions()
@@ -122,6 +123,17 @@ def test_run_of_a_delta_table_says_what_it_has_added(jobs: Jobs) -> None:
         f"lake lake: 0 new records; {path}: 30 records in 1 commit, 1 file",
         f"lake lake: 1 new record in 1 commit; {path}: 31 records in 2 commits, 2 files",
     ]
+
+
+def test_run_of_a_delta_table_says_what_it_has_added_after_its_log_has_expired(jobs: Jobs) -> None:
+    jobs.send(*(b"%d" % number for number in range(30)))
+    job = jobs.job("lake", '[table]\npath = "orders"\nformat = "delta"', source="maxOffsetsPerTrigger = 10")
+    assert jobs.run(job) == 0
+    path = jobs.directory / "orders"
+    remove_earlier_versions(str(path))
+    jobs.send(b"1")
+    assert jobs.run(job) == 0
+    assert jobs.lines[1:] == [f"lake lake: 1 new record in 1 commit; {path}: 31 records in 4 commits, 4 files"]
 
 
 def test_deleted_checkpoint_is_found_before_the_run_and_resumed(jobs: Jobs) -> None:

@@ -14,6 +14,7 @@ from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, REPLAY
 from pyspark_kafkalite.jobs.settings.progress_settings import shown
 from pyspark_kafkalite.jobs.tables import existing_table
+from pyspark_kafkalite.tables.model import NO_COMMIT, Commit, QueryTotal, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +73,7 @@ def run_in(
         return 0
     # The module of a streaming job has the name of its type.
     start: Start = import_module(f"pyspark_kafkalite.jobs.{job.type}").start
-    earlier = _commits_of(job)
+    earlier = _last_commit(job)
     with shown(spark, job.progress, options, job.name, job.source_options().client, report) as wait_for_end:
         query = start(spark, job, options)
         try:
@@ -84,28 +85,42 @@ def run_in(
     return 0
 
 
-def _commits_of(job: JobFile) -> int:
-    """The number of commits of a table before the run; 0 = it does not exist."""
+def _last_commit(job: JobFile) -> Commit | None:
+    """The last commit of the table of a job; None = it is empty, or does not exist."""
     table = None if job.table is None else existing_table(job.table)
-    last = None if table is None else table.last_commit()
-    return 0 if last is None else last.sequence + 1
+    return None if table is None else table.last_commit()
 
 
-def _summary(job: JobFile, query: "StreamingQuery", earlier: int) -> str:
+def _summary(job: JobFile, query: "StreamingQuery", earlier: Commit | None) -> str:
     """What a run has added to its table.
 
     Arguments:
         job: of the run.
         query: of the run.
-        earlier: number of commits before it.
+        earlier: the last commit before it.
     """
     table = None if job.table is None else existing_table(job.table)
     if table is None:
         return f"{job.type} {job.name}: all records are processed"
-    mine = [each for each in table.commits() if each.query_id == query.id]
-    new = [each for each in mine if each.sequence >= earlier]
-    rows, all_rows = (sum(each.rows for commit in commits for each in commit.ranges) for commits in (new, mine))
-    added = format_count(rows, "new record") + (f" in {format_count(len(new), 'commit')}" if new else "")
+    total, complete = _total(table, query.id, table.last_commit())
+    before, _ = _total(table, query.id, earlier)
+    commits = total.commits - before.commits
+    added = format_count(total.rows - before.rows, "new record")
+    added += f" in {format_count(commits, 'commit')}" if commits else ""
     files = format_count(len(table.files()), "file")
-    whole = f"{format_count(all_rows, 'record')} in {format_count(len(mine), 'commit')}, {files}"
-    return f"{job.type} {job.name}: {added}; {table.location}: {whole}"
+    whole = f"{format_count(total.rows, 'record')} in {format_count(total.commits, 'commit')}, {files}"
+    return f"{job.type} {job.name}: {added}; {table.location}: {'' if complete else 'at least '}{whole}"
+
+
+def _total(table: Table, query_id: str, last: Commit | None) -> tuple[QueryTotal, bool]:
+    """What a query has added up to a commit, and whether this is all; some commits may be missing only of an earlier
+    version, which has not counted.
+    """
+    if last is None or last.query_id != query_id:
+        return QueryTotal(0, 0), True
+    if last.total is not None:
+        return last.total, True
+    commits = [each for each in table.commits() if each.sequence <= last.sequence]
+    mine = [each for each in commits if each.query_id == query_id]
+    rows = sum(each.rows for commit in mine for each in commit.ranges)
+    return QueryTotal(rows, len(mine)), commits[0].sequence == NO_COMMIT + 1

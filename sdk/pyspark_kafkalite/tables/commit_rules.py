@@ -19,6 +19,7 @@ from pyspark_kafkalite.tables.model import (
     CommittedRange,
     EndOffsets,
     Gap,
+    QueryTotal,
     Recreation,
     Replacement,
     merge_ranges,
@@ -269,7 +270,14 @@ def next_commit(
         details=batch.details,
         topic_ids=topic_ids,
         recreated=recreated,
+        total=_total(last, batch.query_id, sum(each.rows for each in ranges)),
     )
+
+
+def _total(last: Commit | None, query_id: str, rows: int) -> QueryTotal | None:
+    """Return what a query has added with its next commit; it is counted here because logs of libraries expire."""
+    before = QueryTotal(0, 0) if last is None or last.query_id != query_id else last.total
+    return None if before is None else QueryTotal(before.rows + rows, before.commits + 1)
 
 
 def replacing_commit(state: TableState, replacement: Replacement, location: str) -> Commit:
@@ -314,6 +322,7 @@ def replacing_commit(state: TableState, replacement: Replacement, location: str)
         schema=None,
         details=None,
         recreated=(),
+        total=_total(last, last.query_id, 0),
     )
 
 

@@ -11,8 +11,9 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
@@ -21,9 +22,6 @@ from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
 from pyspark_kafkalite.tables.library_table import COLUMNS, LibraryTable
 from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, DataFile
-
-if TYPE_CHECKING:
-    import pyarrow
 
 APPLICATION = METADATA = "kafkalite"
 RECENT = 20  # commits of the history that are read first
@@ -44,7 +42,7 @@ class DeltaOffsetTable(LibraryTable[DeltaTable]):
 
     conflict = CommitFailedError
 
-    def __init__(self, location: str | os.PathLike[str], schema: "pyarrow.Schema | None" = None) -> None:
+    def __init__(self, location: str | os.PathLike[str], schema: pyarrow.Schema | None = None) -> None:
         if "://" in os.fspath(location):
             raise UnsupportedFileSystemError(f"table {location}: expected a directory; URLs are not supported")
         root = Path(location).absolute()
@@ -79,17 +77,24 @@ class DeltaOffsetTable(LibraryTable[DeltaTable]):
         return [self._parsed(entry) for entry in reversed(DeltaTable(self.location).history()) if METADATA in entry]
 
     def schema_text(self) -> str | None:
-        """The schema of the last commit that has one, as text of Spark's DDL; the history is read once at most."""
+        """The schema of the last commit that has one, as text of Spark's DDL; the history is read once at most.
+
+        After Delta has removed that commit from its log, it is the schema of the table.
+        """
         last = self.last_commit()
         if last is None:
             return None
         if last.schema is not None:
             self._known = last.sequence, last.schema
         elif self._known[0] not in (last.sequence, last.sequence - 1):
-            found = (each.schema for each in reversed(self.commits()) if each.schema is not None)
-            self._known = last.sequence, next(found, None)
+            self._known = last.sequence, self._found_schema()
         self._known = last.sequence, self._known[1]
         return self._known[1]
+
+    def _found_schema(self) -> str | None:
+        table = DeltaTable(self.location)
+        commits = [self._parsed(entry) for entry in table.history() if METADATA in entry]
+        return self._schema_of(commits, lambda: pyarrow.schema(table.schema().to_arrow()))
 
     def _create(self, table: DeltaTable, commit: Commit) -> None:
         """Commit with Delta. Raises CommitFailedError: another commit of kafkalite was first."""
@@ -104,7 +109,7 @@ class DeltaOffsetTable(LibraryTable[DeltaTable]):
         actions = [_action(each) for each in commit.files]
         table.create_write_transaction(actions, "append", schema, commit_properties=properties)
 
-    def _grown(self, table: DeltaTable, commit: Commit) -> "pyarrow.Schema":
+    def _grown(self, table: DeltaTable, commit: Commit) -> pyarrow.Schema:
         """Add the columns that the table lacks: a commit of Delta without rows, which may be repeated."""
         if commit.schema is None and self._schema is not None:
             return self._schema

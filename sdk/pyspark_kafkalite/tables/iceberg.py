@@ -68,9 +68,12 @@ class IcebergOffsetTable(LibraryTable[IcebergTable]):
         return list(self._commits(self._open()))[::-1]
 
     def schema_text(self) -> str | None:
-        """The schema of the last commit that has one, as text of Spark's DDL."""
-        commits = self._commits(self._open())
-        return next((each.schema for each in commits if each.schema is not None), None)
+        """The schema of the last commit that has one, as text of Spark's DDL.
+
+        After its snapshot has expired, it is the schema of the table.
+        """
+        table = self._open()
+        return self._schema_of(self._commits(table), lambda: table.schema().as_arrow())
 
     def _open(self) -> IcebergTable:
         return self._catalog.load_table(self._name)

@@ -8,13 +8,18 @@ Invariants:
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from pyspark_kafkalite.tables import commit_rules
 from pyspark_kafkalite.tables.attempt_files import AttemptFiles
+from pyspark_kafkalite.tables.ddl import ddl_text, normalize_schema
 from pyspark_kafkalite.tables.errors import DamagedTableError
 from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, CommitResult, EndOffsets, Recovery
+
+if TYPE_CHECKING:
+    import pyarrow
 
 COLUMNS = "_topic string, _partition int, _offset bigint, _timestamp timestamp"
 """Columns of every table."""
@@ -104,6 +109,22 @@ class LibraryTable(ABC, Generic[T]):
     def dead_letter_files(self) -> list[str]:
         """Paths of the committed files with records that could not be decoded."""
         return self._files.dead_letters(self.last_commit())
+
+    @staticmethod
+    def _schema_of(commits: Iterable[Commit], of_table: Callable[[], "pyarrow.Schema"]) -> str | None:
+        """Return the schema of the last commit that has one; if commits may have expired, the schema of the table.
+
+        Arguments:
+            commits: that the library remembers, the last one first.
+            of_table: returns the schema of the table.
+        """
+        first: Commit | None = None
+        for first in commits:
+            if first.schema is not None:
+                return first.schema
+        if first is None or first.sequence == NO_COMMIT + 1:
+            return None
+        return ddl_text(normalize_schema(of_table()))
 
     @staticmethod
     def _text_of(commit: Commit) -> str:

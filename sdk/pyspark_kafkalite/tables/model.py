@@ -139,6 +139,18 @@ class Batch(NamedTuple):
         return self.files + self.dead_letters
 
 
+class QueryTotal(NamedTuple):
+    """What a query has added to a table since it writes to it.
+
+    Attributes:
+        rows: records of its ranges.
+        commits: their number, with those that replace its files.
+    """
+
+    rows: int
+    commits: int
+
+
 class Commit(NamedTuple):
     """One commit of a table.
 
@@ -155,6 +167,7 @@ class Commit(NamedTuple):
         topic_ids: of the topics of `ends`, by name. An offset is valid only for the topic with this id. A topic that
             is missing is one that an earlier version has copied: the next commit with its records has its id.
         recreated: topics that were created again since the commit before.
+        total: of its query, with this commit; None = an earlier version has made a commit of the query.
     """
 
     sequence: int
@@ -170,6 +183,7 @@ class Commit(NamedTuple):
     details: Mapping[str, Any] | None = None
     topic_ids: Mapping[str, str] = {}
     recreated: tuple[Recreation, ...] = ()
+    total: QueryTotal | None = None
 
     @property
     def attempts(self) -> tuple[DataFile, ...]:
@@ -198,6 +212,7 @@ class Commit(NamedTuple):
             "ends": [[topic, partition, end] for (topic, partition), end in sorted(self.ends.items())],
             "topic_ids": dict(sorted(self.topic_ids.items())),
             "recreated": [each._asdict() for each in self.recreated],
+            "total": None if self.total is None else self.total._asdict(),
         }
 
     @classmethod
@@ -219,7 +234,7 @@ class Commit(NamedTuple):
                 "use the version that wrote it"
             )
         try:
-            ids = fields.get("topic_ids", {})
+            ids, total = fields.get("topic_ids", {}), fields.get("total")
             return cls(
                 sequence=fields["sequence"],
                 query_id=fields["query_id"],
@@ -234,6 +249,7 @@ class Commit(NamedTuple):
                 details=fields.get("details"),
                 topic_ids=dict(ids),
                 recreated=tuple(Recreation(**each) for each in fields.get("recreated", ())),
+                total=None if total is None else QueryTotal(**total),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedTableError(f"{origin}: the commit cannot be read: {error!r}") from error
