@@ -78,8 +78,8 @@ def decode_defaults(schema: Any, named: Mapping[str, Any]) -> None:
     """Replace the defaults of a reader's fields by the values that a reader returns for them.
 
     Arguments:
-        schema: parsed by fastavro; it is changed. An array or map is marked as parsed, as fastavro marks records: parsed again,
-            its defaults would be rejected.
+        schema: parsed by fastavro; it is changed. An array or map is marked as parsed, as fastavro marks records:
+            parsed again, its defaults would be rejected.
         named: its types with a name.
 
     Raises:
