@@ -53,9 +53,9 @@ BUGS = (
     Bug(
         "ack before sync",
         "kafkalite/cluster/partition/partition.py",
-        "        if log.log_end_offset >= self._flush_at:\n",
-        "        if log.log_end_offset >= NEVER:\n",
-        "tests/unit/cluster/test_flush.py::test_response_and_high_watermark_wait_for_the_flush",
+        "        if log.log_end_offset >= self.hold_at:\n",
+        "        if log.log_end_offset >= 2**63 - 1:\n",
+        "tests/unit/cluster/partition/test_flush.py::test_response_and_high_watermark_wait_for_the_flush",
         "assert",
     ),
     Bug(

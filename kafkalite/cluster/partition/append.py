@@ -1,7 +1,7 @@
 """The append of one batch to one partition, from the request to the response.
 
 An `Append` is finished exactly once: when it is rejected, when it is written at the end of the loop iteration, or later
-if a job has to decompress the batch or open the log, or if the append waits for a flush.
+if a job has to decompress the batch or open the log, or if the append waits for a flush or for other replicas.
 
 An unexpected exception has one of two error codes, by what is known about the log. Each client retries both with the
 same sequence, so that nothing is lost and nothing appended twice; UNKNOWN_SERVER_ERROR is not among them, because
@@ -15,8 +15,10 @@ from kafkalite.model import ACKS_ALL
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
+TIMEOUT_MS = 30_000  # request.timeout.ms of Kafka's producer
 NOT_APPENDED = KafkaErrorCode.KAFKA_STORAGE_ERROR
 UNCONFIRMED = KafkaErrorCode.REQUEST_TIMED_OUT  # as DelayedProduce: the log may have the batch
+WRITTEN = memoryview(b"")
 BROKEN = "internal error, see the log of the broker"
 
 
@@ -27,6 +29,7 @@ class Append:
         batch: the record batch as received, writable; valid until the loop iteration ends, unless `keep` was called.
         required_acks: 0, 1, or -1 for all in-sync replicas.
         done: called once with this object when the result is known.
+        timeout_ms: how long it may wait for the other replicas; only with acks=all.
 
     Attributes:
         zstd_allowed: whether the version of the request allows zstd.
@@ -47,15 +50,19 @@ class Append:
         "message",
         "record_errors",
         "required_acks",
+        "timeout_ms",
         "transactional",
         "zstd_allowed",
     )
 
     own = False
 
-    def __init__(self, batch: memoryview, required_acks: int, done: Callable[["Append"], None]) -> None:
+    def __init__(
+        self, batch: memoryview, required_acks: int, done: Callable[["Append"], None], timeout_ms: int = TIMEOUT_MS
+    ) -> None:
         self.batch = batch
         self.required_acks = required_acks
+        self.timeout_ms = timeout_ms
         self._done: Callable[[Append], None] | None = done
         self.error = 0
         self.message: str | None = None
@@ -69,6 +76,10 @@ class Append:
     def keep(self) -> None:
         """Copy the batch, because it is needed after the loop iteration that received it."""
         self.batch = memoryview(bytearray(self.batch))
+
+    def release_batch(self) -> None:
+        """Release the bytes of a written batch whose append is not finished yet."""
+        self.batch = WRITTEN
 
     def reject(self, error: int, message: str | None = None) -> None:
         """Finish with an error; nothing was appended."""
@@ -113,22 +124,3 @@ class OwnAppend(Append):
 
     def __init__(self, batch: bytearray, done: Callable[[Append], None]) -> None:
         super().__init__(memoryview(batch), ACKS_ALL, done)
-
-
-class AppendAwaitingFlush:
-    """The appends of one loop iteration that wait for a flush.
-
-    Arguments:
-        needs: the recovery point from which on they can be finished.
-        end: the log end offset after them, which is then the high watermark.
-        size: their bytes.
-        appends: the appends that are finished then.
-    """
-
-    __slots__ = ("appends", "end", "needs", "size")
-
-    def __init__(self, needs: int, end: int, size: int, appends: list[Append]) -> None:
-        self.needs = needs
-        self.end = end
-        self.size = size
-        self.appends = appends

@@ -5,15 +5,14 @@
 2. An append is queued on the log without a system call. At the end of the loop iteration, `write` writes all of them to
    the file at once and finishes them. If that write fails, every append of this iteration to the partition fails.
 3. Readers see only records below the high watermark.
-4. A partition with an `error` (offline, deleted, led by another broker) rejects every request with that code and
-   completes delayed fetches.
-5. If flush.messages requires a flush, appends are finished, and their records can be read, only when the records are on
-   the disk: they wait, in order, until the recovery point of the log has passed them. Later appends wait behind them.
-   Appends with acks=0 do not wait.
+4. A partition has a `role`: leader, follower or none. Only a leader accepts requests of clients; otherwise there is an
+   `error` (offline, deleted, led by another broker) with which all are rejected, and delayed fetches are completed.
+   The role may change at any time. Appends that are held, queued or in a job are finished with the error then, also if
+   the partition is led again before a job ends; the log may have the batches of those held.
+5. Appends that a flush or other replicas must confirm are held by `leader.Leader`. Appends with acks=0 do not wait.
 6. After an unexpected exception every append is finished, by what is known of the log: NOT_APPENDED where its batch was
    never queued or was taken back, UNCONFIRMED behind its write. The queue continues, and the exception is reported to
    the host. An exception of a callback is raised after the others.
-7. The ISR is this replica alone, as a partition has one replica (`state/controller/partitions/isr_elections`).
 """
 
 from collections import deque
@@ -22,34 +21,31 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.callbacks import call_all, call_each
-from kafkalite.clock import Clock, Offload, Outcome, Raised
+from kafkalite.clock import Offload, Outcome
 from kafkalite.cluster.metadata.image import NO_LEADER, PartitionImage
-from kafkalite.cluster.partition.append import Append, AppendAwaitingFlush, OwnAppend
-from kafkalite.cluster.partition.state import NEVER, NOT_LEADER, PartitionState
+from kafkalite.cluster.partition.append import Append, OwnAppend
+from kafkalite.cluster.partition.follower import Follower
+from kafkalite.cluster.partition.leader import Leader, LeaderHost, finish_unconfirmed
+from kafkalite.cluster.partition.state import NOT_LEADER, PartitionState
 from kafkalite.cluster.partition.validation import LoopBudget, append_to_log, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ACKS_ALL
 from kafkalite.records import BatchError, ValidationResult
 from kafkalite.records.batch_header import HEADER_SIZE
-from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, the received bytes leave the CPU cache before they are written (measured)
-ACKS_NONE = 0
 BASE_SEQUENCE = slice(53, 57)  # of a batch
 FIRST = bytes(4)  # base sequence 0: the first batch of its producer
 REFUSED_MAX = 100  # headers of first batches
 
 
-class PartitionHost(Protocol):
+class PartitionHost(LeaderHost, Protocol):
     """The part of the broker that a partition uses."""
 
-    clock: Clock
     offload: Offload
-    flusher: Flusher
     loop_budget: LoopBudget  # shared by all partitions
-    report: Raised  # logs an exception that has ended an append
 
     def mark_dirty(self, partition: "Partition") -> None:
         """Call `partition.write()` at the end of the loop iteration."""
@@ -81,6 +77,7 @@ class Partition(PartitionState):
     ) -> None:
         super().__init__(topic, topic_id, index, config, leader_epoch, isr, replicas)
         self._host = host
+        self.role = Leader(self, host)
 
     # Appending.
 
@@ -108,6 +105,8 @@ class Partition(PartitionState):
     def _append_own(self, append: Append) -> None:
         if self.error:
             append.reject(self.error)
+        elif len(self.isr) < self.replicas_min:
+            append.reject(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
         elif self.log is None:
             self._open_for(append)
         else:
@@ -127,7 +126,7 @@ class Partition(PartitionState):
     def _validate_and_append(self, append: Append) -> None:
         if self.error:
             append.reject(self.error)
-        elif append.required_acks == ACKS_ALL and len(self.isr) < self._replicas_min:
+        elif append.required_acks == ACKS_ALL and len(self.isr) < self.replicas_min:
             append.reject(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
         elif self.log is None:
             self._open_for(append)
@@ -189,29 +188,44 @@ class Partition(PartitionState):
             abandon(self.log, unwritten)
 
     def _written(self, appends: list[Append], log: Log, size: int) -> None:
-        if log.log_end_offset >= self._flush_at:
-            self._await_flush(appends, log, size)
+        if log.log_end_offset >= self.hold_at:
+            self._hold(appends, log, size)
         else:
-            self._readable(appends, log, log.log_end_offset, size)
+            self.answer(appends, log, log.log_end_offset, size)
+
+    def _hold(self, appends: list[Append], log: Log, size: int) -> None:
+        leader = self.role
+        assert isinstance(leader, Leader), "without it, `error` has rejected these appends"
+        leader.hold(appends, log, size)
 
     def _broken_behind_write(self, appends: list[Append], error: Exception) -> None:
-        """Finish appends after an unexpected exception: the log has them, and they may not be on the disk."""
-        held = {append for awaiting in self._held for append in awaiting.appends}
-        unfinished = [append for append in appends if not append.finished and append not in held]
-        if not unfinished:  # a callback has raised
-            raise error
-        self._host.report(f"append to {self.topic}-{self.index}", error)
-        call_each(Append.fail_unconfirmed, unfinished)
+        """Finish appends after an unexpected exception: the log has them, and they may not be committed."""
+        if isinstance(self.role, Leader):
+            self.role.finish_written(appends, error)
+        else:
+            finish_unconfirmed([append for append in appends if not append.finished], error, self._report)
 
-    def _readable(self, appends: list[Append], log: Log, end_offset: int, size: int) -> None:
+    def _report(self, error: Exception) -> None:
+        self._host.report(f"append to {self.topic}-{self.index}", error)
+
+    def answer(self, appends: list[Append], log: Log, end_offset: int, size: int) -> None:
+        """Finish appends whose records, and all before `end_offset`, can be read now.
+
+        Arguments:
+            appends: in the order of their offsets, at least one.
+            log: of this partition.
+            end_offset: the high watermark.
+            size: the bytes of these records.
+        """
         self.high_watermark = end_offset
         log_start_offset = log.log_start_offset
         for append in appends:
             append.log_start_offset = log_start_offset
         finish = appends[0].finish if len(appends) == 1 else partial(call_each, Append.finish, appends)
-        call_all(finish, partial(self._readable_grew, size))
+        call_all(finish, partial(self.readable_grew, size))
 
-    def _readable_grew(self, size: int) -> None:
+    def readable_grew(self, size: int) -> None:
+        """Complete the delayed fetches that `size` more readable bytes satisfy; exceptions are reported."""
         try:
             if self.log is not None and self.log.has_unstable_records:
                 self._unstable_grew(size)
@@ -228,71 +242,12 @@ class Partition(PartitionState):
             list(self.delayed_fetches),
         )
 
-    # Waiting for a flush.
-
-    def _await_flush(self, appends: list[Append], log: Log, size: int) -> None:
-        """Finish these appends after the flush that flush.messages requires.
-
-        Arguments:
-            appends: the appends that were written.
-            log: of this partition.
-            size: their bytes.
-        """
-        end = log.log_end_offset
-        if self._held and self._held[0].needs <= log.recovery_point:  # an exception has lost the end of a flush
-            self._flushed(0)
-        flush = end - max(self._flush_requested, log.recovery_point) >= self.config.flush_messages
-        if not flush and not self._held:  # another flush has included them
-            self._plan_flush()
-            self._readable(appends, log, end, size)
-            return
-        requested = self._flush_requested
-        if flush:
-            self._flush_requested = end
-        unanswered = [append for append in appends if append.required_acks == ACKS_NONE]
-        if unanswered:
-            appends = [append for append in appends if append.required_acks != ACKS_NONE]
-        held = AppendAwaitingFlush(self._flush_requested, end, size, appends)
-        self._held.append(held)
-        self._flush_at = 0
+    def wake_fetches(self) -> None:
+        """Complete all delayed fetches with the records that exist; exceptions are reported."""
         try:
-            if flush:
-                self._host.flusher.request_flush(log, self._flushed)
-        except Exception:  # no flush is coming: the next append requests one for all
-            self._flush_requested = requested
-            if held in self._held:
-                self._held.remove(held)
-            self._plan_flush()
-            raise
-        call_each(Append.finish, unanswered)
-
-    def _flushed(self, error: int) -> None:
-        """A flush of this log has ended, with a Kafka error code or 0."""
-        if error:
-            self._reject_awaiting_flush(error)
-            return
-        assert self.log is not None
-        log, free = self.log, list[AppendAwaitingFlush]()
-        while self._held and self._held[0].needs <= log.recovery_point:
-            free.append(self._held.popleft())
-        try:
-            self._plan_flush()
-            call_each(lambda awaiting: self._readable(awaiting.appends, log, awaiting.end, awaiting.size), free)
-        except Exception as failure:
-            self._broken_behind_write([append for awaiting in free for append in awaiting.appends], failure)
-
-    def _reject_awaiting_flush(self, error: int) -> None:
-        awaiting, self._held = self._held, deque()
-        call_each(lambda append: append.reject(error), [append for one in awaiting for append in one.appends])
-
-    def _plan_flush(self) -> None:
-        """Compute the offset from which on appends wait for a flush, so that `write` compares one number."""
-        if self._held:
-            self._flush_at = 0
-        elif self.log is None or self.config.flush_messages == NEVER:
-            self._flush_at = NEVER
-        else:
-            self._flush_at = self.log.recovery_point + self.config.flush_messages
+            self.complete_delayed_fetches()
+        except Exception as error:
+            self._report(error)
 
     # Appends that a job works on.
 
@@ -313,7 +268,8 @@ class Partition(PartitionState):
                 self.log = opened
                 call_each(opened.expect_first, self._refused)
                 self._refused = ()
-                self._plan_flush()
+                if isinstance(self.role, Leader):
+                    self.role.adopt(opened)
         finally:
             self._in_job = False
             self._return()
@@ -331,17 +287,18 @@ class Partition(PartitionState):
 
     def _validated(self, outcome: Outcome) -> None:
         try:
-            self._append_in_job_order(self._queue.popleft(), outcome)
+            error, self._job_error = self._job_error or self.error, 0
+            self._append_in_job_order(self._queue.popleft(), outcome, error)
         finally:
             self._in_job = False
             self._return()
 
-    def _append_in_job_order(self, append: Append, outcome: Outcome) -> None:
+    def _append_in_job_order(self, append: Append, outcome: Outcome, error_code: int) -> None:
         try:
-            if self.error:
-                append.reject(self.error)
+            if error_code:
+                append.reject(error_code)
             validation = outcome.result()  # an unexpected exception of the job is raised after the append was rejected
-            if not self.error:
+            if not error_code:
                 self._append_validated(append, validation)
         except Exception as error:
             self._failed(append, error)
@@ -361,6 +318,10 @@ class Partition(PartitionState):
 
     def _return(self) -> None:
         """Continue with the queued appends, until the next one needs a job."""
+        error, self._job_error = self._job_error, 0
+        if error and self._queue:
+            call_all(partial(self._queue.popleft().reject, error), self._return)
+            return
         if self._paused is not None:
             self._begin_pause(self._paused)
             return
@@ -414,51 +375,44 @@ class Partition(PartitionState):
         self._in_job = False
         self._return()
 
-    # Leadership in a cluster.
+    # Roles.
 
     def lead(self, state: PartitionImage, ready: Callable[[], object]) -> None:
-        """Accept requests, in the leader epoch of this state. All records of the log can be read: it is the only one.
+        """Accept requests, in the leader epoch of this state.
 
         Arguments:
             state: the leader is this broker.
-            ready: called when all these records can be read: now, or after the flush that some need (rule 5); never if
-                the leadership ends before.
+            ready: called when all records of the log can be read: now, or when the flush and the followers have them
+                that `Leader` waits for; never if the leadership ends before.
         """
         self.write()  # in the epoch before
         self._assign(state)
         self.error = 0
-        log = self.log
-        if log is None or log.log_end_offset <= self.high_watermark or self._held:
-            ready()
-        elif self.config.flush_messages == NEVER or log.recovery_point >= log.log_end_offset:
-            self.high_watermark = log.log_end_offset
-            ready()
-        else:
-            self._flush_tail(log, ready)
-
-    def _flush_tail(self, log: Log, ready: Callable[[], object]) -> None:
-        """Flush the records above the high watermark, whose appends have failed when the leadership ended."""
-        end = self._flush_requested = log.log_end_offset
-        self._flush_at = 0
-
-        def flushed(append: Append) -> None:
-            if not append.error:
-                ready()
-
-        self._held.append(AppendAwaitingFlush(end, end, 0, [OwnAppend(bytearray(), flushed)]))
-        self._host.flusher.request_flush(log, self._flushed)
+        if not isinstance(self.role, Leader):
+            self.role = Leader(self, self._host)
+        self.role.begin_epoch(state, ready)
 
     def follow(self, state: PartitionImage) -> None:
         """Reject requests with NOT_LEADER_OR_FOLLOWER: another broker leads the partition, or none does."""
-        if not self.error:
-            self.close(NOT_LEADER)
+        self._end_leadership()
         self._assign(state)
+        if self.error == NOT_LEADER:
+            self.role = Follower(self, state.leader)
 
     def resign(self) -> None:
         """Reject requests with NOT_LEADER_OR_FOLLOWER, until the controller assigns a leader again."""
+        self._end_leadership()
+        self.leader = NO_LEADER
+        self.role = None
+
+    def _end_leadership(self) -> None:
         if not self.error:
             self.close(NOT_LEADER)
-        self.leader = NO_LEADER
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether an election was so lately that offsets for readers may be too low (KIP-207)."""
+        return isinstance(self.role, Leader) and self.role.is_behind
 
     def _assign(self, state: PartitionImage) -> None:
         self.leader, self.leader_epoch, self.isr = state.leader, state.leader_epoch, state.isr
@@ -470,8 +424,9 @@ class Partition(PartitionState):
     def adopt(self, log: Log) -> None:
         """Use a log that was recovered at the start."""
         self.log = log
-        self.high_watermark = log.log_end_offset
-        self._plan_flush()
+        self.high_watermark = log.log_end_offset if self._replicas == 1 else log.log_start_offset
+        if isinstance(self.role, Leader):
+            self.role.adopt(log)
         if log.moving:  # it was not hosted when the swap began
             self._in_job = True
 
@@ -480,19 +435,38 @@ class Partition(PartitionState):
         self._use(config)
         if self.log is not None:
             self.log.config = config
-        self._plan_flush()
+        if isinstance(self.role, Leader):
+            self.role.plan()
+            self.role.check_minimum()
 
     def close(self, error: int) -> None:
-        """Reject all queued and later requests with this error code."""
-        if not (self._in_job or self._unwritten or self._held or self._queue or self.delayed_fetches):
-            self.error = error  # the usual case for a topic with thousands of partitions
-            return
+        """Reject all queued and later requests with this error code; the partition has no role."""
         try:
             self.write()
         finally:
-            self.error = error
-            refuse_held = partial(self._reject_awaiting_flush, error)
-            call_all(refuse_held, *(() if self._in_job else (self._return,)), self.complete_delayed_fetches)
+            role, self.role, self.error = self.role, None, error
+            if isinstance(role, Leader):
+                self._end_role(role, error)
+            elif self.delayed_fetches:
+                self.complete_delayed_fetches()
+
+    def _end_role(self, leader: Leader, error: int) -> None:
+        """Reject the appends of a leader; a job still works on the first queued one, which is rejected at its end."""
+        steps: list[Callable[[], object]] = [partial(leader.end, error)]
+        if self._unwritten:  # a callback has appended
+            steps.append(self.abandon_unwritten)
+        if self._queue:
+            steps.append(partial(self._reject_queue, error))
+        if self.delayed_fetches:
+            steps.append(self.complete_delayed_fetches)
+        call_all(*steps)
+
+    def _reject_queue(self, error: int) -> None:
+        first = [self._queue.popleft()] if self._in_job else []
+        queue, self._queue = self._queue, deque(first)
+        if first:
+            self._job_error = error
+        call_each(lambda append: append.reject(error), queue)
 
 
 def abandon(log: Log, appends: list[Append]) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 from kafkalite.callbacks import call_each
 from kafkalite.cluster.metadata.image import NO_LEADER
-from kafkalite.cluster.partition.append import Append, AppendAwaitingFlush
+from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.follower import Follower
+from kafkalite.cluster.partition.leader import NEVER, Leader
 from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.partition.validation import BatchRules
 from kafkalite.config.topic import TopicConfig
@@ -13,7 +15,6 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log.log import Log
 
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
-NEVER = 2**63 - 1
 
 
 class PartitionState:
@@ -28,18 +29,20 @@ class PartitionState:
     Attributes:
         log: None while the partition has no files.
         leader: the broker that leads it; only set in a cluster.
+        role: of this replica; None if it has no role: every partition with an `error` that is no follower.
+        error: the Kafka error code of every request of a client; 0 exactly where the role is Leader.
+        isr: as the controller has committed it.
+        replicas_min: the effective minimum of in-sync replicas (Partition.effectiveMinIsr).
+        hold_at: from this log end offset on, the role holds the appends of a write.
     """
 
     __slots__ = (
-        "_flush_at",
-        "_flush_requested",
-        "_held",
         "_in_job",
+        "_job_error",
         "_paused",
         "_queue",
         "_refused",
         "_replicas",
-        "_replicas_min",
         "_rules",
         "_stable",
         "_unwritten",
@@ -47,11 +50,14 @@ class PartitionState:
         "delayed_fetches",
         "error",
         "high_watermark",
+        "hold_at",
         "index",
         "isr",
         "leader",
         "leader_epoch",
         "log",
+        "replicas_min",
+        "role",
         "topic",
         "topic_id",
     )
@@ -74,18 +80,18 @@ class PartitionState:
         self.leader_epoch = leader_epoch
         self.isr = isr
         self.leader = NO_LEADER
+        self.role: Leader | Follower | None = None
         self.log: Log | None = None
         self.error = 0
         self.high_watermark = 0
         self.delayed_fetches: dict[DelayedFetch, None] = {}
         self._in_job = False
+        self._job_error = 0  # of the first queued append, whose leadership has ended while a job works on it
         self._paused: Callable[[], object] | None = None  # appends are to be paused, or are
         self._queue: deque[Append] = deque()
         self._refused: tuple[bytes, ...] = ()  # headers of first batches, rejected before there was a log
         self._unwritten: list[Append] = []
-        self._held: deque[AppendAwaitingFlush] = deque()
-        self._flush_requested = 0  # a flush up to this offset was requested
-        self._flush_at = NEVER  # from this log end offset on, appends wait for a flush
+        self.hold_at = NEVER
         self._stable = 0  # the last stable offset at the previous append
 
     # Offsets and epochs for readers.
@@ -116,7 +122,7 @@ class PartitionState:
     def _use(self, config: TopicConfig) -> None:
         self.config = config
         self._rules = BatchRules(config)
-        self._replicas_min = min(config.min_insync_replicas, self._replicas)  # Partition.effectiveMinIsr
+        self.replicas_min = min(config.min_insync_replicas, self._replicas)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start offset (DeleteRecords): 0 or a Kafka error code. -1 means the high watermark."""

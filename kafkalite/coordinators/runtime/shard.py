@@ -467,6 +467,7 @@ def coordinator_error(error: int) -> int:
     if error in (
         KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         KafkaErrorCode.NOT_ENOUGH_REPLICAS,
+        KafkaErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaErrorCode.REQUEST_TIMED_OUT,
     ):
         return KafkaErrorCode.COORDINATOR_NOT_AVAILABLE

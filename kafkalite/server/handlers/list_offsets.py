@@ -5,7 +5,9 @@ read by a job.
 
 Timestamps: -1 latest (last stable offset for read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest local
 (v8), -5 latest tiered (v9, none here), -6 earliest pending upload (v11, none here).
-Sources: KIP-79, KIP-734, UnifiedLog.fetchOffsetByTimestamp.
+A new leader of several replicas returns OFFSET_NOT_AVAILABLE (KIP-207), before v5 LEADER_NOT_AVAILABLE, until its high
+watermark is at the start of its leader epoch.
+Sources: KIP-79, KIP-207, KIP-734, UnifiedLog.fetchOffsetByTimestamp, ReplicaManager.fetchOffset.
 """
 
 from collections import defaultdict
@@ -29,7 +31,7 @@ from kafkalite.server.requests.offset_lookup import (
 )
 
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-
+NOT_AVAILABLE_SINCE = 5
 
 PartitionRequest = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
@@ -63,6 +65,8 @@ def filled_in(
 ) -> Generator[None, None, list[TopicResponse]]:
     """Build the responses of all partitions; those that need a lookup are added to `look_ups`."""
     committed_only = request.isolation_level == READ_COMMITTED
+    knows_code = call.version >= NOT_AVAILABLE_SINCE
+    unavailable = KafkaErrorCode.OFFSET_NOT_AVAILABLE if knows_code else KafkaErrorCode.LEADER_NOT_AVAILABLE
     times: dict[TopicPartition, int] = defaultdict(int)
     for topic in request.topics:
         for asked in topic.partitions:
@@ -82,7 +86,7 @@ def filled_in(
             partition = call.context.replicas.partition(topic.name, b"", asked.partition_index, by_id=False)
             answer.error_code = error_of(partition, asked, call.version)
             if isinstance(partition, Partition) and not answer.error_code:
-                look_up = look_up_offset(answer, partition, asked.timestamp, committed_only)
+                look_up = look_up_offset(answer, partition, asked.timestamp, committed_only, unavailable)
                 look_ups += [] if look_up is None else [look_up]
     return topics
 

@@ -43,6 +43,7 @@ PARTITION_ERRORS = frozenset(
         KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
         KafkaErrorCode.RECORD_LIST_TOO_LARGE,
         KafkaErrorCode.NOT_ENOUGH_REPLICAS,
+        KafkaErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaErrorCode.INVALID_REQUIRED_ACKS,
         KafkaErrorCode.INVALID_TIMESTAMP,
         KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -75,7 +76,8 @@ class PendingProduce:
         self._open = 1  # the handler itself, until every partition was reached
 
     def expect(self, records: memoryview | None) -> Append:
-        append = Append(records or NOTHING, self._request.acks, self.finished)
+        request = self._request
+        append = Append(records or NOTHING, request.acks, self.finished, request.timeout_ms)
         self._appends.append(append)
         self._open += 1
         return append
@@ -168,8 +170,10 @@ def produce(call: PartitionCall, request: ProduceRequest) -> None:
             elif not data.records:
                 append.reject(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
             else:
-                append.zstd_allowed = zstd_allowed
-                append.transactional = transactional
+                if not zstd_allowed:
+                    append.zstd_allowed = False
+                if transactional:
+                    append.transactional = True
                 partition.append(append)
     answer.finished()
 

@@ -264,7 +264,7 @@ class AssignedPartitions(PartitionHosting):
             hosted = HostedTopic(key.topic, topic.topic_id, config, overrides)
             self._replicas.add(hosted)
         partition = self._partition(hosted, key.partition, image)
-        partition.error = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.resign()
         partition.leader_epoch = NO_EPOCH
         hosted.partitions[key.partition] = partition
         self._set_incomplete_aside(key)
@@ -272,12 +272,12 @@ class AssignedPartitions(PartitionHosting):
             if partition.log is not None:
                 partition.configure(hosted.config)
         elif self._is_stray(key, topic.topic_id):
-            partition.error = STORAGE_ERROR
+            partition.close(STORAGE_ERROR)
         elif key in self.left_alone or self._logs.choose_directory() is None or not (is_new or self._all_online):
-            partition.error = STORAGE_ERROR
+            partition.close(STORAGE_ERROR)
             LOGGER.error("%s is offline: its files may be in a log directory that is offline", key)
         elif not self._missing.may_create(key, image.leader_epoch, leads=leads, is_new=is_new):
-            partition.error = STORAGE_ERROR
+            partition.close(STORAGE_ERROR)
         else:
             self._creations.add(partition)
         return partition

@@ -71,7 +71,7 @@ class HostedPartitions(PartitionHosting):
         if directory is None:
             self._create_later(partition)
         else:
-            partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+            partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
             if (partition.topic, partition.index) not in self.left_alone:
                 self._report_missing(partition, directory)
 

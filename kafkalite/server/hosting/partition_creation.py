@@ -335,7 +335,8 @@ class PartitionCreator:
         if key in self._logs.created and key not in self._in_progress and partition not in self._opened:
             return  # it is recorded, and its first append opens it
         self._leave(partition)
-        partition.error = partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR
+        if not partition.error:
+            partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
         self._log(
             logging.ERROR, "offline", "%s-%d is offline until the broker is started again: an exception ended the "
             "creation of its files", partition.topic, partition.index,

@@ -69,6 +69,17 @@ class PartitionHosting:
         self.left_alone: set[TopicPartition] = set()
         logs.on_created_offline = self._created_offline
 
+    @property
+    def replica_lag_max_ms(self) -> int:
+        """How long a follower may lag (`replica.lag.time.max.ms`)."""
+        lag_max_ms = self._config.values["replica.lag.time.max.ms"]
+        assert isinstance(lag_max_ms, int)
+        return lag_max_ms
+
+    def is_live(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the registration of a broker with this epoch is the present one. No other broker has replicas."""
+        return False
+
     def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
         """Open the log of a partition; its files are created first if there are none, before those of partitions
         without appends.
@@ -138,9 +149,9 @@ class PartitionHosting:
                 self._begin_leadership(partition, log)
             partition.adopt(log)
             if log.failed:  # its directory went offline while it was read
-                partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+                partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
         elif key in self._logs.refused:
-            partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+            partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
             refused = self._logs.refused[key]
             LOGGER.error(
                 "%s-%d is offline, its files are unchanged: %s. Restore %s from a backup; or stop the broker and run "
@@ -149,7 +160,7 @@ class PartitionHosting:
             )  # fmt: skip
         elif key in self._logs.created:
             if not self._logs.is_online(self._logs.created[key]):
-                partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+                partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
         else:
             return False
         return True

@@ -30,11 +30,22 @@ PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
 
 
 class OffsetLookup:
-    """A lookup by time in one log, which fills in the response when it ends."""
+    """A lookup by time in one log, which fills in the response when it ends.
 
-    __slots__ = ("answer", "end_offset", "log", "log_start_offset", "search", "timestamp")
+    Arguments:
+        answer: the response.
+        log: where to look.
+        timestamp: in milliseconds since 1970.
+        end_offset: a record at or above it is not found.
+        not_found: Kafka error code of the response without a record, 0 for an empty response.
+    """
 
-    def __init__(self, answer: PartitionResponse, log: Log, timestamp: int, end_offset: int) -> None:
+    __slots__ = ("answer", "end_offset", "log", "log_start_offset", "not_found", "search", "timestamp")
+
+    def __init__(
+        self, answer: PartitionResponse, log: Log, timestamp: int, end_offset: int, not_found: int = 0
+    ) -> None:
+        self.not_found = not_found
         self.answer = answer
         self.log = log
         self.timestamp = timestamp
@@ -54,6 +65,8 @@ class OffsetLookup:
         except StopIteration as end:
             if end.value is not None and end.value[1] < self.end_offset:
                 fill_in(self.answer, end.value)
+            else:
+                self.answer.error_code = self.not_found
             return None
         return wanted
 
@@ -127,26 +140,39 @@ class OffsetLookups:
 
 
 def look_up_offset(
-    answer: PartitionResponse, partition: Partition, timestamp: int, committed_only: bool
+    answer: PartitionResponse,
+    partition: Partition,
+    timestamp: int,
+    committed_only: bool,
+    unavailable: int = KafkaErrorCode.OFFSET_NOT_AVAILABLE,
 ) -> OffsetLookup | None:
     """Fill in the offset of a timestamp if it is known without reading; else return the lookup.
+
+    A leader whose high watermark may be below that of the leader before it returns no offset that would be too low
+    (KIP-207).
 
     Arguments:
         answer: the response of the partition.
         partition: where to look.
         timestamp: milliseconds since 1970, or one of the constants above.
         committed_only: latest means the last stable offset.
+        unavailable: Kafka error code where the leader does not know the offset yet.
     """
     log = partition.log
+    not_found = unavailable if partition.is_behind else 0
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    if timestamp == LATEST:
+    if timestamp == LATEST and not_found:
+        answer.error_code = not_found
+    elif timestamp == LATEST:
         fill_in(answer, (UNKNOWN, end_offset, partition.leader_epoch))
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epoch_at(partition.log_start_offset) if log is not None else UNKNOWN
         fill_in(answer, (UNKNOWN, partition.log_start_offset, epoch))
     elif log is not None and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         wanted = log.highest_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
-        return OffsetLookup(answer, log, wanted, end_offset) if wanted >= 0 else None
+        if wanted >= 0:
+            return OffsetLookup(answer, log, wanted, end_offset, not_found)
+        answer.error_code = not_found
     return None
 
 

@@ -7,8 +7,8 @@ idempotent producer of the SDK sends three batches at once, with the exception i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,7 +20,9 @@ from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.producer.producer import Producer
 
 from kafkalite.cli.main import main as command_line
+from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.append import NOT_APPENDED, UNCONFIRMED, Append
+from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.client import ClientConnection
@@ -58,6 +60,8 @@ WITHOUT = frozenset(
     }
 )
 NO_ID = bytes(16)
+FOLLOWER = 9
+FETCH_S = 0.02
 OUT_OF_ORDER = KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -71,6 +75,7 @@ class Case:
         compression: of the producer.
         creation: whether each append is the first one of a partition.
         part: of the steps, of 3; -1 for all. A restart and a sync cost time for each partition.
+        replicated: whether the partition has a follower, which the test fetches as.
     """
 
     configs: dict[str, str] = field(default_factory=dict)
@@ -78,6 +83,7 @@ class Case:
     compression: str = "none"
     creation: bool = False
     part: int = -1
+    replicated: bool = False
 
 
 CASES = {
@@ -87,6 +93,8 @@ CASES = {
     "flush": Case(configs={"flush.messages": "1"}),
     "roll": Case(configs={"segment.bytes": "1048576"}, value_bytes=400_000),
     "early write": Case(value_bytes=300_000),
+    "follower": Case(replicated=True),
+    "follower and flush": Case(configs={"flush.messages": "1"}, replicated=True),
     "new partition, part 0": Case(creation=True, part=0),
     "new partition, part 1": Case(creation=True, part=1),
     "new partition, part 2": Case(creation=True, part=2),
@@ -157,6 +165,25 @@ class World:
         """Before an append."""
         if self.case.creation:
             await self.create_topic()
+        if self.case.replicated:
+            self.add_follower()
+
+    def add_follower(self) -> None:
+        """Give the partition a second replica, FOLLOWER; a restart forgets it."""
+        partition = self.partition(self.topic)
+        if isinstance(partition.role, Leader) and not partition.role.followers:
+            own_id, epoch = partition.isr[0], partition.leader_epoch + 1
+            replicas = (own_id, FOLLOWER)
+            partition.lead(PartitionImage(replicas, replicas, own_id, epoch), lambda: None)
+
+    async def follow(self) -> None:
+        """Fetch as the follower, again and again: a fetch that fails is repeated."""
+        while True:
+            await pass_time(FETCH_S)
+            partition = self.partition(self.topic)
+            if isinstance(partition.role, Leader) and partition.role.followers and partition.log is not None:
+                with suppress(Bug):
+                    partition.role.follower_fetched(FOLLOWER, 1, partition.log.log_end_offset, 0, round(1000 * now()))
 
     async def steps(self) -> list[Step]:
         """The steps of appends, those of a repeated request and of the next segment included."""
@@ -207,6 +234,21 @@ class World:
         assert producer.last_offset == log.log_end_offset - 1
 
 
+def now() -> float:
+    """The time of the virtual loop, in seconds."""
+    return asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def following(world: World) -> AsyncIterator[None]:
+    """Fetch as the follower of the partition meanwhile."""
+    task = asyncio.ensure_future(world.follow()) if world.case.replicated else None
+    yield
+    if task is not None:
+        assert not task.done(), task.exception()
+        task.cancel()
+
+
 async def awaited(waiting: list[Any]) -> None:
     """Wait for the acknowledgements of all records."""
     for each in waiting:
@@ -252,7 +294,7 @@ async def fail_in_each_step(data: Path, case: Case, monkeypatch: pytest.MonkeyPa
     asyncio.get_running_loop().set_exception_handler(noted)  # a broker logs the exceptions of its callbacks
     async with SimulatedBroker(str(data), network) as broker:
         world = World(broker, network, case)
-        async with world.producer:
+        async with world.producer, following(world):
             await world.create_topic()
             await world.send()
             steps = await world.steps()

@@ -45,6 +45,7 @@ class Rig:
         self.mark_dirty = self.replicas.mark_dirty
         self.report = self.replicas.report
         self.loop_budget = self.replicas.loop_budget
+        self.live: set[int] = set()
         self.outcomes: list[tuple[str, int, int]] = []
         topic = HostedTopic("t", bytes(16), config)
         topic.partitions = {index: Partition("t", bytes(16), index, config, self, 0, (1,)) for index in range(3)}
@@ -60,6 +61,11 @@ class Rig:
             assert partition.log is not None
             partition.log.fail()
             partition.close(STORAGE)
+
+    replica_lag_max_ms = 30_000
+
+    def is_live(self, broker_id: int, broker_epoch: int) -> bool:
+        return broker_id in self.live
 
     def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
         raise AssertionError("every partition has a log")

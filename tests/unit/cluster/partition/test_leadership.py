@@ -11,7 +11,7 @@ from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder
-from tests.unit.cluster.test_flush import EVERY, STORAGE, Rig
+from tests.unit.cluster.partition.test_flush import EVERY, STORAGE, Rig
 
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 PLAIN = TopicConfig()
@@ -102,7 +102,7 @@ def test_records_without_a_flush_are_readable_after_it(tmp_path: Path) -> None:
     rig.replicas.write_pending()
     assert (rig.answers(), rig.partition.high_watermark, ready) == ([], 0, []), "nothing is flushed yet"
     assert rig.sync() == [("next", 0, 1)]
-    assert (rig.partition.high_watermark, ready) == (2, [1])
+    assert (rig.partition.high_watermark, ready) == (2, [2]), "one flush had both"
 
 
 def test_leadership_that_ends_before_the_flush_is_never_ready(tmp_path: Path) -> None:

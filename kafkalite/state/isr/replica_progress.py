@@ -1,0 +1,105 @@
+"""The progress of a follower, as its leader knows it from the follower's fetches.
+
+1. A fetch at an offset says that the follower has every record below it.
+2. A follower is caught up if it has fetched, within the allowed lag, at an offset that was the leader's log end then.
+   A fetch that is a little late counts from the fetch before it: otherwise a follower would never catch up with a
+   leader that appends all the time.
+3. A fetch of an earlier registration of the broker is ignored (KIP-903).
+
+All times are milliseconds of one monotonic clock. Sources: Replica.scala and Partition.maybeIncrementLeaderHW of Apache
+Kafka 3.9.
+"""
+
+from collections.abc import Callable, Container, Mapping
+
+UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
+LONG_AGO_MS = -(2**62)
+
+
+class ReplicaProgress:
+    """What a leader knows of one follower.
+
+    Attributes:
+        broker_epoch: of the registration that has sent the last fetch, -1 before the first fetch.
+        end_offset: of the follower's log, -1 = unknown.
+        log_start_offset: of the follower's log, -1 = unknown.
+        fetched_ms: when it has fetched last.
+        caught_up_ms: the last time at which it had all records of the leader.
+    """
+
+    __slots__ = ("_leader_end_offset", "broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "log_start_offset")
+
+    def __init__(self) -> None:
+        self.broker_epoch = UNKNOWN_EPOCH
+        self.end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.fetched_ms = LONG_AGO_MS
+        self.caught_up_ms = LONG_AGO_MS
+        self._leader_end_offset = UNKNOWN_OFFSET  # at the last fetch
+
+    def begin_epoch(self, leader_end_offset: int, now_ms: int, *, in_sync: bool) -> None:
+        """Begin a leader epoch. A new leader does this with new objects.
+
+        A member of the ISR has the allowed lag to fetch; another replica does not delay the high watermark before it
+        has caught up.
+
+        Arguments:
+            leader_end_offset: the log end where the epoch begins.
+            now_ms: the current time.
+            in_sync: whether the replica is in the ISR.
+        """
+        self._leader_end_offset = leader_end_offset
+        self.fetched_ms = self.caught_up_ms = now_ms if in_sync else LONG_AGO_MS
+
+    def record_fetch(
+        self, broker_epoch: int, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int
+    ) -> bool:
+        """Record a fetch. Returns False, with nothing recorded, for one of an earlier registration of the broker.
+
+        Arguments:
+            broker_epoch: of the broker's registration, -1 = not sent.
+            offset: the offset of the fetch: the end of the follower's log.
+            log_start_offset: of the follower's log.
+            leader_end_offset: the leader's log end at this time.
+            now_ms: the current time.
+        """
+        if UNKNOWN_EPOCH < broker_epoch < self.broker_epoch:
+            return False
+        if offset >= leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self._leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.broker_epoch = broker_epoch
+        self.end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.fetched_ms = now_ms
+        self._leader_end_offset = max(self._leader_end_offset, leader_end_offset)
+        return True
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether it has all records, or had all of them at most `lag_max_ms` ago."""
+        return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
+
+
+def lowest_end_offset(
+    own_end_offset: int,
+    followers: Mapping[int, ReplicaProgress],
+    required: Container[int],
+    is_awaited: Callable[[int, ReplicaProgress], bool],
+) -> int:
+    """The end of the records that each replica has which the leader waits for: its high watermark, if it is higher
+    than before.
+
+    Arguments:
+        own_end_offset: the leader's end, only of flushed records where a flush is required.
+        followers: the other replicas, by broker id.
+        required: the ISR with members that the controller has not confirmed yet.
+        is_awaited: whether the leader waits for a replica that is not required: it is alive and caught up, and could
+            not join the ISR if the high watermark always moved away from it.
+    """
+    lowest = own_end_offset
+    for replica_id, progress in followers.items():
+        if progress.end_offset < lowest and (replica_id in required or is_awaited(replica_id, progress)):
+            lowest = progress.end_offset
+    return lowest
