@@ -145,7 +145,7 @@ class Housekeeping:
         self._walk(lambda log: self._retain(log, now_ms, high_watermark_of))
 
     def _retain(self, log: Log, now_ms: int | None, high_watermark_of: HighWatermark) -> None:
-        if log.failed or log.pending_bytes or log.moving or self._logs.is_cleaned_now(log):
+        if log.failed or log.pending_bytes or log.moving or log.holds_appends or self._logs.is_cleaned_now(log):
             return
         try:
             segments = retention.take_expired(log, now_ms, high_watermark_of(log))

@@ -36,7 +36,7 @@ from kafkalite.storage.log_creation import LogCreator, NewPartition, open_create
 from kafkalite.storage.log_deletion import LogDeleter
 from kafkalite.storage.recovery.load_logs import CREATED_FILES, FIRST_LOG, LoadedDirectory, load_directories
 from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
-from kafkalite.storage.truncation import Truncation
+from kafkalite.storage.truncation import RestartedLog, TruncatedLog, Truncation, TruncationPorts
 
 if TYPE_CHECKING:  # imported with the first move
     from kafkalite.storage.log_move.interrupted_moves import InterruptedMove
@@ -426,9 +426,31 @@ class LogManager(DirectorySet):
     def truncate(self, end_offsets: Mapping[Log, int], done: Then) -> None:
         """Truncate logs to new log end offsets, after their checkpoints are lowered.
 
-        `done` receives the first OSError, if any. After an error some logs may be unchanged.
+        Until `done`, which receives the first OSError, if any, the caller appends nothing to these logs. After an error
+        some logs may be unchanged. At or above its log end, a log loses nothing but a leader epoch without batches.
         """
-        Truncation(end_offsets, self._files, self, done).start()
+        changes = [TruncatedLog(log, offset) for log, offset in end_offsets.items()]
+        Truncation(changes, self._truncation_ports, done).start()
+
+    def restart_at(self, log: Log, offset: int, done: Then, *, log_start_offset: int | None = None) -> None:
+        """Remove all batches of a log, which then begins empty at `offset`; after its checkpoint is lowered.
+
+        Until `done`, which receives the OSError, if any, the caller appends nothing to the log.
+
+        Arguments:
+            log: as a follower's, which begins again at the log start of its leader.
+            offset: of the first segment; no batch begins below.
+            done: called with the outcome.
+            log_start_offset: the log start and the log end, where these lie within the first batch
+                (`ReplicatedAppend.restart_offset`); None: `offset`.
+
+        Source: LogManager.truncateFullyAndStartAt.
+        """
+        Truncation([RestartedLog(log, offset, log_start_offset)], self._truncation_ports, done).start()
+
+    @property
+    def _truncation_ports(self) -> TruncationPorts:
+        return TruncationPorts(self, self._files, self._offload, self._exclusion)
 
     def _before_truncation(self, log: Log, offset: int) -> None:
         if self.cleaner is not None:

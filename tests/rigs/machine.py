@@ -24,6 +24,7 @@ from kafkalite.storage.verify.verify import verify_directory, verify_log
 from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
 from tests.rigs.compacted import CompactedModel, batch_of
+from tests.rigs.following import FOLLOWER, FollowerModel
 from tests.rigs.model import PartitionModel, StoredBatch
 from tests.unit.storage.damage import batch, made
 
@@ -125,7 +126,7 @@ class Machine:
     def create(self, partition: int = 0) -> None:
         """Make a partition, each of a topic of its own; also again after it was deleted."""
         topic = topic_of(partition)
-        kind = CompactedModel if partition in COMPACTED else PartitionModel
+        kind = CompactedModel if partition in COMPACTED else FollowerModel if partition == FOLLOWER else PartitionModel
         model = kind(topic, partition, self.rng.randbytes(16))
         self.models.append(model)
         path = self.manager.directories()[0]
@@ -277,7 +278,11 @@ class Machine:
                 model.clean_until = clean_until.get((model.topic, model.partition), 0)
             model.judge(log, power_cut=power_cut)
             said = verify_log(
-                Disk(), log.directory, compacted=model.compacted, log_start_offset=min(model.start, log.log_end_offset)
+                Disk(),
+                log.directory,
+                compacted=model.compacted,
+                gaps_until=model.gaps_until,
+                log_start_offset=min(model.start, log.log_end_offset),
             )
             assert [str(each) for each in said] == []
             model.deleted, model.created = False, True

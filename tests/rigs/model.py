@@ -9,10 +9,10 @@ Invariants:
 
 import itertools
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kafkalite._speedups.records.batches import Batch, batches
-from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.log import OFFSET_MAX, Log
 
 
 class StoredBatch(NamedTuple):
@@ -39,6 +39,8 @@ class PartitionModel:
     truncated: bool = False
     created: bool = False
     deleted: bool = False
+
+    gaps_until: ClassVar[int] = OFFSET_MAX  # where batches may go: below it a gap between segments is normal
 
     @property
     def compacted(self) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
 from tests.kit.descriptors import open_descriptors
+from tests.rigs.following import replicate_and_restart, replicate_and_truncate
 from tests.rigs.machine import COMPACTED, STEPS_MAX, Machine, crash_at_every_step
 
 pytestmark = pytest.mark.torture
@@ -148,6 +149,8 @@ WORKS: list[Work] = [
     compact,
     compact_beside,
     compact_and_delete,
+    replicate_and_truncate,
+    replicate_and_restart,
     shutdown,
 ]
 

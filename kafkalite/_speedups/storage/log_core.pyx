@@ -91,6 +91,11 @@ cdef class LogCore:
         """Report that a write failed with this OSError."""
         raise NotImplementedError
 
+    def replace_producers(self, ProducerState producers not None):
+        """Use the producers that a job has read from the batches, after a truncation."""
+        producers.duplicates = self.producers.duplicates
+        self.producers = producers
+
     # Appends.
 
     def start(self, int64_t next_offset, int32_t leader_epoch):

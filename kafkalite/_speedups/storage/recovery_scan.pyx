@@ -42,6 +42,7 @@ cdef struct Chunk:
     int64_t used              # bytes of whole good batches
     int64_t next_offset       # no batch may begin below
     int64_t offset_max        # nor end above: the largest offset in an index of the segment
+    int64_t before_last       # no offset of the last good batch is below
     int64_t back              # where a whole batch begins that is below; -1 for none
     int64_t missing           # bytes the batch behind `used` has in all, when only that is lacking
     int count
@@ -73,8 +74,10 @@ cdef int check(Chunk *chunk) noexcept nogil:
         if header.base_offset > chunk.offset_max - header.last_offset_delta:
             return SCAN_BAD
         if header.base_offset < chunk.next_offset:
-            chunk.back = header.base_offset
+            if header.base_offset > chunk.before_last:     # else this batch is the damaged one, not the one before
+                chunk.back = header.base_offset
             return SCAN_BAD
+        chunk.before_last = chunk.next_offset
         chunk.next_offset = header.base_offset + header.last_offset_delta + 1
         chunk.used += size
         chunk.count += 1
@@ -102,8 +105,8 @@ cdef class SegmentScan:
     """Result of a scan: `end` (position behind the last good batch), `whole` (nothing lies behind it), `next_offset`,
     `batches`, `epochs`: (epoch, first offset) wherever the leader epoch changed, and `aborted`: the transactions whose
     abort marker was noted, as `ProducerState.take_aborted` has them. `back`: the base offset of a whole batch that lies
-    behind `end`, but begins below the one before: either of the two has another base offset than it was given; -1 where
-    it ended for another reason."""
+    behind `end`, but begins below the end of the last good one, though not below its begin: either of the two has
+    another base offset than it was given; -1 where it ended for another reason."""
 
     cdef readonly int64_t end
     cdef readonly int64_t next_offset
@@ -193,7 +196,7 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
     chunk.data = NULL
     chunk.capacity = 0
     chunk.back = -1
-    chunk.next_offset = max(segment.base_offset, next_offset)
+    chunk.next_offset = chunk.before_last = max(segment.base_offset, next_offset)
     chunk.offset_max = segment.base_offset + <int64_t> 0x7fffffff
     try:
         grow(chunk, CHUNK_BYTES)

@@ -404,3 +404,20 @@ cdef class SegmentCore:
         if found == INCONSISTENT:
             found = self.find_damaged(offset, INT64_MAX, &position, &header, &window)
         return None if found == NO_BATCH else (position, header.base_offset)
+
+    def end_before(self, int64_t position):
+        """The offset behind the last batch that ends at or before a position; the base offset without one.
+
+        Raises OSError.
+        """
+        cdef Window window
+        cdef BatchHeader header
+        cdef int64_t end = self.base_offset
+        cdef int64_t at
+        self.load()
+        at = self.offset_index.position_before(position - 1)
+        open_window(&window, None, self, at, False)
+        while at < position and header_at(self.file, &window, at, position, &header) == FOUND:
+            end = last_offset_of(&header) + 1
+            at = end_position(at, &header)
+        return end

@@ -4,7 +4,8 @@ If two fsyncs of an open file overlap, one may return EIO and the other 0, altho
 1. A log is in one flush at a time, across all flushers.
 2. The outcome of a flush is applied before any flusher syncs its logs again.
 3. Then every flusher that waits for the log directory continues; the flusher for acknowledgements is first.
-4. A log that is replaced by its copy in another log directory counts as being flushed meanwhile.
+4. A log that is replaced by its copy in another log directory, truncated or restarted counts as being flushed
+   meanwhile.
 
 Source: Linux, lib/errseq.c and Documentation/filesystems/vfs.rst (an error is reported once per open file description).
 """
@@ -21,7 +22,7 @@ class FlushesInProgress:
     def __init__(self) -> None:
         self._busy: set[Log] = set()
         self._starts: list[Callable[[str], object]] = []
-        self._waiting: dict[Log, Callable[[], object]] = {}
+        self._waiting: dict[Log, list[Callable[[], object]]] = {}
 
     def register(self, start: Callable[[str], object]) -> None:
         """Call `start` with the log directory whenever a flush there has ended, in the order of registration."""
@@ -40,9 +41,12 @@ class FlushesInProgress:
         self._busy.difference_update(logs)
 
     def when_idle(self, log: Log, then: Callable[[], object]) -> None:
-        """Call `then` when the log is not being flushed, and the outcome of its flush is applied; perhaps at once."""
+        """Call `then` when the log is not being flushed, and the outcome of its flush is applied; perhaps at once.
+
+        Another caller that waited may have begun by then: `then` checks `is_busy` again.
+        """
         if self.is_busy(log):
-            self._waiting[log] = then
+            self._waiting.setdefault(log, []).append(then)
         else:
             then()
 
@@ -50,4 +54,4 @@ class FlushesInProgress:
         """Let every flusher start a batch for the waiting requests of the log directory `root`."""
         call_each(lambda start: start(root), self._starts)
         idle = [self._waiting.pop(log) for log in list(self._waiting) if not self.is_busy(log)]
-        call_all(*idle)
+        call_all(*(then for each in idle for then in each))

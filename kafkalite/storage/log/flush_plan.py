@@ -40,7 +40,8 @@ class PlannedLog(Protocol):
 
 def flush_plan(log: PlannedLog, *, active: bool) -> FlushPlan:
     """The files of a log to sync; without `active`, those of closed segments only."""
-    offset = log.log_end_offset if active else log.active.base_offset
+    # An empty segment may begin below the log end: then the log start lies within the batch that comes next.
+    offset = log.log_end_offset if active and log.active.size else log.active.base_offset
     plan = FlushPlan(offset, log.truncations, log.rolls, log.epochs.written)
     if log.epochs.written > log.epochs.flushed:
         plan.paths.append(log.epochs.path)

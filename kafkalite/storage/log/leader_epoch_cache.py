@@ -22,12 +22,13 @@ class LeaderEpochCache:
         entries: (epoch, start offset), in order.
     """
 
-    __slots__ = ("_disk", "entries", "flushed", "path", "version", "written")
+    __slots__ = ("_before_write", "_disk", "entries", "flushed", "path", "version", "written")
 
     def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]] | None = None) -> None:
         self._disk = disk
         self.path = path
         self.entries = entries or []
+        self._before_write: tuple[int, list[tuple[int, int]]] | None = None  # the log end, and the entries
         # Number of changes; `written`: of those in the file; `flushed`: of those on the disk.
         self.version = self.written = 0
         self.flushed = -1
@@ -41,6 +42,11 @@ class LeaderEpochCache:
     def latest(self) -> int:
         """The highest epoch, -1 for none."""
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file has all changes; not after a change on a full disk."""
+        return self.written == self.version
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add an epoch that begins at `start_offset`. Raises OSError."""
@@ -68,11 +74,35 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that begin at or above `end_offset`. Raises OSError."""
+        self._before_write = None
         self._replace_if_space([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that end at or below `start_offset`; the first one left begins there. Raises OSError."""
         self._replace_if_space(_started(self.entries, start_offset))
+
+    def begin_write(self, log_end_offset: int) -> None:
+        """Keep the epochs, before a write at the log end adds the first one of its batches."""
+        if self._before_write is None or self._before_write[0] != log_end_offset:
+            self._before_write = log_end_offset, self.entries
+
+    def undo_write(self, log_end_offset: int) -> bool:
+        """Remove the epochs that a failed write at the log end has added; False if it has added none. Raises OSError.
+
+        An epoch that a leader began at the log end stays.
+        """
+        before, self._before_write = self._before_write, None
+        if before is None or before[0] != log_end_offset:
+            return False
+        self._replace_if_space(before[1])
+        return True
+
+    def clear(self) -> None:
+        """Remove all epochs; the caller writes the file."""
+        self._before_write = None
+        if self.entries:
+            self.entries = []
+            self.version += 1
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record at `offset`, -1 if unknown."""

@@ -3,7 +3,8 @@
 1. log start <= recovery point <= log end, at all times. When the log start moves, the recovery point moves with it;
    nothing more is on the disk then, so the checkpoints contain `synced`.
 2. A closed segment does not change until its deletion; the tuple of segments is replaced, not changed.
-3. Work that waits for the disk (fsync, deletion) is a plan. The caller runs it as a job and applies the result here.
+3. Work that waits for the disk (fsync, deletion, truncation) is a plan. The caller runs it as a job and applies the
+   result here. While files are truncated, or the log restarts at another offset, nothing is appended.
 
 Sources: UnifiedLog.java, LocalLog.java.
 """
@@ -15,10 +16,11 @@ from collections.abc import Callable
 from kafkalite._speedups.storage.file import Disk, FileRegion
 from kafkalite._speedups.storage.log_core import LogCore
 from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
+from kafkalite._speedups.storage.producer_state import ProducerState
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage import file_operations
+from kafkalite.storage import file_operations, names
 from kafkalite.storage.file_operations import FileOperation
 from kafkalite.storage.log import flush_plan, producer_state_loader, timestamp_lookup
 from kafkalite.storage.log.flush_job import FlushPlan, sync
@@ -27,9 +29,11 @@ from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log.timestamp_lookup import Found
 from kafkalite.storage.log.transaction_index import AbortedTransaction
-from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
+from kafkalite.storage.log.truncation_jobs import RestartPlan, TruncationPlan, finish_truncation
+from kafkalite.storage.transient_errors import is_transient
 
 OFFSET_MAX = 2**63 - 1
+UNWRITTEN_EPOCH = -2  # of no batch: the next write adds or writes the leader epoch
 SMALL_LOG = 64 << 10  # bytes, whose headers a start reads as quickly as a snapshot
 LOGGER = logging.getLogger("kafkalite.storage.log.log")
 
@@ -152,12 +156,14 @@ class Log(LogCore):
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Add a new leader epoch before its first batch is written. Raises OSError."""
-        self.epochs.assign(leader_epoch, start_offset)
+        self.epochs.begin_write(self.log_end_offset)
+        self.epochs.assign(leader_epoch, max(start_offset, self.log_start_offset))
+        self.epochs.write_pending()
 
     def begin_leadership(self, leader_epoch: int) -> None:
         """Add a leader epoch that begins at the log end, before its first batch (Partition.makeLeader).
 
-        On a full disk it is added with its first batch. Raises OSError.
+        On a full disk it is known in memory only, and the next append writes it. Raises OSError.
         """
         if leader_epoch <= self.epochs.latest:
             return
@@ -166,8 +172,11 @@ class Log(LogCore):
         except OSError as error:
             if not is_transient(error):
                 raise
-            self.epochs.truncate_from_end(self.log_end_offset)
-        self.set_epoch(self.epochs.latest)
+        self._continue_epochs()
+
+    def _continue_epochs(self) -> None:
+        """Continue with the last leader epoch; the next write includes what the file lacks."""
+        self.set_epoch(self.epochs.latest if self.epochs.is_written else UNWRITTEN_EPOCH)
 
     def index_aborted(self, aborted: list[tuple[int, int, int, int]]) -> None:
         """Add aborted transactions to the indexes of the segments with their markers. Raises OSError."""
@@ -180,7 +189,15 @@ class Log(LogCore):
         self.on_error(self, error)
 
     def truncate_segments(self, offset: int) -> None:
-        """Remove every byte and index entry at or above `offset`. Raises OSError."""
+        """Undo a write: remove every byte and index entry at or above `offset`, and the epochs that it has begun.
+
+        Raises OSError.
+        """
+        self._truncate_segments(offset)
+        if self.epochs.undo_write(offset):
+            self._continue_epochs()
+
+    def _truncate_segments(self, offset: int) -> None:
         # As LocalLog.truncateTo: a segment that begins at `offset` stays as the empty active one. So a closed segment,
         # which the cleaner may be reading, becomes active again only if this write has closed it.
         kept = [segment for segment in self.segments if segment.base_offset <= offset] or [self.segments[0]]
@@ -202,16 +219,6 @@ class Log(LogCore):
         self._aborts = None
         for base in [base for base in self.due_snapshots if base > offset]:
             del self.due_snapshots[base]
-        self.epochs.truncate_from_end(offset)
-        self.set_epoch(self.epochs.latest)
-
-    def _sync_names(self) -> None:
-        """Sync the directory after segments were removed; without a free descriptor the next flush does it."""
-        try:
-            self.disk.sync_dir(self.directory)
-        except OSError as error:
-            if not lacks_descriptors(error):
-                raise
 
     # Reads by transaction, time and epoch.
 
@@ -315,46 +322,121 @@ class Log(LogCore):
     def begin_truncation(self, offset: int) -> int:
         """Prepare a truncation to `offset`: from now on no flush and no checkpoint goes beyond it.
 
-        Returns the offset of the truncation: a batch that contains `offset` is removed whole, because recovery would
-        report a gap as a loss. Raises OSError.
+        Returns the offset of the truncation, the end of the last batch that stays: a batch that contains `offset` is
+        removed whole, and no gap stays at the end, because recovery would report a loss. Raises OSError.
         """
         holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
-        if (location := holder.position_of_batch(offset)) is not None:
-            _, base_offset = location
-            offset = min(offset, base_offset)
+        location = holder.position_of_batch(offset)
+        offset = min(offset, holder.next_offset() if location is None else holder.end_before(location[0]))
         self.truncations += 1
         self._truncation_offset = offset
         self.synced = min(self.synced, offset)
         return offset
 
     def end_truncation(self) -> None:
-        """End a truncation, also a failed one."""
+        """End a truncation or a restart, also a failed one."""
         self._truncation_offset = OFFSET_MAX
+        self.release_appends()
 
     def truncate_to(self, offset: int) -> None:
+        """Truncate as `truncate_files`, and wait for the disk. Raises OSError."""
+        plan = self.truncate_files(offset)
+        if plan is not None:
+            try:
+                self.end_truncation_with(finish_truncation(self.disk, plan))
+            except OSError:
+                self.fail()
+                raise
+
+    def truncate_files(self, offset: int) -> TruncationPlan | None:
         """Remove every batch from `offset` on, the result of `begin_truncation`, after the checkpoints were lowered.
+
+        The returned plan is executed by a job (`finish_truncation`), and its result given to `end_truncation_with`;
+        until then nothing is appended. At or above the log end nothing but a leader epoch without batches is removed,
+        and there is no plan: it is of a leadership of this broker in which it wrote nothing, and the next leader does
+        not know it (UnifiedLog.truncateTo).
 
         Raises OSError; then the log has failed, or is unchanged.
         """
         assert self.pending_bytes == 0, "a truncation needs a log without queued appends"
-        assert self.synced <= offset, "the recovery point was lowered to the offset of the truncation"
         if offset >= self.log_end_offset:
-            return
+            self._truncate_epochs(self.log_end_offset)
+            return None
+        assert self.synced <= offset, "the recovery point was lowered to the offset of the truncation"
         self.before_truncation(self, offset)
         self.truncations += 1
+        self.hold_appends()
         try:
             count = len(self.segments)
-            self.truncate_segments(offset)
-            if len(self.segments) < count:
-                self._sync_names()
-            self.active.opened.sync()  # otherwise old records could follow those of a new segment
-            producer_state_loader.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
+            self._truncate_segments(offset)
+            self._truncate_epochs(offset)
         except OSError:
             self.fail()
             raise
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.start(offset, self.epochs.latest)
+        self._continue_epochs()
+        segments = [(segment.base_offset, segment.size) for segment in self.segments]
+        removed = len(segments) < count
+        return TruncationPlan(self.directory, self.config, offset, removed, self.active.opened, segments)
+
+    def _truncate_epochs(self, end_offset: int) -> None:
+        self.epochs.truncate_from_end(end_offset)
+        self._continue_epochs()
+
+    def end_truncation_with(self, producers: ProducerState) -> None:
+        """End a truncation: these are the producers at the new log end."""
+        self.replace_producers(producers)
+        self.end_truncation()
+
+    def begin_restart(self, offset: int) -> None:
+        """Prepare a restart at `offset`: from now on no flush and no checkpoint goes beyond it or the old segments."""
+        self.truncations += 1
+        self._truncation_offset = self.synced = min(self.synced, offset, self.segments[0].base_offset)
+
+    def restart_files(self, offset: int, log_start_offset: int | None = None) -> RestartPlan:
+        """Remove all batches and begin with an empty segment at `offset`, after the checkpoints were lowered.
+
+        The returned plan is executed by a job (`restart`), and then `end_restart` is called; until then nothing is
+        appended. Readers that have regions of the old files keep them.
+
+        Arguments:
+            offset: of the segment, given to `begin_restart`.
+            log_start_offset: at or above `offset`, where it lies within the first batch that will be appended; the log
+                end is there, too, until then. None: `offset`.
+
+        Raises OSError; then the log has failed, or is unchanged.
+        """
+        assert self.pending_bytes == 0, "a restart needs a log without queued appends"
+        start = offset if log_start_offset is None else log_start_offset
+        assert 0 <= offset <= start, "the log start is in the new segment"
+        self.before_truncation(self, 0)
+        segment = Segment(offset, self.directory, self.disk, self.config)
+        segment.suffix = names.WORK
+        segment.create()
+        self.truncations += 1
+        self.hold_appends()
+        plan = RestartPlan(self.directory, self.epochs.path, self.bases(), segment.path(names.LOG), offset)
+        if self.cache is not None:
+            for old in self.segments:
+                self.cache.forget(old)
+        segment.cache = self.cache
+        self.segments, self.active = (segment,), segment
+        self.producers.clear()
+        self.due_snapshots.clear()
+        self._aborts = None
+        self.epochs.clear()
+        self.log_start_offset = self.recovery_point = start
+        self.start(start, self.epochs.latest)
+        return plan
+
+    def end_restart(self, offset: int) -> None:
+        """The job of a restart has ended: the empty segment at `offset` is on the disk."""
+        self.active.suffix = ""
+        self.synced = offset
+        self.rolls_flushed = self.rolls
+        self.epochs.written = self.epochs.flushed = self.epochs.version
         self.end_truncation()
 
     def drop_first(self, count: int) -> list[Segment]:

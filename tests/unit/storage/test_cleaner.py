@@ -321,7 +321,8 @@ def test_cleaning_aborts_at_every_step(tmp_path: Path, when: str) -> None:
             pass
         assert not kit.cleaner.is_busy(log)
         if when == "truncate":
-            assert log.log_end_offset == 35
+            ends = [segment.next_offset() for segment in log.segments if segment.size]
+            assert log.log_end_offset == ends[-1] <= 35, "no gap that the cleaner has left stays at the end"
             log = recover(PartitionDirectory(FaultyDisk(), log.directory, "t", 0, EAGER))[0]
             assert log.log_end_offset <= 35
             assert all(record.value == b"%d" % record.offset * 25 for record in records(log))

@@ -89,6 +89,32 @@ def test_a_new_epoch_on_a_full_disk_is_tried_again(kit: Kit) -> None:
     restarted.manager.unlock()
 
 
+def test_an_epoch_of_a_leadership_is_known_on_a_full_disk_and_written_with_the_next_append(kit: Kit) -> None:
+    log = kit.create(batches=2)
+    kit.disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint", repeat=True)
+    log.begin_leadership(5)
+    assert log.epoch_end_offset(5) == (5, 6) and log.epoch_end_offset(0) == (0, 6)
+    for _ in range(2):
+        assert append(log, epoch=5) == STORAGE
+        assert log.epochs.entries == [(0, 0), (5, 6)], "a failed write does not end the leadership"
+    path = Path(log.directory) / "leader-epoch-checkpoint"
+    assert path.read_text().split() == ["0", "1", "0", "0"]
+    kit.disk.heal()
+    assert append(log, epoch=5) == 0
+    assert path.read_text().split() == ["0", "2", "0", "0", "5", "6"]
+    kit.manager.unlock()
+
+
+def test_a_failed_append_keeps_the_epoch_that_its_leader_began(kit: Kit) -> None:
+    log = kit.create(batches=2)
+    log.begin_leadership(5)
+    kit.disk.fail("write", errno.ENOSPC, path=".log")
+    assert append(log, epoch=5) == STORAGE
+    assert log.epochs.entries == [(0, 0), (5, 6)]
+    assert append(log, epoch=5) == 0 and log.epochs.entries == [(0, 0), (5, 6)]
+    kit.manager.unlock()
+
+
 def test_retention_frees_space_on_a_full_disk(kit: Kit) -> None:
     log = kit.create(batches=150)
     assert len(log.segments) > 2

@@ -65,6 +65,19 @@ def test_after_a_kill_every_batch_is_checked(directory: Path) -> None:
     assert log.epochs.entries == [(0, 0), (1, 150), (2, 300)]
 
 
+def test_an_unflushed_batch_without_its_base_offset_is_truncated(directory: Path) -> None:
+    """A power cut may lose the sector that ends with it; the CRC does not cover it."""
+    with last_log(directory).open("r+b") as file:
+        content = file.read()
+        begins = [0]
+        while begins[-1] < len(content):
+            begins.append(begins[-1] + 12 + int.from_bytes(content[begins[-1] + 8 : begins[-1] + 12], "big"))
+        file.seek(begins[-2])
+        file.write(bytes(8))
+    log, progress = reopen(directory, recovery_point=357)
+    assert (log.log_end_offset, progress.bytes_dropped) == (357, begins[-1] - begins[-2])
+
+
 def test_rebuilt_indexes_are_those_made_by_appending(tmp_path: Path) -> None:
     before = filled(tmp_path / "t-0")
     made = [[index.tobytes() for index in segment.indexes] for segment in before.segments]

@@ -140,3 +140,107 @@ def test_nothing_to_cut(kit: Kit) -> None:
     ended[0].result()
     fill(log, 1)
     assert log.log_end_offset == 9
+
+
+def truncated(kit: Kit, log: Log, offset: int) -> None:
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: offset}, ended.append)
+    while kit.offload.drain():
+        pass
+    ended[0].result()
+
+
+@pytest.mark.parametrize("offset", [6, 7, 2**40])
+def test_an_epoch_without_batches_at_the_log_end_is_removed_in_any_case(kit: Kit, offset: int) -> None:
+    log = kit.create(batches=2)
+    log.begin_leadership(7)
+    assert log.epoch_end_offset(7) == (7, 6)
+    truncated(kit, log, offset)
+    assert log.epochs.entries == [(0, 0)] and (log.log_end_offset, log.epoch_end_offset(7)) == (6, (-1, -1))
+    assert log.append_replicated(bytes(batch(base_offset=6, leader_epoch=3))).error == 0, "of an older epoch"
+    assert log.write() == 0 and log.epochs.entries == [(0, 0), (3, 6)]
+
+
+def test_the_sync_and_the_producers_are_left_to_a_job_and_appends_wait_for_it(kit: Kit) -> None:
+    log = kit.create(batches=0)
+    fields = {"producer_id": 9, "producer_epoch": 0}
+    for sequence in range(0, 60, 3):
+        assert log.append(batch(base_sequence=sequence, **fields), None, 0) == sequence
+        assert log.write() == 0
+    steps: list[str] = []
+    kit.disk.hook = lambda operation, path: steps.append(f"{operation} {Path(path).name}")
+    kit.offload.held = True
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 30}, ended.append)
+    while log.log_end_offset == 60:  # the checkpoints are jobs, too
+        kit.offload.release()
+        kit.offload.held = True
+        kit.offload.drain()
+    assert (
+        not ended and log.holds_appends and [step for step in steps if step.startswith("sync") and ".log" in step] == []
+    )
+    with pytest.raises(RuntimeError, match="appends wait"):
+        log.append(batch(), None, 0)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
+    kit.manager.flusher.request_flush(log)
+    kit.manager.flusher.begin()
+    assert kit.manager.flusher.batches == 0, "the log counts as being flushed"
+    kit.offload.release()
+    while kit.offload.drain():
+        pass
+    ended[0].result()
+    assert not log.holds_appends and log.synced == 30 and log.recovery_point == 30
+    assert [(each.producer_id, each.last_sequence) for each in log.producers] == [(9, 29)]
+    assert log.append(batch(base_sequence=30, **fields), None, 0) == 30 and log.write() == 0
+
+
+def test_a_failed_job_takes_the_log_directory_offline(kit: Kit) -> None:
+    log = kit.create(batches=100)
+    kit.disk.fail("sync", errno.EIO, path=".log")
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 100}, ended.append)
+    kit.offload.drain()
+    assert isinstance(ended[0].error, OSError) and kit.offline == [log] and log.failed
+
+
+def test_a_log_that_is_deleted_during_the_job_does_not_wait_for_its_directory_back(kit: Kit) -> None:
+    log = kit.create(batches=10)
+    kit.offload.held = True
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 9}, ended.append)
+    while not log.holds_appends:
+        kit.offload.release()
+        kit.offload.held = True
+        kit.offload.drain()
+    kit.manager.delete(log)
+    kit.offload.release()
+    while kit.offload.drain():
+        pass
+    ended[0].result()
+    assert kit.manager.is_online(log.root)
+
+
+def test_a_truncation_waits_for_a_running_flush(kit: Kit) -> None:
+    log = kit.create(batches=10)
+    kit.offload.held = True
+    kit.manager.flusher.request_flush(log)
+    kit.manager.flusher.begin()
+    ended: list[Outcome] = []
+    assert log.begin_truncation(9) == 9
+    log.end_truncation()
+    kit.manager.truncate({log: 9}, ended.append)
+    kit.offload.release()
+    while kit.offload.drain():
+        pass
+    ended[0].result()
+    assert (log.log_end_offset, log.synced) == (9, 9)
+
+
+def test_no_gap_stays_at_the_end(kit: Kit) -> None:
+    log = kit.create(batches=0)
+    batches = [bytes(batch(base_offset=base, leader_epoch=0)) for base in range(0, 2_000, 10)]
+    assert log.append_replicated(b"".join(batches)).count == 200 and log.write() == 0
+    for offset, end in ((1_995, 1_993), (1_991, 1_983), (1_507, 1_503), (1_500, 1_493), (5, 3), (3, 3), (1, 0)):
+        truncated(kit, log, offset)
+        assert (log.log_end_offset, log.active.next_offset(), log.synced) == (end, end, log.synced)
+    assert len(log.segments) == 1
