@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kafkalite.errors import AuthenticationError, AuthorizationError, PoisonRecordError, RetriableError
 from kafkalite.model import TopicPartition
@@ -67,6 +67,10 @@ def check_policy(policy: object) -> None:
         raise ValueError(f'on_poison is {policy!r}, expected "raise", "skip" or a function of record and error')
 
 
+Rejected: TypeAlias = tuple[Record[Any, Any], Exception]
+"""A record that may not be returned, and its error."""
+
+
 class PoisonCheck:
     """Checks the records of one consumer.
 
@@ -103,12 +107,13 @@ class PoisonCheck:
         """The position of a partition has changed: other records may have the offsets that were checked."""
         self._checked.pop(state.topic_partition, None)
 
-    async def returnable(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+    def returnable(self, records: list[Record[Any, Any]]) -> tuple[list[Record[Any, Any]], Rejected | None]:
         """Return those of the taken records that `poll` returns now; the others are taken again.
 
-        Raises:
-            PoisonRecordError: the first record is a poison value; its position stays. INFRASTRUCTURE: it cannot be
-            deserialized now.
+        Arguments:
+            records: were taken. If this raises, they are those that are taken again by nothing else.
+
+        Returns: the records; and, if there are none, the first one that may not be returned, for `handle`.
         """
         good: list[Record[Any, Any]] = []
         kept = records  # those that are neither returned nor in `iteration`
@@ -121,14 +126,11 @@ class PoisonCheck:
             if fresh and self._on_poll is not None:
                 self._on_poll(good)
         except BaseException:
-            self._put_back(kept)
+            records[:] = kept
             raise
         if failure is None or good or isinstance(failure, DeserializerNotReady):
-            return good
-        if isinstance(failure, INFRASTRUCTURE):
-            raise failure
-        await self._handle(records[index], failure)
-        return good
+            return good, None
+        return good, (records[index], failure)
 
     def _check(
         self, records: list[Record[Any, Any]], good: list[Record[Any, Any]]
@@ -176,8 +178,15 @@ class PoisonCheck:
             where = f"{record.topic}-{record.partition} at offset {record.offset}"
             LOGGER.warning("%s is skipped, later ones with this error without a message: %r", where, error)
 
-    async def _handle(self, record: Record[Any, Any], error: Exception) -> None:
-        """Apply the policy to the first record of `iteration`. Raises PoisonRecordError."""
+    async def handle(self, rejected: Rejected) -> None:
+        """Apply the policy to the first record of `iteration`.
+
+        Raises:
+            PoisonRecordError: it is a poison value; its position stays. INFRASTRUCTURE: it cannot be deserialized now.
+        """
+        record, error = rejected
+        if isinstance(error, INFRASTRUCTURE):
+            raise error
         if not callable(self._policy):
             raise self._error(record) from error
         try:

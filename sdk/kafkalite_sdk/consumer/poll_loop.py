@@ -30,7 +30,7 @@ from kafkalite_sdk.values import OffsetAndMetadata
 if TYPE_CHECKING:
     from kafkalite_sdk.consumer.assignment_changes import AssignmentChanges
     from kafkalite_sdk.consumer.offsets.auto_commit import AutoCommit
-    from kafkalite_sdk.consumer.poison import PoisonCheck
+    from kafkalite_sdk.consumer.poison import PoisonCheck, Rejected
 
 YIELD_AFTER_S = 0.01
 
@@ -212,10 +212,9 @@ class PollLoop(Generic[K, V]):
                 await self._changes.carry_out()
                 if self._suspensions:
                     continue
-            records = self._taken(take)
-            taken = bool(records)
-            if taken and self._check is not None and isinstance(records, list):
-                records = await self._check.returnable(records)
+            records, taken, rejected = self._taken(take)
+            if rejected is not None and self._check is not None:
+                await self._check.handle(rejected)
                 driver.client.check_owner()
             now = driver.now()
             if records or now >= self._deadline:
@@ -228,19 +227,25 @@ class PollLoop(Generic[K, V]):
             await driver.wait(min(self._deadline, self._auto_commit.next_at if self._auto_commit is not None else inf))
             now = self._yielded_at = driver.now()
 
-    def _taken(self, take: Callable[[], Target[K, V]]) -> Target[K, V]:
-        """Return what `take` returns, and send the requests for more."""
+    def _taken(self, take: Callable[[], Target[K, V]]) -> "tuple[Target[K, V], bool, Rejected | None]":
+        """Return the records that `poll` returns of what `take` returns, and send the requests for more.
+
+        Returns: the records, whether `take` has returned some, and the first one that was rejected.
+        """
         records: Target[K, V] | None = None
         try:
             try:
                 records = take()
             finally:
                 self._driver.work(fetch=True)  # also behind an error: other partitions continue
+            if self._check is None or not records or not isinstance(records, list):
+                return records, bool(records), None
+            good, rejected = self._check.returnable(records)
         except BaseException:
             if records:
                 self._give_back(records)
             raise
-        return records
+        return good, True, rejected
 
     def _give_back(self, records: Target[K, V]) -> None:
         """The application does not receive records that were taken: the next poll returns them."""

@@ -225,7 +225,9 @@ class Membership:
         self.leave(now)
 
     def leave(self, now: float) -> None:
-        """Release all partitions by a change, then leave the group."""
+        """Release all partitions by a change, then leave the group; a second call has the end of the first one."""
+        if not self._core.subscription and not self._leaving and not self._core.left:
+            return  # the change has begun, or the request was sent
         self._core.subscription, self._core.wanted_topics = NO_SUBSCRIPTION, frozenset()
         self._leaving = True
         self._poll_deadline = inf
@@ -442,6 +444,7 @@ class Membership:
 
     def _leave(self, now: float) -> None:
         core = self._core
+        self._leaving = False  # also for a later call of `leave`: another change would drop the request
         core.identity = None
         self._choice = None
         if self._protocol is None:

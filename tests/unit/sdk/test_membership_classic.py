@@ -318,6 +318,26 @@ def test_dynamic_members_leave_and_static_ones_do_not(instance_id: str | None, l
     assert rig.membership.wake_at(rig.now) == float("inf")
 
 
+@pytest.mark.parametrize("resubscribed", [False, True])
+@pytest.mark.parametrize("released", [False, True])
+def test_a_second_leave_has_the_end_of_the_first_one(released: bool, resubscribed: bool) -> None:
+    """An unsubscribe that was cancelled, and a close: before or behind the end of the release."""
+    rig = stable()
+    rig.membership.leave(rig.now)
+    if released:
+        rig.done()
+        assert rig.sends(LeaveGroupRequest)
+    if resubscribed and not released:
+        rig.membership.subscribe(["a"], now=rig.now)
+    rig.membership.leave(rig.now)
+    if not released:
+        rig.done()
+        assert rig.sends(LeaveGroupRequest)
+    assert not rig.membership.left and rig.membership.change is None
+    rig.answer(LeaveGroupRequest, LeaveGroupResponse(members=[]))
+    assert rig.membership.left
+
+
 @pytest.mark.parametrize("code", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_INSTANCE_ID])
 def test_leave_ends_although_the_last_commit_fails(code: Error) -> None:
     rig = stable(instance_id="i")

@@ -189,6 +189,16 @@ def test_members_leave_with_the_epoch_of_their_type(instance_id: str | None, epo
     assert rig.membership.left
 
 
+def test_a_second_leave_has_the_end_of_the_first_one() -> None:
+    rig = stable()
+    rig.membership.leave(rig.now)
+    rig.membership.leave(rig.now)
+    rig.done()
+    rig.membership.leave(rig.now)
+    assert rig.answer(ConsumerGroupHeartbeatRequest, unchanged(-1)).member_epoch == -1
+    assert rig.membership.left
+
+
 def test_leave_ends_when_the_broker_is_gone() -> None:
     rig = stable()
     rig.membership.leave(rig.now)

@@ -137,6 +137,16 @@ def test_leave_ends_although_the_last_commit_fails() -> None:
     assert rig.membership.left
 
 
+def test_a_second_leave_has_the_end_of_the_first_one() -> None:
+    rig = stable()
+    rig.membership.leave(rig.now)
+    rig.membership.leave(rig.now)
+    rig.done()
+    rig.membership.leave(rig.now)
+    rig.answer(LeaveGroupRequest, LeaveGroupResponse(members=[]))
+    assert rig.membership.left
+
+
 @pytest.mark.parametrize(("instance_id", "leaves"), [(None, True), ("worker", False)])
 def test_static_consumer_does_not_leave(instance_id: str | None, leaves: bool) -> None:
     rig = stable(instance_id=instance_id)
