@@ -98,20 +98,30 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     def run(
         *args: Any, bootstrap: str, client_config: str | None, client_settings: tuple[str, ...], **options: Any
     ) -> None:
-        settings: dict[str, Any] = {}
-        producer: dict[str, Any] = {}
-        if client_config is not None or client_settings:
-            from kafkalite.cli.client_config import check_command, read_settings, split_settings
-
-            check_command(click.get_current_context().info_name, client_settings)
-            settings, producer = split_settings(read_settings(client_config, client_settings))
-        configured = settings.pop("bootstrap_servers", None)
-        if configured is not None and is_default("bootstrap"):
-            bootstrap = configured
-        addresses = tuple(map(parse_address, bootstrap.split(",")))
-        command(*args, cluster=Cluster(addresses, settings, producer), **options)
+        command(*args, cluster=cluster_of(bootstrap, client_config, client_settings), **options)
 
     return run
+
+
+def cluster_of(bootstrap: str, client_config: str | None, client_settings: tuple[str, ...]) -> Cluster:
+    """Return the cluster of the current command; ends the command if an address or a setting is not valid.
+
+    Arguments:
+        bootstrap: addresses, separated by commas.
+        client_config: a file with settings.
+        client_settings: more settings, KEY=VALUE.
+    """
+    settings: dict[str, Any] = {}
+    producer: dict[str, Any] = {}
+    if client_config is not None or client_settings:
+        from kafkalite.cli.client_config import check_command, read_settings, split_settings
+
+        check_command(click.get_current_context().info_name, client_settings)
+        settings, producer = split_settings(read_settings(client_config, client_settings))
+    configured = settings.pop("bootstrap_servers", None)
+    if configured is not None and is_default("bootstrap"):
+        bootstrap = configured
+    return Cluster(tuple(map(parse_address, bootstrap.split(","))), settings, producer)
 
 
 class Several(click.Argument):

@@ -21,6 +21,7 @@ from kafkalite.cli.client_options import (
     explain_error,
     fail_for,
 )
+from kafkalite.cli.completion import complete_topics
 from kafkalite.cli.connection import connect, open_client
 from kafkalite.cli.failure import fail
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
@@ -74,7 +75,7 @@ If the broker restarts, the command retries for up to 120 s and continues after 
 it reads as a member of the group from the committed offsets, and commits what it has printed every 5 s, at the end, and
 at Ctrl-C, when it leaves the group. A second Ctrl-C ends the command at once."""
 )
-@click.argument("topics", nargs=-1, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, metavar="TOPIC...", shell_complete=complete_topics)
 @click.option(
     "--pattern",
     metavar="REGEX",

@@ -18,6 +18,7 @@ import click
 from kafkalite_sdk import Producer
 
 from kafkalite.cli.client_options import BASE64_HELP, Cluster, cluster_options, command_runner, is_default
+from kafkalite.cli.completion import complete_topics
 from kafkalite.cli.connection import connect, open_client
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.records.limits import read_limits
@@ -62,7 +63,7 @@ If the broker restarts, the command retries for up to 120 s (delivery.timeout.ms
 reordered. A command that fails or is interrupted prints how many records were acknowledged, of which lines, and the
 line to continue with. A second Ctrl-C ends it at once. Records without a key are spread over the partitions."""
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "-f",
     "--file",

@@ -17,6 +17,7 @@ from kafkalite.cli.client_options import (
     key_value,
     print_rows,
 )
+from kafkalite.cli.completion import complete_topics
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.errors import KafkaErrorCode
@@ -120,7 +121,7 @@ Examples:
   kafkalite topic describe orders payments --offsets --all-configs
 """
 )
-@click.argument("topics", cls=Several, nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", cls=Several, nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
 @click.option("-o", "--offsets", is_flag=True, help="Show the first and the end offset and the size of each partition.")
 @click.option("-a", "--all-configs", is_flag=True, help="Show all effective configs. Default: only those of the topic.")
 @cluster_options
@@ -147,7 +148,7 @@ Examples:
   kafkalite topic alter orders --config cleanup.policy=compact --unset retention.ms
 """
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("-p", "--partitions", type=int, help="New number of partitions; it cannot be reduced.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a config; may be repeated.")
 @click.option("-u", "--unset", multiple=True, metavar="KEY", help="Reset a config to its default; may be repeated.")
@@ -180,7 +181,7 @@ Examples:
   kafkalite topic delete-records orders --before end           all records
 """,
 )
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,P...]...")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,P...]...", shell_complete=complete_topics)
 @click.option("--before", required=True, metavar="POSITION", help=f"The first record to keep: {POSITIONS}.")
 @click.option("--dry-run", is_flag=True, help="Print the new log start offsets without deleting records.")
 @cluster_options
@@ -212,7 +213,7 @@ Examples:
   kafkalite topic delete orders payments
 """
 )
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
 @cluster_options
 @command_runner
 async def delete(topics: tuple[str, ...], cluster: Cluster) -> None:

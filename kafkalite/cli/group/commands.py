@@ -17,6 +17,7 @@ from kafkalite.cli.client_options import (
     json_option,
     print_rows,
 )
+from kafkalite.cli.completion import complete_topics
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.descriptions import print_group, print_summary, unknown_lags
@@ -60,6 +61,7 @@ topics_option = click.option(
     "topics",
     multiple=True,
     metavar="TOPIC[:P,P...]",
+    shell_complete=complete_topics,
     help="A topic, or some of its partitions; may be repeated. Default: all that the group has committed or owns.",
 )
 to_option = click.option("--to", required=True, metavar="POSITION", help=TO_HELP)
@@ -175,7 +177,14 @@ Examples:
 """
 )
 @click.argument("group")
-@click.option("-t", "--topic", "topics", multiple=True, help="Topic that the group subscribes to; may be repeated.")
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=complete_topics,
+    help="Topic that the group subscribes to; may be repeated.",
+)
 @click.option("--pattern", help="Regular expression (RE2) of topic names to subscribe to, instead of --topic.")
 @click.option("--assignor", type=choice(ASSIGNORS), default="range", show_default=True, help="Partition assignor.")
 @click.option(

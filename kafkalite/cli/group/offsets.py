@@ -15,6 +15,7 @@ import click
 from kafkalite_sdk.admin import Committed
 
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
+from kafkalite.cli.completion import complete_topics
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.descriptions import describe_group
@@ -135,6 +136,7 @@ Examples:
     multiple=True,
     required=True,
     metavar="TOPIC[:P,P...]",
+    shell_complete=complete_topics,
     help="A topic, or some of its partitions; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the offsets without deleting them.")

@@ -2,10 +2,16 @@
 
 import json
 import re
+import socket
 import subprocess
+from collections.abc import Callable
 
 import pytest
+from click.shell_completion import BashComplete
+from kafkalite_sdk.blocking import Admin
 
+from kafkalite.cli import completion
+from kafkalite.cli.main import main
 from kafkalite.testing.thread import BrokerThread
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
@@ -161,6 +167,77 @@ def test_commands_and_options_are_completed() -> None:
         environ["COMP_CWORD"] = str(len(words.split()) - 1)
         done = subprocess.run(COMMAND, env=environ, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
         assert sorted(line.partition(",")[2] for line in done.stdout.splitlines()) == expected
+
+
+def complete(*words: str, **environ: str) -> list[str]:
+    """What bash completes the last word to; nothing may be printed beside it."""
+    variables = {**ENVIRON, **environ, "_KAFKALITE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words)}
+    variables["COMP_CWORD"] = str(len(words) - 1)
+    done = subprocess.run(COMMAND, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    assert done.stderr == ""
+    return sorted(line.partition(",")[2] for line in done.stdout.splitlines() if line)
+
+
+@pytest.fixture(scope="module")
+def tab_topics(broker: BrokerThread) -> None:
+    with Admin(broker.address) as admin:
+        admin.topics.create("tab-orders", "tab-payments").check()
+
+
+@pytest.fixture
+def completed(broker: BrokerThread, tab_topics: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """What the last word is completed to, in this process, with the time that a loaded machine needs."""
+    monkeypatch.setattr(completion, "ANSWER_S", float(TIMEOUT_S))
+    monkeypatch.setenv("KAFKALITE_BOOTSTRAP", broker.address)
+    shell = BashComplete(main, {}, "kafkalite", "_KAFKALITE_COMPLETE")
+    return lambda *words: sorted(each.value for each in shell.get_completions(list(words[:-1]), words[-1]))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topic", "describe"),
+        ("topic", "alter"),
+        ("topic", "delete"),
+        ("topic", "delete-records"),
+        ("consume",),
+        ("produce",),
+        ("group", "create", "g", "-t"),
+        ("group", "reset", "g", "--topic"),
+        ("group", "rewind", "g", "--topic"),
+        ("group", "offsets", "delete", "g", "--topic"),
+    ],
+    ids=" ".join,
+)
+def test_names_of_topics_are_completed(completed: Callable[..., list[str]], command: tuple[str, ...]) -> None:
+    assert completed(*command, "tab-") == ["tab-orders", "tab-payments"]
+    assert completed(*command, "tab-p") == ["tab-payments"]
+    assert completed(*command, "tab-x") == []
+
+
+def test_completed_topics_are_not_given_twice_and_internal_ones_are_asked_for(
+    kafkalite: Run, broker: BrokerThread, completed: Callable[..., list[str]]
+) -> None:
+    kafkalite("group", "create", "tab", "-t", "tab-orders")
+    assert completed("consume", "tab-orders", "tab-") == ["tab-payments"]
+    assert completed("consume", "-b", broker.address, "__") == ["__consumer_offsets"]
+    assert not {each for each in completed("consume", "") if each.startswith("_")}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address", "host.invalid:9092"])
+def test_completion_without_a_broker_prints_nothing(address: str) -> None:
+    assert complete("kafkalite", "consume", "tab-", KAFKALITE_BOOTSTRAP=address) == []
+
+
+def test_completion_with_settings_that_cannot_be_read_prints_nothing() -> None:
+    assert complete("kafkalite", "consume", "-X", "nonsense", "tab-") == []
+    assert complete("kafkalite", "consume", "--client-config", "missing.properties", "tab-") == []
+
+
+def test_completion_ends_while_a_broker_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert complete("kafkalite", "consume", "tab-", KAFKALITE_BOOTSTRAP=address) == []
 
 
 @pytest.mark.parametrize(

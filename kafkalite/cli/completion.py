@@ -1,0 +1,53 @@
+"""Completes the names of topics for the shell.
+
+A shell prints what the command prints while a line is edited, so an error, or a broker that does not answer in time, is
+an empty list without a message.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import click
+from kafkalite_sdk import Admin
+
+from kafkalite.cli.client_options import Cluster, cluster_of
+from kafkalite.cli.connection import create_client, first_that_answers
+from kafkalite.errors import KafkaError
+
+ANSWER_S = 2.0  # maximum delay of the shell
+
+
+def complete_topics(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of topics that begin with a text; internal ones if it begins with `_`.
+
+    Arguments:
+        ctx: of the command, with the options before the name: `-b`, `--client-config`, `-X`.
+        parameter: of the names; those that it has are left out.
+        incomplete: the beginning.
+    """
+    try:
+        with ctx.scope(cleanup=False):
+            cluster = cluster_of(
+                **{name: ctx.params[name] for name in ("bootstrap", "client_config", "client_settings")}
+            )
+        names = asyncio.run(asyncio.wait_for(_topics(cluster, internal=incomplete.startswith("_")), ANSWER_S))
+    except TimeoutError:
+        os._exit(0)  # a thread that resolves the name of a host would delay the end of the process
+    except (KafkaError, OSError, click.ClickException):
+        return []
+    given = ctx.params.get(str(parameter.name)) or ()
+    return [each for each in names if each.startswith(incomplete) and each not in given]
+
+
+async def _topics(cluster: Cluster, *, internal: bool) -> Sequence[str]:
+    def create(address: str) -> Admin:
+        settings: dict[str, Any] = {"client_id": "kafkalite-completion", **cluster.settings}
+        return create_client(Admin, address, settings)
+
+    async with AsyncExitStack() as stack:
+        admin = await first_that_answers(cluster, create, report=False)
+        stack.push_async_exit(admin.__aexit__)
+        return [each.name for each in await admin.topics.list(internal=internal)]
