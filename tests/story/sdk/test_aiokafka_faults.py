@@ -3,9 +3,12 @@ once or reported, and no commit passes what was not delivered.
 """
 
 import asyncio
+import linecache
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +16,8 @@ from kafkalite_sdk.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer, Co
 
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
-from tests.kit.steps import Bug
+from tests.kit.scripted_broker import ScriptedBroker
+from tests.kit.steps import ROOT, Bug, Step, Stepper
 from tests.story.sdk.aiokafka_rig import new_consumer, new_producer
 from tests.story.sdk.client_rig import Story, story
 from tests.story.sdk.consumer_rig import A, B, append, committed
@@ -21,6 +25,7 @@ from tests.story.sdk.consumer_rig import A, B, append, committed
 COUNT = 6
 PARTITIONS = (A, B)
 SUSPENSIONS_MAX = 200
+WAIT_S = 60
 
 
 class Interruption:
@@ -310,7 +315,10 @@ def sent_with(raising: Raising, interrupt: Callable[[Awaitable[Any]], Awaitable[
             enable_idempotence=True,
             linger_ms=5,
         )
-        await producer.start()
+        try:
+            await producer.start()
+        except Bug:
+            await producer.start()
         await sends(world, producer, interrupt)
 
     run()
@@ -356,3 +364,87 @@ def test_each_callback_of_a_producer_may_raise() -> None:
     assert set(calls.calls) == {"serializer", "partitioner"}
     for name, number in calls.each_call():
         sent_with(Raising(name, number), lambda each: each)
+
+
+# Awaits
+
+
+def each_step(run: Callable[[], None], *sources: str) -> None:
+    """Run a story with an exception at each of its awaits in the sources below the SDK."""
+    stepper = Stepper(tuple(f"sdk/kafkalite_sdk/{each}" for each in sources), awaits=True)
+    found: list[Step]
+    with stepper.found() as found:
+        run()
+    assert len(found) > 10
+    failed: dict[str, str] = {}
+    for step in found:
+        if "self._client.close(" in linecache.getline(str(ROOT / step.file), step.line):
+            continue  # the step would not be taken at all, so connections and timers would stay
+        with stepper.fails_at(step):
+            try:
+                run()
+            except Exception as error:  # each step is reported
+                failed[str(step)] = repr(error)
+        assert stepper.raised, step
+    assert failed == {}
+
+
+@pytest.mark.filterwarnings("ignore:[Uu]nclosed")  # an exception at an await of the stop
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("call", ["getone", "getmany", "anext"])
+def test_exception_at_any_await_of_a_consumer_loses_nothing(call: str) -> None:
+    @story()
+    async def run(world: Story) -> None:
+        world.expect_failures()
+        fill(world)
+        application = Application(world, call, lambda each: each)
+        ended = False
+        while not ended:
+            consumer = new_consumer(world, "orders", group_id="g", enable_auto_commit=False)
+            try:
+                await consumer.start()
+                await application.run(consumer)
+                ended = True
+            except Bug:  # at an await outside of `attempt`
+                application.exceptions += 1
+            finally:
+                await application.attempt(consumer.stop)
+                await application.attempt(consumer.stop)
+        assert application.exceptions <= 2
+        assert {each: sorted(set(offsets)) for each, offsets in application.delivered.items()} == {
+            each: list(range(COUNT)) for each in PARTITIONS
+        }
+
+    each_step(run, "compat/aiokafka/")
+
+
+@pytest.mark.filterwarnings("ignore:[Uu]nclosed")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_exception_at_any_await_of_a_producer_loses_no_report() -> None:
+    each_step(partial(sent_with, Raising(), lambda each: each), "compat/aiokafka/", "producer/")
+
+
+# Threads
+
+
+def test_large_batches_are_sent_and_read_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    def fails(thread: threading.Thread) -> None:
+        names.append(thread.name)
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        values = [Random(number).randbytes(400_000) for number in range(3)]
+        async with ScriptedBroker() as broker, asyncio.timeout(WAIT_S):
+            broker.cluster.create_topic("orders")
+            producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, compression_type="gzip")
+            consumer = AIOKafkaConsumer("orders", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+            async with producer, consumer:
+                sent = [await producer.send_and_wait("orders", value) for value in values]
+                assert [each.offset for each in sent] == [0, 1, 2]
+                assert [(await consumer.getone()).value for _ in values] == values
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    asyncio.run(main())
+    assert {name.split("_")[0] for name in names} == {"kafkalite-compress", "kafkalite-decompress"}

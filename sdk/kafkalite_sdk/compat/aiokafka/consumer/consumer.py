@@ -188,6 +188,15 @@ class AIOKafkaConsumer(Lookups):
         await self._stopping.run(self._stop)
 
     async def _stop(self) -> None:
+        try:
+            await self._end()
+        except BaseException as error:  # a cancellation does not wait for the group
+            await self._consumer.close(None if isinstance(error, Exception) else 0.0)
+            raise
+        finally:
+            self._records.clear()
+
+    async def _end(self) -> None:
         if self._rebalances is not None:
             await self._rebalances.stop()
         await self._group_leave.ended()
@@ -197,7 +206,6 @@ class AIOKafkaConsumer(Lookups):
                 await self._consumer.close()
         else:
             await self._consumer.close()
-        self._records.clear()
 
     async def __aenter__(self) -> Self:
         await self.start()
