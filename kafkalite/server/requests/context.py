@@ -182,7 +182,3 @@ class HandlerContext(
     TopicContext, AdminContext, GroupPartitionContext, CoordinatorCallContext, ConfigContext, Protocol
 ):
     """The contexts of all handlers of `api.ROWS`."""
-
-
-class ClusterHandlerContext(HandlerContext, ControllerCallContext, Protocol):
-    """The contexts of all handlers, `api.CLUSTER_ROWS` included."""
