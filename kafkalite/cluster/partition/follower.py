@@ -1,16 +1,34 @@
-"""The role of a follower: it follows the offsets of its leader. Requests of clients are rejected meanwhile.
+"""The role of a follower: it appends the batches of its leader and follows the leader's offsets.
+
+Requests of clients are rejected meanwhile. The batches of a response are written at once: the next fetch says that this
+replica has them. Where flush.messages requires a flush, the fetcher flushes the log before that fetch.
 
 Source: Partition.scala and ReplicaFetcherThread.processPartitionData of Apache Kafka 3.9.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from kafkalite._speedups.storage.replicated_append import ReplicatedAppend
 from kafkalite.storage.log.log import Log
+
+
+class FollowerAppend(NamedTuple):
+    """The result of appending the batches of a response.
+
+    Arguments:
+        error: Kafka error code of the write, else of the first batch that was not appended; 0 if all were.
+        batches: what the log says about the batches: how many follow its end, and why the next one does not.
+    """
+
+    error: int
+    batches: ReplicatedAppend
 
 
 class FollowingPartition(Protocol):
     """The part of a partition that its follower role uses."""
 
+    topic: str
+    index: int
     log: Log | None
     high_watermark: int
 
@@ -28,6 +46,24 @@ class Follower:
     def __init__(self, partition: FollowingPartition, leader: int) -> None:
         self._partition = partition
         self.leader = leader
+
+    def append_replicated(self, batches: bytes | bytearray | memoryview) -> FollowerAppend:
+        """Append whole batches as the leader has sent them, and write them.
+
+        An incomplete batch at the end is ignored. The batches before a rejected one are kept. After a failed write or
+        an exception the log is as before.
+
+        Arguments:
+            batches: any buffer; used during the call only. The partition has a log that no job changes.
+        """
+        log = self._partition.log
+        assert log is not None, f"{self._partition.topic}-{self._partition.index} has no files yet"
+        try:
+            found = log.append_replicated(batches)
+            return FollowerAppend(log.write() or found.error, found)
+        except BaseException:
+            log.abandon()
+            raise
 
     def follow_offsets(self, high_watermark: int, log_start_offset: int) -> int:
         """Use the offsets in a response of the leader, after its records were written.

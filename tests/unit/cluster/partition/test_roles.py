@@ -1,5 +1,6 @@
 """The roles of a partition with several replicas: a test sets the progress of the followers by hand."""
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder
+from tests.kit.logs import read_log
 from tests.unit.cluster.partition.test_flush import EVERY, GONE, STORAGE, Rig
 from tests.unit.cluster.partition.test_leadership import NOT_LEADER, state
 from tests.unit.storage.damage import batch
@@ -399,6 +401,71 @@ def test_follower_follows_the_offsets_of_its_leader(led: Led) -> None:
     assert role.follow_offsets(4, 1) == 0
     assert (led.partition.high_watermark, led.partition.log_start_offset) == (4, 2), "the log start only rises"
     assert role.follow_offsets(99, 7) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def following(led: Led) -> Follower:
+    led.partition.follow(state(2, 2, THREE, THREE))
+    assert isinstance(led.partition.role, Follower)
+    return led.partition.role
+
+
+def from_leader(*base_offsets: int, epoch: int = 2) -> bytearray:
+    """Batches of one record each, as another broker has written them."""
+    records = bytearray()
+    for base_offset in base_offsets:
+        one = batch(1)
+        one[:8] = base_offset.to_bytes(8)
+        one[12:16] = epoch.to_bytes(4)
+        records += one
+    return records
+
+
+def test_follower_appends_the_batches_of_its_leader(led: Led) -> None:
+    role = following(led)
+    received = from_leader(0, 1, 5)
+    found = role.append_replicated(memoryview(received).toreadonly())
+    assert (found.error, found.batches.count, found.batches.next_offset) == (0, 3, 6)
+    log = led.partition.log
+    assert log is not None and log.log_end_offset == 6 and led.partition.high_watermark == 0
+    assert b"".join(region.read() for region in read_log(log, 0, 1 << 20, 6)) == received, "as received"  # type: ignore[union-attr]
+    assert role.follow_offsets(5, 0) == 0 and led.partition.high_watermark == 5
+
+
+def test_follower_keeps_the_batches_before_a_rejected_one(led: Led) -> None:
+    found = following(led).append_replicated(from_leader(0, 1, 1))
+    assert (found.error, found.batches.count) == (KafkaErrorCode.OFFSET_OUT_OF_RANGE, 2)
+    assert led.partition.log is not None and led.partition.log.log_end_offset == 2
+
+
+def test_failed_write_of_a_follower_keeps_nothing(led: Led) -> None:
+    role = following(led)
+    led.rig.disk.fail("write", errno.ENOSPC, path=".log")
+    assert role.append_replicated(from_leader(0, 1)).error == STORAGE
+    assert led.partition.log is not None and led.partition.log.log_end_offset == 0
+    assert role.append_replicated(from_leader(0, 1)).error == 0
+
+
+def test_exception_in_the_write_of_a_follower_leaves_the_log_as_before(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role, log = following(led), led.partition.log
+    assert log is not None
+    with monkeypatch.context() as patched:
+        patched.setattr("kafkalite.storage.log.log.Log.begin_epoch", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            role.append_replicated(from_leader(0))
+    assert (log.queued, log.log_end_offset) == (0, 0)
+    assert role.append_replicated(from_leader(0)).error == 0
+
+
+def test_follower_that_leads_again_appends_behind_the_batches_of_the_other_leader(led: Led) -> None:
+    role = following(led)
+    role.append_replicated(from_leader(0, 1))
+    led.lead(3)
+    led.append("own", acks=1)
+    assert led.written() == [("own", 0, 2)]
+    assert led.partition.log is not None
+    assert led.partition.log.epochs.entries == [(2, 0), (3, 2)]
 
 
 def test_log_of_several_replicas_is_not_committed_at_its_adoption(tmp_path: Path) -> None:
