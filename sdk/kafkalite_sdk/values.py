@@ -71,11 +71,11 @@ class ProducerRecord(NamedTuple, Generic[K, V]):
 
     def __repr__(self) -> str:
         return (
-            f"ProducerRecord(topic={self.topic!r}, value={_shown(self.value)}, key={_shown(self.key)}, "
+            f"ProducerRecord(topic={self.topic!r}, value={format_data(self.value)}, key={format_data(self.key)}, "
             f"partition={self.partition}, timestamp_ms={self.timestamp_ms})"
         )
 
 
-def _shown(data: object) -> str:
-    """Bytes for people, long ones by their size, as in the text of a consumer's record."""
+def format_data(data: object) -> str:
+    """Return the text of a key or value for `repr` of records: bytes by their size if they are longer than 64 bytes."""
     return f"<{len(data)} bytes>" if isinstance(data, bytes) and len(data) > SHOWN_BYTES_MAX else repr(data)

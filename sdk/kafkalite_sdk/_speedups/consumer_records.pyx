@@ -28,6 +28,7 @@ from kafkalite._speedups.wire.wire cimport Span, take
 from types import GenericAlias
 
 from kafkalite.model import TopicPartition
+from kafkalite_sdk.values import format_data
 
 __all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP", "Record", "RecordDecoder", "by_partition"]
 
@@ -173,13 +174,8 @@ cdef class Record:
     def __repr__(self):
         return (
             f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
-            f"timestamp_ms={self.timestamp_ms}, key={shown(self.raw_key)}, value={shown(self.raw_value)})"
+            f"timestamp_ms={self.timestamp_ms}, key={format_data(self.raw_key)}, value={format_data(self.raw_value)})"
         )
-
-
-cdef str shown(data):
-    """Bytes for people, a long value by its size."""
-    return repr(data) if data is None or len(data) <= 64 else f"<{len(data)} bytes>"
 
 
 def by_partition(list records not None):

@@ -25,7 +25,7 @@ from pyspark_kafkalite.decoding.json_lines import (
     read_parts,
     suspicious,
 )
-from pyspark_kafkalite.decoding.values import BadValue, Values, decode_text
+from pyspark_kafkalite.decoding.values import BadValue, Values, decode_text, mask_without
 
 OPENERS_MAX = 1000
 """Opening brackets of a value up to which its fields beyond the schema are read; pyarrow endures some 8,000."""
@@ -137,9 +137,7 @@ class JsonTextDecoder:
                 row = start + first
                 if isinstance(found, str):
                     wrong[row] = _invalid(texts[row].as_py(), row) or BadValue(row, "json", found)
-        usable = pyarrow.array([row not in wrong for row in range(len(texts))], pyarrow.bool_())
-        texts = pyarrow.compute.if_else(usable, texts, pyarrow.scalar(None, pyarrow.string())) if wrong else texts
-        return Values(texts, [wrong[row] for row in sorted(wrong)])
+        return Values(_replace(texts, wrong, None), [wrong[row] for row in sorted(wrong)])
 
 
 def _checked(lines: pyarrow.StringArray) -> Iterator[Part]:
@@ -174,10 +172,14 @@ def readable(data_type: pyarrow.DataType) -> pyarrow.DataType:
 
 def _lines(texts: pyarrow.StringArray, wrong: dict[int, BadValue]) -> pyarrow.StringArray:
     """Return texts with `null` for null and for bad values."""
-    if wrong:
-        usable = pyarrow.array([row not in wrong for row in range(len(texts))], pyarrow.bool_())
-        texts = pyarrow.compute.if_else(usable, texts, pyarrow.scalar("null"))
-    return pyarrow.compute.fill_null(texts, "null")
+    return pyarrow.compute.fill_null(_replace(texts, wrong, "null"), "null")
+
+
+def _replace(texts: pyarrow.StringArray, wrong: dict[int, BadValue], text: str | None) -> pyarrow.StringArray:
+    """Return texts with another one at the rows of bad values."""
+    if not wrong:
+        return texts
+    return pyarrow.compute.if_else(mask_without(wrong, len(texts)), texts, pyarrow.scalar(text, pyarrow.string()))
 
 
 def _invalid(text: str, row: int) -> BadValue | None:

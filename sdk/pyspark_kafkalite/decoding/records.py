@@ -14,7 +14,7 @@ from pyspark_kafkalite.decoding.errors import DecodingError, SchemaMisfitError
 from pyspark_kafkalite.decoding.options import FAIL, Decoding
 from pyspark_kafkalite.decoding.schemas import merge_schemas
 from pyspark_kafkalite.decoding.select import has_fields, value_decoder
-from pyspark_kafkalite.decoding.values import BadValue, Values
+from pyspark_kafkalite.decoding.values import BadValue, Values, mask_without
 from pyspark_kafkalite.tables.columns import DEAD_LETTER_SCHEMA, RAW_SCHEMA, TOMBSTONE
 
 FIXED = {name.lower() for name in (*RAW_SCHEMA.names, TOMBSTONE)} - {"value"}
@@ -88,8 +88,7 @@ class RecordDecoder:
         dead = dead_letters(batch, bad)
         if self._decoding.dead_letters == FAIL:
             raise _failure(dead)
-        good = pyarrow.array([row not in bad for row in range(batch.num_rows)])
-        return Decoded(rows.filter(good), dead)
+        return Decoded(rows.filter(mask_without(bad, batch.num_rows)), dead)
 
     def _schema(self) -> pyarrow.Schema:
         """The schema of rows: that of the table, or one that has more columns."""

@@ -6,10 +6,11 @@ cuts such a value to the length of the type.
 
 from collections.abc import Iterator
 
+import numpy
 import pyarrow
 import pyarrow.compute
 
-from pyspark_kafkalite.decoding.values import BadValue, ValueDecoder, Values
+from pyspark_kafkalite.decoding.values import BadValue, ValueDecoder, Values, mask_without
 
 GROUP_ROWS = 256
 """Rows of an array with an invalid value are validated again in groups of this size."""
@@ -39,7 +40,9 @@ class ValidatedDecoder:
         invalid = dict(invalid_rows(found.array, self._finite))
         if not invalid:
             return found
-        rows = pyarrow.array([None if row in invalid else row for row in range(len(found.array))], pyarrow.int64())
+        count = len(found.array)
+        valid = mask_without(invalid, count)
+        rows = pyarrow.compute.if_else(valid, pyarrow.array(numpy.arange(count)), pyarrow.scalar(None, pyarrow.int64()))
         bad = [*found.bad, *(BadValue(row, "type", detail) for row, detail in invalid.items())]
         return Values(found.array.take(rows), sorted(bad))
 

@@ -1,8 +1,13 @@
 """The result of a decoder of one format, and the simplest decoders. Needs pyarrow."""
 
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
+import numpy
 import pyarrow
+
+GROUP_ROWS = 256
+"""Values among which one is bad are decoded again in groups of this size."""
 
 
 class BadValue(NamedTuple):
@@ -81,13 +86,35 @@ def decode_text(values: pyarrow.Array) -> Values:
     try:
         return Values(values.cast(pyarrow.string()), [])
     except pyarrow.ArrowInvalid:
-        return _decode_each(values)
+        groups = [_decode_group(values, first) for first in range(0, len(values), GROUP_ROWS)]
+        return Values(pyarrow.concat_arrays([each for each, _ in groups]), [each for _, bad in groups for each in bad])
 
 
-def _decode_each(values: pyarrow.Array) -> Values:
+def mask_without(rows: Collection[int], count: int) -> pyarrow.BooleanArray:
+    """Return a mask that is false at some rows.
+
+    Arguments:
+        rows: where it is false.
+        count: length of the mask.
+    """
+    mask = numpy.ones(count, numpy.bool_)
+    mask[numpy.fromiter(rows, numpy.int64, len(rows))] = False
+    return pyarrow.array(mask)
+
+
+def _decode_group(values: pyarrow.Array, first: int) -> Values:
+    """Decode the values from a row on, one by one if one of them is bad."""
+    group = values.slice(first, GROUP_ROWS)
+    try:
+        return Values(group.cast(pyarrow.string()), [])
+    except pyarrow.ArrowInvalid:
+        return _decode_each(group, first)
+
+
+def _decode_each(values: pyarrow.Array, first: int) -> Values:
     texts: list[str | None] = []
     bad = []
-    for row, value in enumerate(values.to_pylist()):
+    for row, value in enumerate(values.to_pylist(), first):
         try:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError as error:

@@ -157,3 +157,15 @@ def test_deeply_nested_field_beyond_the_schema_does_not_end_the_process() -> Non
     value = b'{"z":' + b'{"y":' * 30_000 + b"1" + b"}" * 30_000 + b',"a":1}'
     decoded = decode([value, b'{"a":2}'], value="json", schema="a int")
     assert decoded.rows.column("a").to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("chosen", [{"value": "string"}, {"value": "json", "nested": True}])
+def test_bad_text_in_any_group_of_rows_costs_only_its_own_row(chosen: dict[str, Any]) -> None:
+    values: list[bytes | None] = [b'"%d"' % row for row in range(1000)]
+    for row in (0, 255, 256, 700, 999):
+        values[row] = b"\xff"
+    values[3] = None
+    found = decode(values, **chosen)
+    assert dead(found) == [(row, "value", "utf8") for row in (0, 255, 256, 700, 999)]
+    expected = [None if value is None else value.decode() for value in values if value != b"\xff"]
+    assert found.rows.column("value").to_pylist() == expected
