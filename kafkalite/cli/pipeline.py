@@ -250,8 +250,9 @@ def repair_command(job_file: str) -> None:
 def doctor_command(job_file: str | None, executors: bool) -> None:
     """Find what would fail a job.
 
-    Checks Java, packages, the workers' Python; with a job file its topics, login, table, checkpoint and disks. Exit
-    code 1: there is a problem. Each one is a line with what to do.
+    Checks Java, packages, the workers' Python; with a job file its topics, login, table, checkpoint and disks, and
+    whether a topic was deleted and created again since checkpoint and table have its offsets. Exit code 1: there is a
+    problem. Each one is a line with what to do.
 
     \b
     Examples:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from pyspark_kafkalite.jobs.errors import JobError
+from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 
 
@@ -73,11 +74,9 @@ def check_topics(checkpoint: str, options: SourceOptions) -> None:
     Raises:
         JobError: it is the checkpoint of another query.
     """
-    offsets = Path(checkpoint, "offsets")
-    numbers = [int(each.name) for each in offsets.iterdir() if each.name.isdecimal()] if offsets.is_dir() else []
-    if not numbers:
+    sources = _sources(checkpoint)
+    if sources is None:
         return
-    _version, _metadata, *sources = (offsets / str(max(numbers))).read_text().splitlines()
     step = "choose another directory"
     if len(sources) != 1:
         raise JobError(f"checkpoint {checkpoint}: it is that of a query with {len(sources)} sources; {step}")
@@ -90,6 +89,26 @@ def check_topics(checkpoint: str, options: SourceOptions) -> None:
             f"checkpoint {checkpoint}: it is that of a query which reads {', '.join(sorted(topics))}, but this job "
             f"reads {', '.join(sorted(wanted))}; {step}"
         )
+
+
+def last_offset(checkpoint: str) -> StreamOffset:
+    """Return the offsets up to which a checkpoint has planned, with the ids of their topics; none if it has none.
+
+    Arguments:
+        checkpoint: its directory; it was checked.
+    """
+    sources = _sources(checkpoint)
+    return StreamOffset({}) if sources is None else StreamOffset.from_json(json.loads(sources[0]))
+
+
+def _sources(checkpoint: str) -> list[str] | None:
+    """Return the offsets of each source in the last batch of a checkpoint; None = it has no batch."""
+    offsets = Path(checkpoint, "offsets")
+    numbers = [int(each.name) for each in offsets.iterdir() if each.name.isdecimal()] if offsets.is_dir() else []
+    if not numbers:
+        return None
+    _version, _metadata, *sources = (offsets / str(max(numbers))).read_text().splitlines()
+    return sources
 
 
 def _topics(text: str) -> set[str] | None:

@@ -1,14 +1,14 @@
 """The checks of `doctor`, which every run of a job makes before it starts Spark.
 
 Each check finds one cause of a failure: Java, packages, the workers' Python, the cluster, its topics and the login, the
-table, the checkpoint, the space on disks.
+table, the checkpoint, a topic that was created again, the space on disks.
 """
 
 import importlib.metadata
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +24,8 @@ from pyspark_kafkalite.jobs.session import is_local, master, master_problem
 from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, LAKE, REPLAY
 from pyspark_kafkalite.jobs.tables import existing_table
+from pyspark_kafkalite.losses import find_recreated, recreated_text
+from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.startup.cds_archive import existing_archive
 from pyspark_kafkalite.startup.java import java_command
 from pyspark_kafkalite.tables.errors import TableError
@@ -37,6 +39,12 @@ ONE_TIME = (AUDIT, REPLAY)
 """Types of jobs without a checkpoint."""
 
 LEAST_FREE_BYTES = 64 << 20
+OTHER_DIRECTORIES = "choose another table and another checkpoint"
+RECREATED_STEP = (
+    "to copy the new topic from its start behind the rows of the former one, run with an empty checkpoint directory, "
+    f"--resume-from-table and --allow-gaps; else {OTHER_DIRECTORIES}"
+)
+
 ARCHIVE_STEP = "none; `kafkalite pipeline cds-archive` writes it, and Spark starts faster"
 
 
@@ -82,13 +90,19 @@ def findings(job: JobFile | None, options: RunOptions) -> Iterator[Finding]:
         yield _driver_python()
     if job is None:
         return
-    if job.source:
-        yield _checked("topics", lambda: _topics(job), (KafkaError, OptionError))
+    topics = _checked("topics", lambda: _topics(job), (KafkaError, OptionError)) if job.source else None
+    if topics is not None:
+        yield topics
     if job.table is not None:
         yield _checked("table", lambda: _table(job), (TableError, ImportError, OSError))
     if job.type in ONE_TIME:
         return
-    yield _checked("checkpoint", lambda: _checkpoint(job, options), (JobError, TableError, ImportError, OSError))
+    of_checkpoint = _checked(
+        "checkpoint", lambda: _checkpoint(job, options), (JobError, TableError, ImportError, OSError)
+    )
+    yield of_checkpoint
+    if topics is not None and topics.problem is None and of_checkpoint.problem is None:
+        yield _checked("topic ids", lambda: _topic_ids(job, options), (JobError, KafkaError, OptionError, TableError))
     for directory in _directories(job):
         yield disk_finding(directory)
 
@@ -195,6 +209,36 @@ def _topics(job: JobFile) -> str:
         raise OptionError("subscribePattern", "no topic matches it; `kafkalite topic list` lists the topics")
     topics = sorted({each.topic for each in found.partitions})
     return f"{', '.join(topics)}: {len(found.partitions)} partitions"
+
+
+def _topic_ids(job: JobFile, options: RunOptions) -> str:
+    """Compare the ids of the topics with those of the offsets in table and checkpoint."""
+    source = job.source_options()
+    try:
+        found = Cluster(replace(source, retries=0)).partitions().topic_ids
+    finally:
+        close_clients()
+    of_checkpoint = checkpoint.last_offset(job.checkpoint)
+    of_table = _end_of_table(job)
+    read = _recreated_texts(f"checkpoint {job.checkpoint}", of_checkpoint, found)
+    copied = [] if job.table is None else _recreated_texts(f"table {job.table.path}", of_table, found)
+    texts = "; ".join([*read, *copied])
+    if (read and source.fail_on_data_loss) or (copied and not (job.type == LAKE and options.allow_gaps)):
+        raise JobError(f"{texts}; {RECREATED_STEP if job.type == LAKE else OTHER_DIRECTORIES}")
+    return texts or "those of the topics when they were read"
+
+
+def _end_of_table(job: JobFile) -> StreamOffset:
+    """Where the table of a job ends, with the ids of its topics."""
+    table = None if job.table is None else existing_table(job.table)
+    last = None if table is None else table.last_commit()
+    return StreamOffset({}) if last is None else StreamOffset(last.ends, last.topic_ids)
+
+
+def _recreated_texts(origin: str, known: StreamOffset, found: Mapping[str, str]) -> list[str]:
+    """Name the topics that were created again since offsets were stored."""
+    topics = find_recreated(known.topic_ids, found)
+    return [f"{origin}: {recreated_text(each, known.offsets)}" for each in topics]
 
 
 def _table(job: JobFile) -> str:

@@ -1,6 +1,7 @@
 """`kafkalite pipeline` without a JVM: plan, verify, doctor, and the errors of run."""
 
 import json
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import pytest
 from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.audit import created_again
+from pyspark_kafkalite.jobs.checks import findings
+from pyspark_kafkalite.jobs.run_options import RunOptions
 from pyspark_kafkalite.jobs.settings.job_file import read_job
 from pyspark_kafkalite.tables import Batch, CommittedRange, ManifestTable
 from pyspark_kafkalite.tables.columns import RAW_SCHEMA
@@ -148,6 +151,50 @@ def test_doctor_names_each_problem_with_what_to_do(pipeline: Pipeline, job: Path
     assert lines["PROBLEM  pyspark"].startswith("pyspark is not installed, expected at least 4.2; install the extra")
     assert "topic nowhere: this broker has no such topic" in lines["PROBLEM  topics"]
     assert "ok       disk" in lines and done.stderr == ""
+
+
+def test_doctor_finds_topics_that_were_created_again(
+    kafkalite: Run, pipeline: Pipeline, job: Path, tmp_path: Path
+) -> None:
+    kafkalite("topic", "create", "copied", "--if-not-exists")
+    former = topic_id(kafkalite, "copied")
+    commit(tmp_path / "orders", 3, topic_id=former)
+    job.write_text(job.read_text().replace("[source]", "checkpoint = 'checkpoint'\n[source]"))
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "q"}')
+    (checkpoint / "offsets" / "0").write_text(
+        "v1\n{}\n" + json.dumps({"copied": {"0": 3}, "#topicIds": {"copied": former}})
+    )
+
+    def line() -> str:
+        found = pipeline("doctor", job, code=1).stdout.splitlines()
+        return next(each for each in found if each.split(": ")[0].endswith("topic ids"))
+
+    assert line() == "ok       topic ids: those of the topics when they were read"
+    kafkalite("topic", "delete", "copied")
+    kafkalite("topic", "create", "copied")
+    what = (
+        "topic copied was deleted and created again; of the former topic, records were read: partition 0 up to offset 3"
+    )
+    said = line()
+    assert said.startswith(
+        f"PROBLEM  topic ids: checkpoint {checkpoint}: {what}; table {tmp_path / 'orders'}: {what}; "
+    )
+    assert "run with an empty checkpoint directory, --resume-from-table and --allow-gaps" in said
+    shutil.rmtree(checkpoint)
+    resumed = {each.check: each for each in findings(read_job(job), RunOptions(True, allow_gaps=True))}["topic ids"]
+    assert resumed.problem is None and what in resumed.detail
+    latest = job.with_name("latest.toml")
+    latest.write_text(job.read_text().replace('"lake"', '"latest"').replace('partition = "none"\n', ""))
+    refused = {each.check: each for each in findings(read_job(latest), RunOptions(True, allow_gaps=True))}["topic ids"]
+    assert refused.problem is not None and refused.problem.endswith("choose another table and another checkpoint")
+
+
+def topic_id(kafkalite: Run, topic: str) -> str:
+    """The id of a topic as offsets have it."""
+    rows = map(json.loads, kafkalite("topic", "list", "--json").stdout.splitlines())
+    return next(str(each["topic_id"]) for each in rows if each["topic"] == topic)
 
 
 def test_doctor_finds_a_table_that_is_partitioned_in_another_way(
