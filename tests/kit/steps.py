@@ -66,6 +66,7 @@ class Stepper:
         sources: beginnings of the paths of source files, below the root of the project.
         without: (file, function) whose calls are no steps.
         awaits: the steps are the awaits of coroutine functions instead of the calls of other functions.
+        threads: threads that the operation starts are traced, too.
     """
 
     def __init__(
@@ -74,10 +75,12 @@ class Stepper:
         without: frozenset[tuple[str, str]] = frozenset(),
         *,
         awaits: bool = False,
+        threads: bool = False,
     ) -> None:
         unknown = [each for each in without if each[1] not in lines_with_calls(each[0], awaits=awaits).values()]
         assert not unknown, f"renamed or without a call: {unknown}"
         self._awaits = awaits
+        self._threads = threads
         self._prefixes = tuple(str(ROOT / source) for source in sources)
         self._without = without
         self._found: dict[Step, None] = {}
@@ -103,13 +106,16 @@ class Stepper:
     @contextmanager
     def _traced(self, step: Step | None) -> Iterator[None]:
         self._found, self._fails_at, self._left, self.raised = {}, step, 0, False
-        before = sys.gettrace()
-        assert threading.current_thread() is threading.main_thread(), "other threads are not traced"
+        before, of_threads = sys.gettrace(), threading.gettrace()
+        assert threading.current_thread() is threading.main_thread(), "threads that run already are not traced"
         sys.settrace(self._called)
+        if self._threads:
+            threading.settrace(self._called)
         try:
             yield
         finally:
             sys.settrace(before)
+            threading.settrace(of_threads)  # type: ignore[arg-type]  # None = no function
 
     def _called(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         return self._line if frame.f_code.co_filename.startswith(self._prefixes) else None

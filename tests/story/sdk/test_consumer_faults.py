@@ -5,7 +5,8 @@ The next member of the group gets what the first one has not committed.
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from kafkalite_sdk import Consumer, Producer, RebalanceListener, TopicPartition, blocking
 
 from kafkalite.testing.thread import BrokerThread
-from tests.kit.steps import Bug
+from tests.kit.steps import Bug, Stepper
 from tests.story.sdk.blocking_rig import new_topic
 from tests.story.sdk.cancelling import Cancelling
 from tests.story.sdk.test_cancellation import (
@@ -205,3 +206,68 @@ def test_a_blocking_consumer_whose_thread_does_not_start_may_be_started_again(
     consumer.seek(TopicPartition(topic, 0), 0)
     assert len(consumer.poll(5.0)) == COUNT
     consumer.close()
+
+
+def use_blocking_clients(address: str, topic: str, group: str) -> int:
+    """Send, read all records, commit and close; after an exception call again. Returns the number of exceptions."""
+    raised = 0
+
+    def attempt(call: Callable[[], Any]) -> Any:
+        nonlocal raised
+        try:
+            return call()
+        except Bug:
+            raised += 1
+            return None
+
+    def started(client: Any) -> None:
+        if attempt(lambda: client.start() or True) is None:
+            client.start()
+
+    producer: blocking.Producer[bytes, bytes] = blocking.Producer(address)
+    started(producer)
+    sent = producer.send(topic, b"last")
+    attempt(producer.flush)
+    attempt(producer.close)
+    assert sent.result(0).offset >= COUNT
+    consumer: blocking.Consumer[bytes, bytes] = blocking.Consumer(
+        address, group=group, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    started(consumer)
+    consumer.subscribe(topic, listener=RebalanceListener())
+    received: list[int] = []
+    while len(received) <= sent.result(0).offset:
+        received += [each.offset for each in attempt(partial(consumer.poll, 0.5)) or ()]
+        attempt(consumer.commit)
+    attempt(consumer.commit)
+    consumer.commit()
+    attempt(consumer.unsubscribe)
+    attempt(consumer.close)
+    consumer.close()
+    assert received == list(range(sent.result(0).offset + 1))
+    with blocking.Consumer(address, group=group) as next_member:
+        found = next_member.committed([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+        assert found is not None and found.offset == len(received)
+    return raised
+
+
+@pytest.mark.filterwarnings("ignore:unclosed")  # an exception at an await of the close
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_each_await_of_the_blocking_clients_may_raise(kafkalite_broker: BrokerThread) -> None:
+    topic = new_topic(kafkalite_broker, records=COUNT)
+    stepper = Stepper(("sdk/kafkalite_sdk/blocking/",), awaits=True, threads=True)
+    with stepper.found() as steps:
+        use_blocking_clients(kafkalite_broker.address, topic, "none")
+    assert len(steps) >= 6
+    threads = set(threading.enumerate())
+    failed: dict[str, str] = {}
+    for step in steps:
+        with stepper.fails_at(step):
+            try:
+                assert use_blocking_clients(kafkalite_broker.address, topic, str(step)) == 1
+            except Exception as error:  # each step is reported
+                failed[str(step)] = repr(error)
+        assert stepper.raised, step
+    assert failed == {}
+    assert set(threading.enumerate()) <= threads
