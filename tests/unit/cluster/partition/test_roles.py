@@ -378,6 +378,20 @@ def test_new_leader_waits_for_every_member_of_the_isr(led: Led) -> None:
     assert not led.partition.is_behind and led.ready == [2]
 
 
+def test_epoch_that_ends_before_its_records_are_readable_is_announced_in_the_next_one(led: Led) -> None:
+    """The coordinator of the first epoch waits for the call."""
+    led.append("uncommitted", acks=1)
+    led.written()
+    led.partition.follow(state(2, 2, THREE, THREE))
+    announced: list[int] = []
+    for epoch in (3, 4):
+        led.partition.lead(state(1, epoch, THREE, THREE), lambda epoch=epoch: announced.append(epoch))  # type: ignore[misc]
+    assert announced == []
+    led.fetched(2, 1)
+    led.fetched(3, 1)
+    assert announced == [3, 4]
+
+
 def test_later_epoch_of_the_same_leader_keeps_held_appends(led: Led) -> None:
     led.append("held")
     led.written()
