@@ -1,4 +1,4 @@
-"""Writes the checkpoints of recovery points and log start offsets of all logs.
+"""Writes the checkpoints of recovery points, log start offsets and high watermarks of all logs.
 
 1. One job at a time writes a checkpoint, because two would rename each other's file. Of the changes meanwhile, only the
    newest content is written after it. After `close`, the last write of all checkpoints includes them, and no callback
@@ -7,6 +7,8 @@
 3. The line of each log is kept and replaced separately: a change of one log needs no work for the others. A kept line
    may be below the flushed offset, but never above it: every decrease of a recovery point calls `note`.
 4. A deleted partition is remembered until both checkpoints of its log directory were written without it.
+5. High watermarks are those that the roles of partitions assign to their logs (`Log.high_watermark`). Partitions with
+   one replica have none: then their checkpoint is not written.
 """
 
 import os
@@ -22,6 +24,7 @@ from kafkalite.storage.log.log import Log
 
 RECOVERY, START = 0, 1
 WHICH = {checkpoints.RECOVERY_POINTS: RECOVERY, checkpoints.LOG_STARTS: START}
+NAMES = (*WHICH, checkpoints.HIGH_WATERMARKS)
 Make = Callable[[], list[str]]
 
 
@@ -33,20 +36,22 @@ class CheckpointWriter:
         job_ended: called with the log directory and the outcome of a job.
 
     `note` keeps the lines of a log that is served, `drop` removes them.
-    `others`: by log directory, the entries of partitions that are not served.
+    `others`, `other_high_watermarks`: by log directory, the entries of partitions that are not served.
     `deleted`: by log directory, the deleted partitions, each with the checkpoints that may still name it.
     """
 
     def __init__(self, disk: Disk, offload: Offload, job_ended: Callable[[str, Outcome], object]) -> None:
         self.others: dict[str, checkpoints.OffsetsByPartition] = defaultdict(dict)
+        self.other_high_watermarks: dict[str, checkpoints.Offsets] = defaultdict(dict)
         self.deleted: dict[str, dict[TopicPartition, frozenset[str]]] = defaultdict(dict)
-        self._served: dict[str, dict[str, dict[Log, str]]] = {name: defaultdict(dict) for name in WHICH}
+        self._served: dict[str, dict[str, dict[Log, str]]] = {name: defaultdict(dict) for name in NAMES}
         self._disk = disk
         self._offload = offload
         self._job_ended = job_ended
         self._writing: set[str] = set()
         self._next: dict[str, tuple[str, str, Make, list[Then]]] = {}
         self._closed = False
+        self._with_watermarks: set[str] = set()
 
     def close(self) -> None:
         """Drop all pending writes; neither their callbacks nor those of the running jobs are called."""
@@ -54,17 +59,19 @@ class CheckpointWriter:
         self._next.clear()
 
     def note(self, log: Log, *names: str) -> None:
-        """Update the lines of a log in the checkpoints `names`, by default in both."""
-        for name in names or WHICH:
+        """Update the lines of a log in the checkpoints `names`, by default in all."""
+        for name in names or NAMES:
             line = LINES[name](log)
             if line is None:
                 self._served[name][log.root].pop(log, None)
             else:
                 self._served[name][log.root][log] = line
+                if name == checkpoints.HIGH_WATERMARKS:
+                    self._with_watermarks.add(log.root)
 
     def drop(self, log: Log) -> None:
         """Remove the lines of a log that is not served any more."""
-        for name in WHICH:
+        for name in NAMES:
             self._served[name][log.root].pop(log, None)
 
     def note_deleted(self, path: str, key: TopicPartition) -> None:
@@ -102,7 +109,9 @@ class CheckpointWriter:
         return [*self.others_lines(path, name), *self._served[name][path].values()]
 
     def others_lines(self, path: str, name: str) -> list[str]:
-        """The lines of the partitions that are not served: a recovery point each, log starts where they have one."""
+        """The lines of the partitions that are not served: a recovery point each, the others where they have one."""
+        if name == checkpoints.HIGH_WATERMARKS:
+            return [checkpoints.line(*key, offset) for key, offset in self.other_high_watermarks[path].items()]
         which = WHICH[name]
         others = self.others[path].items()
         return [
@@ -110,11 +119,16 @@ class CheckpointWriter:
         ]
 
     def write_now(self, path: str, logs: Iterable[Log]) -> None:
-        """Both checkpoints of a log directory, with these logs as they are now; blocks. Raises OSError."""
+        """All checkpoints of a log directory, with these logs as they are now; blocks. Raises OSError."""
         for log in logs:
             self.note(log)
-        for name in WHICH:
+        for name in NAMES if self.has_high_watermarks(path) else WHICH:
             checkpoints.write_lines(self._disk, os.path.join(path, name), self.lines(path, name))
+
+    def has_high_watermarks(self, path: str) -> bool:
+        """Whether a partition of a log directory has, or had, a high watermark in the checkpoint."""
+        name = checkpoints.HIGH_WATERMARKS
+        return bool(self._served[name][path] or self.other_high_watermarks[path]) or path in self._with_watermarks
 
     def _run(self, path: str, name: str, make: Make, then: list[Then]) -> None:
         target = os.path.join(path, name)
@@ -165,7 +179,15 @@ def start_line(log: Log) -> str | None:
     return checkpoints.line(log.topic, log.partition, start)
 
 
+def high_watermark_line(log: Log) -> str | None:
+    """A log's entry in the checkpoint of high watermarks; none for a partition with one replica."""
+    if log.high_watermark < 0:
+        return None
+    return checkpoints.line(log.topic, log.partition, min(log.high_watermark, log.log_end_offset))
+
+
 LINES: dict[str, Callable[[Log], str | None]] = {
     checkpoints.RECOVERY_POINTS: recovery_line,
     checkpoints.LOG_STARTS: start_line,
+    checkpoints.HIGH_WATERMARKS: high_watermark_line,
 }

@@ -82,6 +82,7 @@ class Housekeeping:
         retention_ms: int = 300_000,
         flush_check_ms: int = NEVER_MS,
         initial_ms: int = 30_000,
+        high_watermarks_ms: int = NEVER_MS,
         jump_pause_ms: int = PAUSE_MS,
         producer_check_ms: int = 600_000,
         producer_silent_ms: int = 86_400_000,
@@ -94,6 +95,7 @@ class Housekeeping:
             starts_ms: interval of those of log starts, in ms.
             retention_ms: interval of the checks of retention, in ms.
             flush_check_ms: interval of the checks for due flushes, in ms; NEVER_MS = none.
+            high_watermarks_ms: interval of the checkpoints of high watermarks, in ms; NEVER_MS = none.
             initial_ms: delay before the first run, in ms.
             jump_pause_ms: pause of retention after a jump of the clock, in ms.
             producer_check_ms: interval of the checks for silent producers, in ms.
@@ -104,6 +106,8 @@ class Housekeeping:
         self._repeat(SPACE_CHECK_MS, SPACE_CHECK_MS, self.check_locks)
         self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
         self._repeat(initial_ms, starts_ms, self.checkpoint_starts)
+        if high_watermarks_ms < NEVER_MS:
+            self._repeat(initial_ms, high_watermarks_ms, self.checkpoint_high_watermarks)
         if flush_check_ms < NEVER_MS:
             self._repeat(initial_ms, flush_check_ms, self.flush_due)
         self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
@@ -193,6 +197,17 @@ class Housekeeping:
                 self._unhurried.begin()
 
         self._walk(visit, partial(self._write, checkpoints.LOG_STARTS))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks of the logs that have one, as jobs (ReplicaManager.checkpointHighWatermarks)."""
+        name = checkpoints.HIGH_WATERMARKS
+
+        def then() -> None:
+            for path in filter(self._logs.is_online, self._logs.directories()):
+                if self._files.has_high_watermarks(path):
+                    self._files.write(path, name)
+
+        self._walk(lambda log: self._files.note(log, name), then)
 
     def _write(self, name: str) -> None:
         for path in filter(self._logs.is_online, self._logs.directories()):

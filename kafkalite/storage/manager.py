@@ -153,6 +153,7 @@ class LogManager(DirectorySet):
                 self.refused[key] = RejectedLog(loaded.path, directory, offsets, loaded.rejected[directory])
             self.strays += loaded.strays
             self._files.others[loaded.path].update(loaded.checkpoints_of_rejected)
+            self._files.other_high_watermarks[loaded.path].update(loaded.high_watermarks_of_rejected)
             for key in loaded.gone:
                 self._files.note_deleted(loaded.path, key)
             if loaded.error is not None:
@@ -302,7 +303,10 @@ class LogManager(DirectorySet):
 
     def leave_alone(self, log: Log) -> None:
         """Stop managing a log; its files and its checkpoint entries stay."""
-        self._files.others[log.root][TopicPartition(log.topic, log.partition)] = log.synced, log.log_start_offset
+        key = TopicPartition(log.topic, log.partition)
+        self._files.others[log.root][key] = log.synced, log.log_start_offset
+        if log.high_watermark >= 0:
+            self._files.other_high_watermarks[log.root][key] = log.high_watermark
         self.forget(log)
 
     def delete(self, log: Log) -> None:
@@ -310,6 +314,8 @@ class LogManager(DirectorySet):
         self.forget(log, touch=False)
         log.fail()  # nothing of it is written any more: a log of the same name may come
         self._files.note_deleted(log.root, TopicPartition(log.topic, log.partition))
+        if log.high_watermark >= 0:  # it is not that of a new partition of the same name
+            self._files.write(log.root, checkpoints.HIGH_WATERMARKS)
         self._deletions.log(log)
 
     def delete_refused(self, topic: str, partition: int, delay_ms: int) -> None:
@@ -388,6 +394,7 @@ class LogManager(DirectorySet):
         """Let the checkpoints of a log directory name a partition no more, at the latest before its files are made."""
         self.refused.pop(key, None)
         self._files.others[root].pop(key, None)
+        self._files.other_high_watermarks[root].pop(key, None)
         self._files.note_deleted(root, key)
 
     def flush_closed(self, log: Log, done: Callable[[int], object]) -> None:

@@ -12,6 +12,7 @@ cdef class LogCore:
     cdef public int64_t log_start_offset
     cdef public int64_t recovery_point
     cdef public int64_t log_end_offset
+    cdef public int64_t high_watermark       # for the checkpoint, assigned by the role of the partition; -1: none
     cdef readonly int64_t next_offset
     cdef readonly int64_t pending_bytes
     cdef readonly bint failed                # a failed write could not be undone: all appends are rejected

@@ -19,6 +19,7 @@ class LogCore:
     log_start_offset: int
     recovery_point: int
     log_end_offset: int
+    high_watermark: int
     next_offset: int
     pending_bytes: int
     failed: bool

@@ -57,6 +57,7 @@ cdef class LogCore:
         self.segments = ()
         self.producers = ProducerState()
         self.epoch = -1
+        self.high_watermark = -1
         self.segment_bytes = 1 << 30
         self.segment_ms = INT64_MAX
         self.index_interval_bytes = 4096

@@ -70,6 +70,7 @@ class LoadedDirectory:
     to_delete: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
     checkpoints_of_rejected: checkpoints.OffsetsByPartition = field(default_factory=dict)
+    high_watermarks_of_rejected: checkpoints.Offsets = field(default_factory=dict)
     progress: dict[str, RecoveryReport] = field(default_factory=dict)
     unclean: set[TopicPartition] = field(default_factory=set)
     gone: set[TopicPartition] = field(default_factory=set)
@@ -212,11 +213,21 @@ def _cleaned(disk: Disk, loaded: LoadedDirectory) -> checkpoints.Offsets | None:
         return None
 
 
+def _high_watermarks(disk: Disk, loaded: LoadedDirectory) -> checkpoints.Offsets:
+    """The checkpoint of high watermarks; one that cannot be read has none, and followers begin at their log starts."""
+    try:
+        return checkpoints.read_offsets(disk, os.path.join(loaded.path, checkpoints.HIGH_WATERMARKS), empty=True)
+    except checkpoints.BadCheckpoint as error:
+        LOGGER.warning("%s; ignored", error)
+        return {}
+
+
 def _partition_dirs(
     disk: Disk, loaded: LoadedDirectory, config_of: Callable[[str], TopicConfig]
 ) -> list[PartitionDirectory]:
     recovery_points = _offsets(disk, loaded, checkpoints.RECOVERY_POINTS)
     starts = _offsets(disk, loaded, checkpoints.LOG_STARTS)
+    watermarks = _high_watermarks(disk, loaded)
     cleaned = _cleaned(disk, loaded)
     partition_dirs = []
     for name in disk.list(loaded.path):
@@ -239,6 +250,7 @@ def _partition_dirs(
                     loaded.clean and found in recovery_points and found not in loaded.unclean,
                     recovery_points.get(found, 0), starts.get(found, 0),
                     gaps_until=OFFSET_MAX if cleaned is None else cleaned.get(found, 0),
+                    high_watermark=watermarks.get(found, -1),
                 )
             )  # fmt: skip
     _forget_others(
@@ -247,6 +259,7 @@ def _partition_dirs(
         {TopicPartition(partition_dir.topic, partition_dir.partition) for partition_dir in partition_dirs},
         recovery_points,
         starts,
+        watermarks,
     )
     return partition_dirs
 
@@ -257,11 +270,16 @@ def _forget_others(
     present: set[TopicPartition],
     recovery_points: checkpoints.Offsets,
     starts: checkpoints.Offsets,
+    watermarks: checkpoints.Offsets,
 ) -> None:
     """Remove deleted partitions from the checkpoints: the entries must not apply to new partitions. Raises OSError."""
     loaded.gone = (recovery_points.keys() | starts.keys()) - present
     try:
-        for name, offsets in ((checkpoints.RECOVERY_POINTS, recovery_points), (checkpoints.LOG_STARTS, starts)):
+        for name, offsets in (
+            (checkpoints.RECOVERY_POINTS, recovery_points),
+            (checkpoints.LOG_STARTS, starts),
+            (checkpoints.HIGH_WATERMARKS, watermarks),
+        ):
             if offsets.keys() - present:
                 kept = {key: offset for key, offset in offsets.items() if key in present}
                 checkpoints.write_offsets(disk, os.path.join(loaded.path, name), kept)
@@ -329,6 +347,9 @@ def _add_outcome(loaded: LoadedDirectory, partition_dir: PartitionDirectory, out
             partition_dir.recovery_point,
             partition_dir.log_start_offset,
         )
+        if partition_dir.high_watermark >= 0:
+            key = TopicPartition(partition_dir.topic, partition_dir.partition)
+            loaded.high_watermarks_of_rejected[key] = partition_dir.high_watermark
         return
     log, progress, topic_id = outcome
     loaded.logs.append(log)

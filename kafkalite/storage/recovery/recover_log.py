@@ -56,6 +56,7 @@ class PartitionDirectory:
     Attributes:
         advance: called with the bytes of the validated batches.
         gaps_until: below this offset a gap between two segments comes from a cleaner, not from a loss.
+        high_watermark: its entry in the checkpoint, -1 for none.
         keep_gaps: segments after missing offsets are kept, whatever the recovery point is.
     """
 
@@ -69,6 +70,7 @@ class PartitionDirectory:
     log_start_offset: int = 0
     advance: Callable[[int], object] = ignore
     gaps_until: int = 0
+    high_watermark: int = -1
     keep_gaps: bool = False
 
 
@@ -131,6 +133,8 @@ class Recovery:
             partition_dir.partition, partition_dir.config, kept, epochs,
             partition_dir.log_start_offset, partition_dir.recovery_point,
         )  # fmt: skip
+        if partition_dir.high_watermark >= 0:
+            log.high_watermark = min(max(partition_dir.high_watermark, log.log_start_offset), log.log_end_offset)
         self._recover_epochs(log)
         self._recover_producers(log)
         log.may_have_snapshots = bool(self._snapshots)

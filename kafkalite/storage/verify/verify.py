@@ -40,7 +40,6 @@ NO_LEFTOVERS = 10
 IDS_AGREE = 14
 CHECKPOINTS_READ = 15
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
-HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 INDEX_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 WORK_SUFFIXES = (names.CLEANED, names.SWAP, names.WORK)
@@ -205,7 +204,7 @@ def _own_files(disk: Disk, log_dir: str, offsets: dict[str, checkpoints.Offsets]
         found.format_version(fresh=found.identity() is None)
     except DirectoryError as error:
         yield Violation(DIRECTORY_IS_KNOWN, log_dir, NOWHERE, str(error))
-    for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+    for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.HIGH_WATERMARKS, CLEANER_OFFSETS):
         path = os.path.join(log_dir, name)
         try:
             offsets[name] = checkpoints.read_offsets(disk, path, empty=True)
@@ -224,6 +223,7 @@ def _partitions(
 ) -> Iterator[Violation]:
     """Check partitions; `gaps_until`: below which offset gaps between segments are normal, None for no gap anywhere."""
     unclean = checkpoints.read_clean_shutdown(disk, log_dir)
+    others = checkpoints.HIGH_WATERMARKS, CLEANER_OFFSETS
     ids: dict[str, tuple[bytes, str]] = {}
     for name in sorted(disk.list(log_dir)) if only is None else [only]:
         directory, key = os.path.join(log_dir, name), names.parse_directory_name(name)
@@ -235,7 +235,7 @@ def _partitions(
             directory,
             recovery_point=offsets[checkpoints.RECOVERY_POINTS].get(key),
             log_start_offset=offsets[checkpoints.LOG_STARTS].get(key),
-            below_end=[(n, offsets[n][key]) for n in (HIGH_WATERMARKS, CLEANER_OFFSETS) if key in offsets[n]],
+            below_end=[(n, offsets[n][key]) for n in others if key in offsets[n]],
             compacted=until is not None,
             gaps_until=OFFSET_MAX if until is None else until,
             clean=unclean is not None and key not in unclean,

@@ -234,6 +234,6 @@ def test_truncation_of_one_log_makes_the_checkpoint_lines_of_that_log_only(
         monkeypatch.setitem(checkpoint_writer.LINES, name, counting)
     kit.manager.truncate({logs[7]: 3}, Outcome.result)
     kit.offload.drain()
-    assert made == ["t7", "t7"], "one line in each of the two checkpoints"
+    assert made == ["t7"] * 3, "one line in each of the checkpoints"
     found = checkpoints.read_offsets(kit.disk, str(Path(logs[0].root) / checkpoints.RECOVERY_POINTS))
     assert found == {(log.topic, 0): 3 if log is logs[7] else 6 for log in logs}

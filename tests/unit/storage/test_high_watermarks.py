@@ -1,0 +1,86 @@
+"""The checkpoint of high watermarks: written for the logs that have one, read at a start."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.storage.checkpoints import HIGH_WATERMARKS
+from tests.unit.storage.test_manager import Kit, fill
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path / "data").open()
+    yield kit
+    kit.manager.unlock()
+
+
+def checkpoint(kit: Kit) -> None:
+    kit.manager.upkeep.checkpoint_high_watermarks()
+    while kit.offload.drain():
+        pass
+
+
+def file_of(kit: Kit) -> Path:
+    return Path(kit.manager.directories()[0]) / HIGH_WATERMARKS
+
+
+def test_without_followers_no_file_is_written(kit: Kit) -> None:
+    kit.create(batches=2)
+    checkpoint(kit)
+    kit.restart()
+    assert not file_of(kit).exists()
+
+
+def test_the_file_has_the_logs_with_a_high_watermark_and_is_kafkas(kit: Kit) -> None:
+    log, other = kit.create(batches=2), kit.create("other", batches=2)
+    log.high_watermark = 4
+    checkpoint(kit)
+    assert file_of(kit).read_text() == "0\n1\nt 0 4\n"
+    other.high_watermark, log.high_watermark = 3, 6
+    again = kit.restart()
+    assert file_of(kit).read_text().splitlines()[1:] == ["2", "t 0 6", "other 0 3"]
+    found = {log.topic: log.high_watermark for log in again.manager.all()}
+    assert found == {"t": 6, "other": 3}
+    again.manager.unlock()
+
+
+def test_a_high_watermark_is_limited_to_the_log(kit: Kit) -> None:
+    log = kit.create(batches=4)
+    log.high_watermark = 100
+    checkpoint(kit)
+    assert file_of(kit).read_text() == "0\n1\nt 0 12\n"
+    file_of(kit).write_text("0\n1\nt 0 50\n")
+    again = kit.restart(clean=False)
+    found = again.manager.find("t", 0)
+    assert found is not None and found.high_watermark == 12
+    again.manager.unlock()
+
+
+@pytest.mark.parametrize(("content", "expected"), [("", -1), ("0\n2\nt 0 3\n", -1), ("0\n1\nt 0 3\n", 3)])
+def test_a_file_that_cannot_be_read_is_ignored(kit: Kit, content: str, expected: int) -> None:
+    kit.create(batches=2)
+    path = file_of(kit)
+    kit.manager.close()
+    kit.manager.unlock()
+    path.write_text(content)
+    opened = Kit(Path(kit.manager.directories()[0])).open()
+    log = opened.manager.find("t", 0)
+    assert log is not None and log.high_watermark == expected and opened.loaded[0].clean
+    opened.manager.unlock()
+
+
+def test_a_new_partition_has_not_the_high_watermark_of_a_deleted_one(kit: Kit) -> None:
+    log = kit.create(batches=2)
+    log.high_watermark = 6
+    checkpoint(kit)
+    kit.manager.delete(log)
+    while kit.offload.drain():
+        pass
+    assert file_of(kit).read_text() == "0\n0\n"
+    fill(kit.create(), 1)
+    again = kit.restart(clean=False)
+    found = again.manager.find("t", 0)
+    assert found is not None and found.high_watermark == -1
+    again.manager.unlock()
