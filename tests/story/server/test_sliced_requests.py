@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.topics.manager import manager as topics
+from kafkalite.cluster.topics import manager as topics
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.list_segments import ListSegmentsRequest
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest
