@@ -22,6 +22,7 @@ from kafkalite._speedups.codec.codec cimport (
     start_reading,
 )
 from kafkalite._speedups.codec.layouts cimport ARRAY, DEPTH_MAX, Op, CompiledLayout, STRUCT, enter, put
+from kafkalite._speedups.wire.held_buffer cimport HeldBuffer
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject *cls, Py_ssize_t n)
@@ -34,7 +35,7 @@ cdef class IncrementalDecoder:
     """Decodes one message in steps; see incremental_decoder.pyi."""
 
     cdef Reader reader
-    cdef Py_buffer buffer
+    cdef HeldBuffer held
     cdef bint reading             # the buffer is exported
     cdef bint failed              # a step has raised
     cdef bint exact
@@ -48,7 +49,7 @@ cdef class IncrementalDecoder:
         cdef CompiledLayout layout = layout_for(cls, version)
         if self.reading:
             raise RuntimeError("a decoder reads one message")
-        start_reading(&self.reader, &self.buffer, body, elements_max)
+        start_reading(&self.reader, &self.held.view, body, elements_max)
         self.reading = True
         self.cls, self.version, self.exact = cls, version, exact
         self.owners, self.arrays = [], []
@@ -57,7 +58,7 @@ cdef class IncrementalDecoder:
     def __dealloc__(self):
         if self.reading:
             Py_XDECREF(self.reader.view)
-            PyBuffer_Release(&self.buffer)
+            PyBuffer_Release(&self.held.view)
 
     def advance(self, Py_ssize_t steps):
         """Take up to `steps` steps; see incremental_decoder.pyi."""

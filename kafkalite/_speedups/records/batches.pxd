@@ -1,6 +1,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
 from kafkalite._speedups.records.record_walk cimport RecordFields
+from kafkalite._speedups.wire.held_buffer cimport HeldBuffer
 from kafkalite._speedups.wire.wire cimport BatchHeader, Span
 
 
@@ -13,7 +14,7 @@ cdef class Record:
 
 
 cdef class Batch:
-    cdef Py_buffer view
+    cdef HeldBuffer held
     cdef object plain               # bytes of the decompressed records, once they were needed
     cdef readonly Py_ssize_t position
     cdef readonly Py_ssize_t size

@@ -82,18 +82,19 @@ cdef class Batch:
 
     def __cinit__(self, buffer, Py_ssize_t position=0, int64_t decompressed_max=DECOMPRESSED_MAX):
         cdef BatchHeader header
-        PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+        cdef Py_buffer *view = &self.held.view
+        PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
         self.position = position
         self.decompressed_max = decompressed_max
-        if not 0 <= position <= self.view.len:
-            raise BatchError(CORRUPT_MESSAGE, f"no batch begins at {position} of {self.view.len} bytes")
-        if read_batch_header(<const uint8_t *> self.view.buf + position, self.view.len - position, &header) != 0:
-            raise BatchError(CORRUPT_MESSAGE, f"no batch begins at {position} of {self.view.len} bytes")
+        if not 0 <= position <= view.len:
+            raise BatchError(CORRUPT_MESSAGE, f"no batch begins at {position} of {view.len} bytes")
+        if read_batch_header(<const uint8_t *> view.buf + position, view.len - position, &header) != 0:
+            raise BatchError(CORRUPT_MESSAGE, f"no batch begins at {position} of {view.len} bytes")
         if header.magic != 2:
             raise BatchError(CORRUPT_MESSAGE, f"the batch has magic {header.magic}, not 2")
         self.fill(&header)
-        if not HEADER_SIZE <= self.size <= self.view.len - position:
-            raise BatchError(CORRUPT_MESSAGE, f"the batch claims {self.size} of {self.view.len - position} bytes")
+        if not HEADER_SIZE <= self.size <= view.len - position:
+            raise BatchError(CORRUPT_MESSAGE, f"the batch claims {self.size} of {view.len - position} bytes")
 
     cdef void fill(self, const BatchHeader *header) noexcept:
         self.size = <Py_ssize_t> header.batch_length + LENGTH_OVERHEAD
@@ -110,7 +111,7 @@ cdef class Batch:
         self.records_count = header.records_count
 
     def __dealloc__(self):
-        PyBuffer_Release(&self.view)
+        PyBuffer_Release(&self.held.view)
 
     @property
     def codec(self):
@@ -144,7 +145,7 @@ cdef class Batch:
 
     def check_crc(self):
         """Raise BatchError unless the batch's CRC-32C is right."""
-        if crc_of(<const uint8_t *> self.view.buf + self.position, self.size) != self.crc:
+        if crc_of(<const uint8_t *> self.held.view.buf + self.position, self.size) != self.crc:
             raise BatchError(CORRUPT_MESSAGE, f"the batch is corrupt: its CRC is not {self.crc:#010x}")
 
     def records_bytes(self):
@@ -179,7 +180,7 @@ cdef class Batch:
 
     cdef int open(self, Span *span) except -1:
         """Set `span` to the decompressed records."""
-        cdef const uint8_t *p = <const uint8_t *> self.view.buf + self.position + HEADER_SIZE
+        cdef const uint8_t *p = <const uint8_t *> self.held.view.buf + self.position + HEADER_SIZE
         cdef Py_ssize_t size = self.size - HEADER_SIZE
         if self.records_count < 0:
             raise BatchError(INVALID_RECORD, f"the batch claims {self.records_count} records")

@@ -26,6 +26,7 @@ from kafkalite._speedups.records.record_walk cimport (
 from kafkalite._speedups.records.validator cimport crc_of, decompressed
 from kafkalite._speedups.wire.crc32c cimport crc32c
 from kafkalite._speedups.wire.error_codes cimport CORRUPT_MESSAGE, INVALID_RECORD
+from kafkalite._speedups.wire.held_buffer cimport HeldBuffer
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT, BATCH_LENGTH_AT, BatchHeader, CODEC_MASK, CONTROL_BIT, HEADER_SIZE, LEGACY_OVERHEAD,
     LENGTH_OVERHEAD, LOG_APPEND_TIME_BIT, MAGIC_AT, Span, TRANSACTIONAL_BIT, load_u16, load_u32, load_u64,
@@ -70,7 +71,7 @@ cdef class FetchedRecords:
     cdef readonly Py_ssize_t size
     cdef readonly object error
     cdef readonly bint waits
-    cdef Py_buffer view
+    cdef HeldBuffer held
     cdef Py_ssize_t at                # of the next batch in the response
     cdef Py_ssize_t opened_at         # of the open batch in the response, -1 = its bytes are not kept
     cdef bint borrowing               # records may stay in the memory of the response while they are read
@@ -95,7 +96,7 @@ cdef class FetchedRecords:
     ):
         if not 0 <= position < INT64_MAX:
             raise ValueError(f"{topic}-{partition}: no record has offset {position}")
-        PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
+        PyObject_GetBuffer(data, &self.held.view, PyBUF_SIMPLE)
         self.decoder = decoder
         self.topic = topic
         self.partition = partition
@@ -103,7 +104,7 @@ cdef class FetchedRecords:
         self.leader_epoch = -1
         self.aborted = sorted([(first, producer) for producer, first in aborted], reverse=True) if aborted else []
         self.aborted_producers = set()
-        self.size = self.view.len
+        self.size = self.held.view.len
         self.end_offset = position
         self.end_epoch = -1
         self.continues = self.scan() and self.end_offset > position
@@ -113,14 +114,14 @@ cdef class FetchedRecords:
         return GenericAlias(cls, types)
 
     def __dealloc__(self):
-        PyBuffer_Release(&self.view)
+        PyBuffer_Release(&self.held.view)
 
     def detach(self):
         """Copy the batches that are not open yet; see fetched_records.pyi."""
         self.own_batch()
-        rest = PyBytes_FromStringAndSize(<const char *> self.bytes_at(self.at), self.view.len - self.at)
-        PyBuffer_Release(&self.view)
-        PyObject_GetBuffer(rest, &self.view, PyBUF_SIMPLE)
+        rest = PyBytes_FromStringAndSize(<const char *> self.bytes_at(self.at), self.held.view.len - self.at)
+        PyBuffer_Release(&self.held.view)
+        PyObject_GetBuffer(rest, &self.held.view, PyBUF_SIMPLE)
         self.at = 0
         self.opened_at = -1
 
@@ -144,14 +145,14 @@ cdef class FetchedRecords:
     @property
     def done(self):
         """Nothing is left, except an error."""
-        return self.error is not None or (self.batch is None and self.at == self.view.len)
+        return self.error is not None or (self.batch is None and self.at == self.held.view.len)
 
     cdef const uint8_t *bytes_at(self, Py_ssize_t at) noexcept:
-        return <const uint8_t *> self.view.buf + at
+        return <const uint8_t *> self.held.view.buf + at
 
     cdef Py_ssize_t size_at(self, Py_ssize_t at) noexcept:
         """Size that the batch at `at` claims; more than there is if its size field is missing."""
-        if self.view.len - at < LENGTH_OVERHEAD:
+        if self.held.view.len - at < LENGTH_OVERHEAD:
             return LENGTH_OVERHEAD
         return <Py_ssize_t> <int32_t> load_u32(self.bytes_at(at) + BATCH_LENGTH_AT) + LENGTH_OVERHEAD
 
@@ -162,7 +163,7 @@ cdef class FetchedRecords:
         cdef const uint8_t *p
         cdef BatchHeader header
         cdef int64_t last
-        while (size := self.size_at(at)) <= self.view.len - at:
+        while (size := self.size_at(at)) <= self.held.view.len - at:
             p = self.bytes_at(at)
             if size < LEGACY_OVERHEAD + LENGTH_OVERHEAD or p[MAGIC_AT] > MAGIC:
                 return False
@@ -182,7 +183,7 @@ cdef class FetchedRecords:
         """Append the next records to columns; see fetched_records.pyi."""
         cdef Py_ssize_t before = len(columns)
         self.borrowing = True
-        columns.expect(self.view.len - self.at)
+        columns.expect(self.held.view.len - self.at)
         while self.position < end and not columns.is_full() and self.error is None and not self.waits:
             if self.batch is None and (self.begins_behind(end) or not self.open_next()):
                 break
@@ -192,7 +193,7 @@ cdef class FetchedRecords:
 
     cdef bint begins_behind(self, int64_t end) except -1:
         """Whether all offsets of the next batch are at `end` or behind it: the range ends before it."""
-        if end == INT64_MAX or self.view.len - self.at < HEADER_SIZE or self.bytes_at(self.at)[MAGIC_AT] != MAGIC:
+        if end == INT64_MAX or self.held.view.len - self.at < HEADER_SIZE or self.bytes_at(self.at)[MAGIC_AT] != MAGIC:
             return False
         if <int64_t> load_u64(self.bytes_at(self.at)) < end:
             return False
@@ -307,11 +308,11 @@ cdef class FetchedRecords:
 
     cdef bint open_next(self) except -1:
         """Open or skip the next batch; False = there is none."""
-        cdef Py_ssize_t left = self.view.len - self.at
+        cdef Py_ssize_t left = self.held.view.len - self.at
         cdef Py_ssize_t size
         cdef int64_t last
         if not left:
-            if not self.advanced and self.view.len:
+            if not self.advanced and self.held.view.len:
                 self.fail(CORRUPT_MESSAGE, "all batches of the response end before it", self.position + 1)
             return False
         size = self.size_at(self.at)
@@ -319,7 +320,7 @@ cdef class FetchedRecords:
             if not self.advanced:
                 text = f"the response has {left} bytes, a batch claims {size} or more"
                 self.fail(CORRUPT_MESSAGE, text, self.position + 1)
-            self.at = self.view.len
+            self.at = self.held.view.len
             return False
         if size < LEGACY_OVERHEAD + LENGTH_OVERHEAD:
             self.fail(CORRUPT_MESSAGE, f"a batch claims {size} bytes", self.position + 1)
@@ -476,7 +477,7 @@ cdef class FetchedRecords:
         if not self.waits:
             raise RuntimeError("no batch waits for decompression")
         size = self.size_at(at) - HEADER_SIZE
-        PyObject_GetBuffer(<object> self.view.obj, &held, PyBUF_SIMPLE)
+        PyObject_GetBuffer(<object> self.held.view.obj, &held, PyBUF_SIMPLE)
         try:
             p = <const uint8_t *> held.buf + at
             codec = load_u16(p + ATTRIBUTES_AT) & CODEC_MASK
