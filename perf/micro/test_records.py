@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalite.records import Batch, Builder, scan_batches, set_log_append_time, validate_batch
+from tests.oracles import batch_builder
 from tests.oracles import batches as plain
 from tests.unit.records.clients import aiokafka_records
 
@@ -64,7 +65,7 @@ def aiokafka_decode(data: bytes) -> int:
 
 ENCODERS: dict[str, Callable[[list[bytes]], bytes]] = {
     "c": encode,
-    "py": lambda data: encode(data, plain.Builder),
+    "py": lambda data: encode(data, batch_builder.Builder),
     "aiokafka": aiokafka_encode,
 }
 DECODERS: dict[str, Callable[[bytes], int]] = {

@@ -44,9 +44,9 @@ def test_sizes_of_partitions_divide_them(address: str, new_topic: Callable[..., 
             streaming=False,
         ).starting
         two = [TopicPartition(topic, index) for index in range(2)]
-        assert planner.resolved(since, two, None) == dict.fromkeys(two, 300)
+        assert planner.resolve(since, two, None) == dict.fromkeys(two, 300)
         with pytest.raises(OptionError, match=f"{topic}-2 have no record at that time or later"):
-            planner.resolved(since, found.partitions, None)
+            planner.resolve(since, found.partitions, None)
     finally:
         close_clients()
 

@@ -65,7 +65,7 @@ def produce_request(
         data.name = topic
     for index, records in parts:
         data.partition_data.append(ProduceRequest.TopicProduceData.PartitionProduceData(index=index, records=records))
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data], transactional_id=transactional_id)
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data], transactional_id=transactional_id)
 
 
 def fetch_request(

@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         "recovery point ahead of fsync",
         "kafkalite/storage/log/flush_plan.py",
-        "offset = log.log_end_offset if active else log.active.base_offset",
+        "offset = log.log_end_offset if active and log.active.size else log.active.base_offset",
         "offset = log.log_end_offset",
         f"{CRASHES}[checkpoint-power]",
         "AssertionError",

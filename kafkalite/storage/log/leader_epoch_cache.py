@@ -4,7 +4,8 @@ Epochs and start offsets only increase: a new entry replaces all entries that co
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import read_epochs, write_epochs
@@ -12,6 +13,31 @@ from kafkalite.storage.transient_errors import is_transient
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
+
+
+class EpochRun(NamedTuple):
+    """Consecutive batches of one leader epoch.
+
+    Arguments:
+        epoch: their leader epoch.
+        offset: of the first of them.
+        end_offset: behind the last of them.
+    """
+
+    epoch: int
+    offset: int
+    end_offset: int
+
+
+def epoch_runs(firsts: Sequence[tuple[int, int]], end_offset: int) -> list[EpochRun]:
+    """The runs of consecutive batches.
+
+    Arguments:
+        firsts: (leader epoch, base offset) of the first batch, and of each one with another epoch than the one before.
+        end_offset: behind the last batch.
+    """
+    ends = [*(offset for _, offset in firsts[1:]), end_offset]
+    return [EpochRun(epoch, offset, end) for (epoch, offset), end in zip(firsts, ends, strict=True)] if firsts else []
 
 
 class LeaderEpochCache:
@@ -52,23 +78,23 @@ class LeaderEpochCache:
         """Add an epoch that begins at `start_offset`. Raises OSError."""
         self._replace(_assigned(self.entries, epoch, start_offset))
 
-    def recover(self, found: Iterable[tuple[int, int]], start_offset: int, end_offset: int, *, lost: bool) -> None:
-        """Replace all epochs with those that recovery found, in one write, so that a crash leaves no partial file.
+    def recover(self, runs: Iterable[EpochRun], start_offset: int, end_offset: int, *, lost: bool) -> None:
+        """Correct all epochs by the batches that recovery found, in one write, so that a crash leaves no partial file.
 
-        The last epoch may begin at the log end, without a batch. On a full disk the file stays unchanged; the next
-        start finds the same epochs again.
+        The batches decide: after a power cut the file may be older than they are, with epochs of records that were
+        truncated. The last epoch may begin at the log end, without a batch. On a full disk the file stays unchanged;
+        the next start finds the same epochs again.
 
         Arguments:
-            found: (epoch, start offset), in order of offsets.
+            runs: of the batches that were read, in order of offsets.
             start_offset, end_offset: log start and log end.
             lost: whether the file is damaged, so that it is written in any case.
 
         Raises OSError.
         """
-        entries: list[tuple[int, int]] = []
-        for epoch, offset in found:
-            if epoch > (entries[-1][0] if entries else UNDEFINED_EPOCH):
-                entries = _assigned(entries, epoch, offset)
+        entries = self.entries
+        for run in runs:
+            entries = _with_run(entries, run)
         entries = [entry for entry in entries if entry[1] <= end_offset]
         self._replace_if_space(_started(entries, start_offset), lost)
 
@@ -148,6 +174,15 @@ def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> 
     if epoch < 0 or (entries and epoch == entries[-1][0]):
         return entries
     return [*(entry for entry in entries if entry[0] < epoch and entry[1] < start_offset), (epoch, start_offset)]
+
+
+def _with_run(entries: list[tuple[int, int]], run: EpochRun) -> list[tuple[int, int]]:
+    if run.epoch < 0:
+        return entries
+    before = [entry for entry in entries if entry[0] <= run.epoch and entry[1] <= run.offset]
+    if not before or before[-1][0] != run.epoch:
+        before = [*(entry for entry in before if entry[1] < run.offset), (run.epoch, run.offset)]
+    return before + [entry for entry in entries if entry[0] > run.epoch and entry[1] >= run.end_offset]
 
 
 def _started(entries: list[tuple[int, int]], start_offset: int) -> list[tuple[int, int]]:

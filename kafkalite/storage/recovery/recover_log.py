@@ -27,7 +27,7 @@ from kafkalite.storage.checkpoints import LOG_STARTS, BadCheckpoint
 from kafkalite.storage.log import producer_state_loader as producer_states
 from kafkalite.storage.log import segment_swap
 from kafkalite.storage.log.index_entries import TIME_ENTRY
-from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.storage.log.leader_epoch_cache import EpochRun, LeaderEpochCache, epoch_runs
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.recovery.dry_run import DryDisk
@@ -88,8 +88,8 @@ class RecoveryReport:
     segments_dropped: int = 0
     set_aside: list[str] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    epochs: list[tuple[int, int]] = field(default_factory=list)
-    epochs_before: list[tuple[int, int]] = field(default_factory=list)
+    epochs: list[EpochRun] = field(default_factory=list)
+    epochs_before: list[EpochRun] = field(default_factory=list)
     epochs_lost: bool = False
 
 
@@ -252,7 +252,7 @@ class Recovery:
         producer_states.take_aborted(segment, self._producers_from, found.aborted)
         self.progress.segments_scanned += 1
         self.progress.batches_checked += found.batches
-        self.progress.epochs += found.epochs
+        self.progress.epochs += epoch_runs(found.epochs, found.next_offset)
         if found.whole and segment.closed:
             segment.finish_if_space(sync=synced)
             return True
@@ -372,7 +372,8 @@ class Recovery:
             epochs, missing = LeaderEpochCache(self._disk, path), segments
             self.progress.epochs_lost = True
         for segment in missing:
-            self.progress.epochs_before += self._rebuild_indexes(segment).epochs
+            found = self._rebuild_indexes(segment)
+            self.progress.epochs_before += epoch_runs(found.epochs, found.next_offset)
             segment.unload()
         return epochs
 
@@ -385,8 +386,8 @@ class Recovery:
 
     def _recover_epochs(self, log: Log) -> None:
         """Rebuild the leader epochs from the checkpoint and the batches, within the log."""
-        found = [*self.progress.epochs_before, *log.epochs.entries, *self.progress.epochs]
-        log.epochs.recover(found, log.log_start_offset, log.log_end_offset, lost=self.progress.epochs_lost)
+        runs = [*self.progress.epochs_before, *self.progress.epochs]
+        log.epochs.recover(runs, log.log_start_offset, log.log_end_offset, lost=self.progress.epochs_lost)
         log.set_epoch(log.epochs.latest)
         if self.progress.bytes_dropped and not isinstance(
             self.partition_dir.disk, DryDisk
