@@ -204,7 +204,7 @@ $(SPARK_ENV)/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
 # --- the extensions, one directory per variant so that none overwrites another's ----------------------------------------
 
 build/stamp-c: setup.py $(CYTHON) .venv/stamp-build
-	@echo "compiling the extensions, about half a minute on two cores"
+	@echo "compiling the extensions, about a minute on two cores"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@mkdir -p build && touch $@
 

@@ -8,6 +8,7 @@ LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
+INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)  # of a segment
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"

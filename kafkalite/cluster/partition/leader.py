@@ -245,8 +245,8 @@ class Leader:
         write = HeldWrite(end, flush_offset, size, waiting, self._host.clock.monotonic())
         self._set_timer(write.deadline)
         self._add(write, log, flush=flush)
-        unanswered = [] if len(waiting) == len(appends) else [each for each in appends if each not in waiting]
-        call_all(partial(call_each, Append.finish, unanswered), self.advance)
+        unacknowledged = [append for append in appends if append.required_acks == ACKS_NONE]
+        call_all(partial(call_each, Append.finish, unacknowledged), self.advance)
         for append in write.appends:
             append.release_batch()
 

@@ -411,7 +411,7 @@ class Partition(PartitionState):
 
     @property
     def is_behind(self) -> bool:
-        """Whether an election was so lately that offsets for readers may be too low (KIP-207)."""
+        """Whether the high watermark may still be below that of the leader before (KIP-207)."""
         return isinstance(self.role, Leader) and self.role.is_behind
 
     def _assign(self, state: PartitionImage) -> None:

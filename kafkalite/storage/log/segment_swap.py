@@ -19,7 +19,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.log.segment import Segment
 
-SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.LOG)  # the log last: see above
+SUFFIXES = (*names.INDEXES, names.LOG)  # the log last: see above
 STAGES = (names.CLEANED, names.SWAP)
 WorkFile = tuple[int, str, str]  # base offset, suffix, stage
 LOGGER = logging.getLogger("kafkalite.storage.log.segment_swap")

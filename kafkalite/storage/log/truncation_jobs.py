@@ -19,9 +19,6 @@ from kafkalite.storage.log.producer_snapshots import snapshot_offsets
 from kafkalite.storage.log.segment import Segment
 from kafkalite.storage.transient_errors import lacks_descriptors
 
-SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
-NO_OFFSET = -1
-
 
 @dataclass(slots=True)
 class TruncationPlan:
@@ -111,10 +108,10 @@ def restart(disk: Disk, plan: RestartPlan) -> None:
 
     first, *others = plan.bases
     for base_offset in reversed(others):
-        _remove(disk, [path(base_offset, suffix) for suffix in SEGMENT_SUFFIXES])
+        _remove(disk, [path(base_offset, suffix) for suffix in (names.LOG, *names.INDEXES)])
     disk.sync_dir(plan.directory)
     disk.rename(plan.new, path(first, names.LOG))
-    _remove(disk, [path(first, suffix) for suffix in SEGMENT_SUFFIXES[1:]])
+    _remove(disk, [path(first, suffix) for suffix in names.INDEXES])
     _remove(disk, [path(offset, names.SNAPSHOT) for offset in snapshot_offsets(disk, plan.directory)])
     checkpoints.write_epochs(disk, plan.epochs, [], sync=True)
     disk.sync_dir(plan.directory)

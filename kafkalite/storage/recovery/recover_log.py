@@ -37,7 +37,6 @@ WORK_SUFFIXES = (names.DELETED, names.CLEANED, names.WORK)
 SET_ASIDE = ".aside"
 NOTHING = -1
 OFFSET_MAX = 2**63 - 1
-SEGMENT_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 LOGGER = logging.getLogger("kafkalite.storage.recovery.recover_log")
 
 
@@ -161,7 +160,7 @@ class Recovery:
                 (bases if found[1] == names.LOG else others).append(found)
         known = {base for base, _ in bases}
         for base, suffix in others:
-            if suffix in SEGMENT_SUFFIXES and base not in known:
+            if suffix in names.INDEXES and base not in known:
                 disk.remove(os.path.join(directory, names.file_name(base, suffix)))
         aborts = {base for base, suffix in others if suffix == names.TXN_INDEX}
         self._snapshots = sorted(base for base, suffix in others if suffix == names.SNAPSHOT)

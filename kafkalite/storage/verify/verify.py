@@ -41,7 +41,6 @@ IDS_AGREE = 14
 CHECKPOINTS_READ = 15
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-INDEX_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 WORK_SUFFIXES = (names.CLEANED, names.SWAP, names.WORK)
 
 
@@ -108,7 +107,7 @@ class _LogCheck:
             yield from self._indexes(batches, closed=name != logs[-1])
 
     def _indexes(self, batches: Batches, *, closed: bool) -> Iterator[Violation]:
-        for suffix in INDEX_SUFFIXES:
+        for suffix in names.INDEXES:
             name = names.file_name(batches.base_offset, suffix)
             path, stable = self._path(name), closed or self._clean
             if name not in self._names:
@@ -129,7 +128,7 @@ class _LogCheck:
             path, found = self._path(name), names.parse_file_name(name)
             if self._clean and name.endswith(WORK_SUFFIXES):
                 yield Violation(NO_LEFTOVERS, path, NOWHERE, "unfinished work, though the last end was clean")
-            elif found is not None and found[1] in INDEX_SUFFIXES and found[0] not in bases:
+            elif found is not None and found[1] in names.INDEXES and found[0] not in bases:
                 yield Violation(NO_LEFTOVERS, path, NOWHERE, f"an index without its {found[0]:020d}{names.LOG}")
             elif found is not None and found[1] == names.SNAPSHOT:
                 snapshots[found[0]] = path
