@@ -415,7 +415,8 @@ class Partition(PartitionState):
         return isinstance(self.role, Leader) and self.role.is_behind
 
     def _assign(self, state: PartitionImage) -> None:
-        self.leader, self.leader_epoch, self.isr = state.leader, state.leader_epoch, state.isr
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        self.isr, self.partition_epoch = state.isr, state.partition_epoch
         self._replicas = len(state.replicas)
         self._use(self.config)
 

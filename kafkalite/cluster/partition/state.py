@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkalite.callbacks import call_each
-from kafkalite.cluster.metadata.image import NO_LEADER
+from kafkalite.cluster.metadata.image import NO_LEADER, NO_PARTITION
 from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import NEVER, Leader
@@ -56,6 +56,7 @@ class PartitionState:
         "leader",
         "leader_epoch",
         "log",
+        "partition_epoch",
         "replicas_min",
         "role",
         "topic",
@@ -79,6 +80,7 @@ class PartitionState:
         self._use(config)
         self.leader_epoch = leader_epoch
         self.isr = isr
+        self.partition_epoch = NO_PARTITION.partition_epoch
         self.leader = NO_LEADER
         self.role: Leader | Follower | None = None
         self.log: Log | None = None

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.configs.reads import Texts
-from kafkalite.cluster.metadata.image import UNASSIGNED_ID, PartitionImage
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterTables, PartitionImage
 from kafkalite.cluster.metadata.update import FULL, check_name, check_partition, shared_ids
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
@@ -91,6 +91,7 @@ class AssignedPartitions(PartitionHosting):
 
     Arguments:
         broker_id: of this broker.
+        tables: the live brokers of the cluster.
         changes: receives the leaderships that begin and end.
         config, clock, offload, slicer, replicas, logs: see `PartitionHosting`.
 
@@ -101,6 +102,7 @@ class AssignedPartitions(PartitionHosting):
     def __init__(
         self,
         broker_id: int,
+        tables: ClusterTables,
         changes: LeadershipChanges,
         config: BrokerConfig,
         clock: Clock,
@@ -112,9 +114,14 @@ class AssignedPartitions(PartitionHosting):
         super().__init__(config, clock, offload, slicer, replicas, logs, NoDirectoryRecords())
         self.initializing: dict[str, bool] = {}
         self._broker_id = broker_id
+        self._tables = tables
         self._changes = changes
         self._missing = MissingLogs(logs, offload)
         self._behind: dict[TopicPartition, int] = {}
+
+    def is_live(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker is alive in the image, which has no broker epochs: the controller compares them."""
+        return broker_id in self._tables.brokers
 
     # LeaderAndIsr.
 

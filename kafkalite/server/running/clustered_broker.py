@@ -66,6 +66,7 @@ class ClusteredBroker(RunningBroker):
         tables = ClusterTables(identity.cluster_id)
         hosting = AssignedPartitions(
             identity.broker_id,
+            tables,
             self,
             config,
             resources.clock,

@@ -471,3 +471,23 @@ async def test_large_requests_are_applied_over_several_loop_iterations(tmp_path:
         assert min(iterations) >= 2, f"{iterations}: 0 in one go"
         assert len(cluster[1].image.topics["t"].partitions) == 10_000
         assert {part.error for part in next(iter(cluster[1].replicas)).partitions.values()} == {NOT_LEADER}
+
+
+async def test_partition_has_the_version_of_its_state(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, 1) as cluster:
+        cluster.assign("t", {0: 1})
+        request = cluster.leader_and_isr(1)
+        request.topic_states[0].partition_states[0].partition_epoch = 7
+        assert errors(await apply(cluster, 1, request)) == {0}
+        assert hosted(cluster, 1, "t").partition_epoch == 7
+
+
+async def test_brokers_of_the_image_are_live(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, 1, 2) as cluster:
+        hosting = cluster[1].hosting
+        assert not hosting.is_live(2, 1), "no image yet"
+        await cluster.send()
+        assert hosting.is_live(2, 1)
+        await cluster.brokers[2].stop()
+        await cluster.send()
+        assert not hosting.is_live(2, 1)
