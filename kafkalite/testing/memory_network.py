@@ -7,6 +7,7 @@
     network.stall("broker", 9092, seconds=3.0)              # no bytes pass, new connections wait
     network.refuse("broker", 9092)                          # until `accept`
     network.disconnect("broker1", "broker2")                # no bytes pass between these hosts until `reconnect`
+    network.pause("broker1")                                # it receives nothing until `resume`; what it sent arrives
 
 Invariants:
 1. The transports behave as those of asyncio: bytes arrive in order, in calls of the loop, never inside `write`; a
@@ -60,6 +61,8 @@ class MemoryTransport(asyncio.Transport):
         self._timer: asyncio.TimerHandle | None = None
         self._arrives_at = 0.0
         self.held = False  # the written bytes wait, those in transit too; the other direction works
+        self.paused = False  # its process does not run
+        self._lost: list[Exception | None] = []  # the end of the connection that a paused process will notice
         self.other: MemoryTransport
 
     # The interface of asyncio.
@@ -143,7 +146,18 @@ class MemoryTransport(asyncio.Transport):
         if self._ended:
             return
         self._ended = self._closing = True
-        self._loop.call_soon(self.get_protocol().connection_lost, error)
+        if self.paused:
+            self._lost.append(error)
+        else:
+            self._loop.call_soon(self.get_protocol().connection_lost, error)
+
+    def resume(self) -> None:
+        """The process of this side runs again."""
+        self.paused = False
+        for error in self._lost:
+            self._loop.call_soon(self.get_protocol().connection_lost, error)
+        self._lost.clear()
+        self.other.schedule()
 
     def lose(self) -> None:
         """Drop the bytes in transit."""
@@ -170,7 +184,7 @@ class MemoryTransport(asyncio.Transport):
     @property
     def receives_nothing(self) -> bool:
         """Whether bytes for this half must wait."""
-        return self._reading_paused and not self._ended
+        return (self._reading_paused or self.paused) and not self._ended
 
     def _deliver(self) -> None:
         self._timer = None
@@ -339,6 +353,8 @@ class MemoryNetwork:
         self._fragment_bytes = fragment_bytes
         self._clients = 0
         self._disconnected: dict[frozenset[str], asyncio.Future[None]] = {}  # done when the hosts are reconnected
+        self._paused: dict[str, asyncio.Future[None]] = {}  # done when the processes of the host run again
+        self._paused_halves: dict[str, list[MemoryTransport]] = {}
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -367,8 +383,8 @@ class MemoryNetwork:
         if ssl is not None:
             raise OSError(errno.EPROTONOSUPPORT, "a network in memory has no TLS")
         await self._wait(self.arrival())
-        while (reconnected := self._disconnected.get(frozenset((origin, host)))) is not None:
-            await asyncio.shield(reconnected)
+        while (reachable := self._unreachable(origin, host)) is not None:
+            await asyncio.shield(reachable)
         server = self.servers.get((host, port))
         while server is not None and server.stalled_until > self.loop.time():
             await self._wait(server.stalled_until)
@@ -441,6 +457,33 @@ class MemoryNetwork:
             reconnected.set_result(None)
             for link in self._links(hosts):
                 link.hold_until(link.server.stalled_until)
+
+    def pause(self, host: str) -> None:
+        """Let the processes of a host receive nothing, and notice no end of a connection, until `resume`.
+
+        New connections from and to the host wait.
+        """
+        if host not in self._paused:
+            self._paused[host] = self.loop.create_future()
+            self._paused_halves[host] = [half for half in self._halves() if half.get_extra_info("sockname")[0] == host]
+            for half in self._paused_halves[host]:
+                half.paused = True
+
+    def resume(self, host: str) -> None:
+        """Let the processes of a host run again."""
+        running = self._paused.pop(host, None)
+        if running is not None:
+            running.set_result(None)
+            for half in self._paused_halves.pop(host):
+                half.resume()
+
+    def _unreachable(self, origin: str, host: str) -> "asyncio.Future[None] | None":
+        """What a connection between two hosts must wait for."""
+        return self._disconnected.get(frozenset((origin, host))) or self._paused.get(origin) or self._paused.get(host)
+
+    def _halves(self) -> list[MemoryTransport]:
+        links = [link for server in self.servers.values() for link in server.links]
+        return [half for link in links for half in (link.client_half, link.server_half)]
 
     def hold_next(self, sender: str, receiver: str, contents: bytes, begun: Callable[[], object]) -> HeldBytes:
         """Hold back the bytes from one host to another on a connection, from the next write with these contents on.

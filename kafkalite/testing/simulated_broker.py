@@ -7,6 +7,8 @@
         await broker.start()
         broker.cut_power()                      # what was not flushed is lost at random
         await broker.start()
+        broker.pause()                          # the process does not run, as after SIGSTOP
+        broker.resume()
 
 The broker runs without threads, sockets, real time and real randomness (`kafkalite.server.process.ports`).
 """
@@ -17,6 +19,7 @@ import socket
 import ssl as ssl_module
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -46,7 +49,8 @@ class LoopTimers:
         self._raised = raised
         self._wall_offset_ms = wall_offset_ms
         self._timers: set[asyncio.TimerHandle] = set()
-        self._closed = False
+        self._closed = self._paused = False
+        self._late: list[Callable[[], object]] = []  # timers that were due during the pause
 
     def wall_ms(self) -> int:
         """Return the virtual wall time, milliseconds since 1970."""
@@ -65,7 +69,10 @@ class LoopTimers:
 
         def fire() -> None:
             self._timers.discard(timer)
-            if self._closed:
+            if self._closed or timer.cancelled():
+                return
+            if self._paused:
+                self._late.append(fire)
                 return
             try:
                 callback(*args)
@@ -75,6 +82,17 @@ class LoopTimers:
         timer = self._loop.call_at(when, fire)
         self._timers.add(timer)
         return timer
+
+    def pause(self) -> None:
+        """Call nothing until `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Call what was due meanwhile, in its order."""
+        self._paused = False
+        late, self._late = self._late, []
+        for fire in late:
+            self._loop.call_soon(fire)
 
     def close(self) -> None:
         """Cancel all timers, and call nothing any more."""
@@ -88,29 +106,52 @@ class LoopOffload(InlineOffload):
     """Runs jobs in the thread of the loop, and applies their outcomes in its next iteration.
 
     Attributes:
-        late_s: how much later outcomes are applied: the jobs of a slow disk.
+        late_s: how long jobs take, those of a slow disk: a job runs after one half of it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *_: object, **_named: object) -> None:
         super().__init__(self._later)
         self.late_s = 0.0
         self._loop = loop
-        self._killed = False
+        self._killed = self._paused = False
+        self._stopped: list[Callable[[], object]] = []  # jobs whose threads do not run
 
     def _later(self, apply: Callable[[], object]) -> None:
         if self.late_s:
-            self._loop.call_later(self.late_s, apply)
+            self._loop.call_later(self.late_s / 2, apply)
         else:
             self._loop.call_soon(apply)
 
     def run(self, job: Callable[..., Any], *args: Any, done: Then) -> None:
-        """Run a job now, unless the process has ended."""
-        if not self._killed:
+        """Run a job, unless the process has ended."""
+        if self._killed:
+            return
+        if self.late_s and not self.held:
+            self._loop.call_later(self.late_s / 2, self._run_late, job, args, done)
+        else:
+            super().run(job, *args, done=done)
+
+    def _run_late(self, job: Callable[..., Any], args: tuple[Any, ...], done: Then) -> None:
+        if self._paused:
+            self._stopped.append(partial(self._run_late, job, args, done))
+        elif not self._killed:
             super().run(job, *args, done=done)
 
     def drain(self) -> int:
-        """Apply all outcomes, unless the process has ended."""
-        return 0 if self._killed else super().drain()
+        """Apply all outcomes, unless the process has ended or does not run."""
+        return 0 if self._killed or self._paused else super().drain()
+
+    def pause(self) -> None:
+        """Run no job and apply no outcome until `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Continue."""
+        self._paused = False
+        stopped, self._stopped = self._stopped, []
+        for run in stopped:
+            run()
+        self._loop.call_soon(self.drain)
 
     def kill(self) -> None:
         """The process ends: no job runs and no outcome is applied any more."""
@@ -351,6 +392,22 @@ class Process:
                 each.abort()
             raise ConnectionAbortedError("the process has ended")
 
+    def pause(self) -> None:
+        """Let nothing of the process run until `resume`, as SIGSTOP does: what it receives waits."""
+        self._network.pause(self._host)
+        for clock in self._clocks:
+            clock.pause()
+        for jobs in self._jobs:
+            jobs.pause()
+
+    def resume(self) -> None:
+        """Let the process run again: first the timers that were due meanwhile, then what it has received."""
+        for clock in self._clocks:
+            clock.resume()
+        for jobs in self._jobs:
+            jobs.resume()
+        self._network.resume(self._host)
+
     def kill(self) -> None:
         """End the process: nothing of it runs any more."""
         self._killed = True
@@ -363,6 +420,7 @@ class Process:
             jobs.kill()
         for listener in self._listeners:
             listener.kill()
+        self._network.resume(self._host)
 
     def jump_wall(self, by_ms: int) -> None:
         """Move the wall clock."""
@@ -474,6 +532,15 @@ class SimulatedBroker:
     def slow_jobs(self, late_s: float) -> None:
         """Let the jobs of the broker end `late_s` seconds later, as those of a slow disk do, until the next start."""
         self._process.slow_jobs(late_s)
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does, until `resume` or its end."""
+        if self._broker is not None:
+            self._process.pause()
+
+    def resume(self) -> None:
+        """Let a paused process run again, as SIGCONT does."""
+        self._process.resume()
 
     def kill(self) -> None:
         """End the process at once, as SIGKILL does: connections are reset, what it wrote stays."""

@@ -145,6 +145,34 @@ def test_stall_holds_back_bytes_and_new_connections() -> None:
     connected(scenario)
 
 
+def test_paused_host_receives_nothing_and_what_it_has_sent_arrives() -> None:
+    async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
+        server.transport.write(b"sent before")
+        network.pause("broker")
+        client.transport.write(b"received later")
+        dialing = asyncio.ensure_future(network.dial(Half, "broker", 9092, None))
+        await pass_time(3.0)
+        assert client.data == b"sent before" and not server.data and not dialing.done()
+        network.resume("broker")
+        await pass_time(0.1)
+        assert server.data == b"received later" and dialing.done()
+
+    connected(scenario)
+
+
+def test_paused_host_notices_the_end_of_a_connection_later() -> None:
+    async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
+        network.pause("broker")
+        client.transport.abort()
+        await pass_time(3.0)
+        assert client.lost and not server.lost
+        network.resume("broker")
+        await pass_time(0.1)
+        assert len(server.lost) == 1
+
+    connected(scenario)
+
+
 def test_one_direction_is_held_back_from_a_chosen_write_on() -> None:
     async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
         begun: list[float] = []

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -88,3 +89,53 @@ def test_open_calls_of_a_killed_broker_fail_and_nothing_of_it_runs_any_more(tmp_
         assert not loop.pending_timers and not network.servers
 
     run_virtually(main)
+
+
+def test_paused_broker_responds_after_the_pause(tmp_path: Path) -> None:
+    """As a process between SIGSTOP and SIGCONT: requests wait, and timers are late."""
+
+    async def main() -> None:
+        network, fired = MemoryNetwork(Random(1)), []
+        loop = asyncio.get_running_loop()
+        async with SimulatedBroker(str(tmp_path), network) as broker:
+            connection = await filled(broker, network)
+            clock = broker.running.clock
+            clock.call_at(clock.monotonic() + 1.0, lambda: fired.append(loop.time()))
+            clock.call_at(clock.monotonic() + 2.0, lambda: fired.append(-1.0)).cancel()
+            broker.pause()
+            open_call = connection.call(produce_request("orders", (0, batch(b"open"))), version_max=NAMED)
+            await pass_time(5.0)
+            assert not open_call.done() and not fired
+            began = loop.time()
+            broker.resume()
+            await open_call
+            assert fired == [began]
+            assert await values(broker, network) == [b"0", b"1", b"2", b"open"]
+
+    run_virtually(main)
+
+
+def test_jobs_of_a_slow_disk_run_before_their_outcomes_are_applied(tmp_path: Path) -> None:
+    """A power failure in front of the job loses what it would have flushed."""
+
+    async def main(after_s: float, seed: int) -> tuple[bool, bool]:
+        network = MemoryNetwork(Random(1))
+        settings, directory = {"log.flush.interval.messages": 1}, str(tmp_path / f"{after_s}-{seed}")
+        async with SimulatedBroker(directory, network, seed=seed, settings=settings) as broker:
+            connection = await filled(broker, network)
+            broker.slow_jobs(1.0)
+            open_call = connection.call(produce_request("orders", (0, batch(b"slow"))), version_max=NAMED)
+            await pass_time(after_s)
+            answered = open_call.done()
+            broker.cut_power()
+            with suppress(KafkaConnectionError):
+                await open_call
+            await broker.start()
+            return answered, (await values(broker, network))[3:] == [b"slow"]
+
+    def found(after_s: float) -> set[tuple[bool, bool]]:
+        return {run_virtually(lambda seed=seed: main(after_s, seed))[0] for seed in range(5)}
+
+    assert (False, False) in found(0.4)
+    assert found(0.6) == {(False, True)}
+    assert found(1.1) == {(True, True)}
