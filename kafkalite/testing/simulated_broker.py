@@ -19,6 +19,7 @@ import socket
 import ssl as ssl_module
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +27,7 @@ from typing import Any, Self
 from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Raised, Then
+from kafkalite.cluster.topics.control import REPLICAS_MAX
 from kafkalite.config.keys import SettingValue
 from kafkalite.net.listener import SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
@@ -463,6 +465,7 @@ class SimulatedBroker:
         seed: of its random numbers, and of what a power failure leaves.
         settings: configs under Kafka's names.
         host, port: its address in the network.
+        replicas_max: the largest replication factor that it accepts in a cluster.
     """
 
     def __init__(
@@ -474,12 +477,14 @@ class SimulatedBroker:
         settings: Mapping[str, SettingValue] | None = None,
         host: str = HOST,
         port: int = PORT,
+        replicas_max: int = REPLICAS_MAX,
     ) -> None:
         self.address = f"{host}:{port}"
         self.data_dir = data_dir
         self._network = network
         self._settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
         self._random = SeededRandom(seed)
+        self._replicas_max = replicas_max
         self._failures = randoms.Random(seed)
         self._broker: Broker | None = None
         self._host = host
@@ -514,7 +519,8 @@ class SimulatedBroker:
                 row.load()  # the first use would load it in steps: a run would depend on the runs before it
             disk = SimulatedDisk(self._process.disk)
             self._process = Process(self._network, self._host, disk, self._wall_offset_ms)
-            broker = Broker(self.data_dir, self._settings, ports=self._process.ports(self._random))
+            ports = replace(self._process.ports(self._random), replicas_max=self._replicas_max)
+            broker = Broker(self.data_dir, self._settings, ports=ports)
             await broker.start()
             self._broker = broker
 

@@ -15,6 +15,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.slicing import Slicer
 
 ONE_REPLICA = "every partition has one replica in this version of kafkalite"
+REPLICAS_MAX = 1  # accepted in a cluster, until the simulation of replication passes; `Ports.replicas_max` is for tests
 REQUEST_MS = 30_000  # timeout of a request that has none
 
 

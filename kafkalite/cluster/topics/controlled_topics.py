@@ -4,8 +4,9 @@
    that are created on demand and for configs.
 2. A creation is complete when every partition has a leader, a deletion when the nodes are gone. A request that takes
    longer is answered with REQUEST_TIMED_OUT; the change goes on, and the controller does not wait for it any more.
-3. Every partition has one replica: a higher replication factor is refused with the reason. Internal topics get one
-   replica whatever their factor is, with a warning.
+3. A replication factor above `replicas_max` is refused with the reason. While that is one, internal topics get one
+   replica whatever their factor is, with a warning. Else they get exactly the configured factor, and their coordinators
+   wait until as many brokers are alive.
 
 Sources: KafkaApis.handleCreateTopicsRequest, ZkAdminManager.scala of Apache Kafka 3.9.
 """
@@ -18,7 +19,7 @@ from typing import Protocol
 from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.changes import Change, ChangeCompletion, Refusal, RefusedError
 from kafkalite.cluster.metadata.image import TopicImage
-from kafkalite.cluster.topics.control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicHost
+from kafkalite.cluster.topics.control import ONE_REPLICA, REPLICAS_MAX, REQUEST_MS, ChangeRequest, TopicHost
 from kafkalite.cluster.topics.internal_topics import InternalTopic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.rate_limited_log import RateLimitedLog
@@ -44,12 +45,15 @@ class ControlledTopics:
         broker: this broker.
         controller: the controller, if it is on this broker.
         clock: for the deadlines of requests.
+        replicas_max: the largest replication factor that is accepted.
     """
 
     shared = True
-    replicas_max = 1
 
-    def __init__(self, broker: TopicHost, controller: ActiveController, clock: Clock) -> None:
+    def __init__(
+        self, broker: TopicHost, controller: ActiveController, clock: Clock, replicas_max: int = REPLICAS_MAX
+    ) -> None:
+        self.replicas_max = replicas_max
         self._broker = broker
         self._controller = controller
         self._clock = clock
@@ -85,14 +89,14 @@ class ControlledTopics:
             timer.cancel()
             raise
 
-    def internal_factor(self, _topic: InternalTopic) -> int:
-        """Return one."""
-        return self.replicas_max
+    def internal_factor(self, topic: InternalTopic) -> int:
+        """Return the configured factor, or one if no other is accepted."""
+        return 1 if self.replicas_max == 1 else topic.replicas(self._broker.config)
 
     def warn_of_few_replicas(self, topic: InternalTopic) -> None:
         """Warn of one replica where more are configured."""
         configured = topic.replicas(self._broker.config)
-        if configured > 1:
+        if configured > self.internal_factor(topic):
             text = "%s: one replica, not %d: %s"
             self._log(logging.WARNING, topic.name, text, topic.name, configured, ONE_REPLICA)
 

@@ -27,6 +27,7 @@ from kafkalite.clock import (
     Then,
     ThreadOffload,
 )
+from kafkalite.cluster.topics.control import REPLICAS_MAX
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
@@ -208,6 +209,7 @@ class Ports:
         coordination: opens the coordination service of a broker that is alone; `open_embedded` describes the arguments.
         cluster: opens sessions with that of a cluster; `connect_zookeeper` describes the arguments.
         served: creates that of the brokers of one machine; `serve_directory` describes the arguments.
+        replicas_max: the largest replication factor that a cluster accepts. Tests of replication raise it.
     """
 
     clock: Callable[[asyncio.AbstractEventLoop, Raised], BrokerClock] = LoopClock
@@ -222,3 +224,4 @@ class Ports:
     )
     cluster: ClusterCoordination = connect_zookeeper
     served: Callable[[str, Disk, Clock, Random, Offload, "Dial"], "ServedCoordination"] = serve_directory
+    replicas_max: int = REPLICAS_MAX

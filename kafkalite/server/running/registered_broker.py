@@ -47,7 +47,8 @@ class RegisteredBroker(ClusteredBroker):
         participant: ClusterParticipant,
         loaded: list[LoadedDirectory],
     ) -> None:
-        control = ControlledTopics(self, participant.controller, resources.clock)
+        ports = resources.ports
+        control = ControlledTopics(self, participant.controller, resources.clock, ports.replicas_max)
         topics = TopicManager(self, participant.writer, control)
         epochs = ControllerEpochReader(participant.session, resources.clock)
         super().__init__(resources, identity, config, group_configs, store, topics, participant.topics, epochs, loaded)
@@ -61,7 +62,7 @@ class RegisteredBroker(ClusteredBroker):
         self.peers: BrokerPeers | None = BrokerPeers(
             self._peer_endpoints,
             str(self.broker_id),
-            resources.ports.dial,
+            ports.dial,
             resources.clock,
             lambda: self.config.kafkalite_group_peer_timeout_ms,
         )

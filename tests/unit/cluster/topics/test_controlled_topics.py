@@ -31,7 +31,7 @@ TIMEOUT_MS = 1_000
 class Broker:
     """A broker with a controller that waits until the test completes what it was asked for."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, replicas_max: int = 1, **settings: str) -> None:
         self.service = Service()
         self.clock = self.service.clock
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
@@ -41,7 +41,8 @@ class Broker:
         self.active = True
         self.waiting: list[tuple[AwaitTopic | AwaitDeletion, Callable[[int], object]]] = []
         self.session = CurrentSession(self.service.connect())
-        self.topics = TopicManager(self, TopicWriter(self.session), ControlledTopics(self, self, self.clock))
+        control = ControlledTopics(self, self, self.clock, replicas_max)
+        self.topics = TopicManager(self, TopicWriter(self.session), control)
         self.outcomes: list[list[Refusal | None]] = []
 
     def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
@@ -185,6 +186,29 @@ def test_internal_topics_have_one_replica_with_a_warning(caplog: pytest.LogCaptu
     assert {len(replicas) for replicas in node.replicas.values()} == {1}
     broker.topics.create_internal(OFFSETS, refusals.append)
     assert refusals == [None, None], "another broker was faster"
+
+
+def test_more_replicas_are_accepted_up_to_the_limit_of_the_broker() -> None:
+    broker = Broker(replicas_max=2)
+    topics = [NewTopic("two", 4, 2), NewTopic("three", 4, 3)]
+    broker.topics.create(topics, validate_only=True, then=broker.outcomes.append)
+    assert broker.outcomes[0][0] is None and broker.outcomes[0][1] is not None
+    assert broker.outcomes[0][1].error == KafkaErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_internal_topics_have_exactly_the_configured_factor_once_enough_brokers_are_alive() -> None:
+    broker = Broker(replicas_max=9, offsets_topic_replication_factor="3", offsets_topic_num_partitions="4")
+    broker.active = False
+    refusals: list[Refusal | None] = []
+    three = broker.tables
+    broker.tables = ClusterTables("cluster", 1, LiveBrokers(BrokerImage(each) for each in (1, 2)))
+    broker.topics.create_internal(OFFSETS, refusals.append)
+    assert refusals[0] is not None and refusals[0].error == KafkaErrorCode.INVALID_REPLICATION_FACTOR
+    assert not broker.service.exists(znodes.topic_path(OFFSETS.name))
+    broker.tables = three
+    broker.topics.create_internal(OFFSETS, refusals.append)
+    node = znodes.decode_topic("", broker.service.data(znodes.topic_path(OFFSETS.name)))
+    assert refusals[1] is None and {len(replicas) for replicas in node.replicas.values()} == {3}
 
 
 def test_topics_on_demand_have_no_leader_yet() -> None:
