@@ -508,6 +508,11 @@ class SimulatedBroker:
         return self._broker.running
 
     @property
+    def is_running(self) -> bool:
+        """Whether the process exists and has started; it may be paused."""
+        return self._broker is not None
+
+    @property
     def disk(self) -> FaultyDisk:
         """The disk, for faults; a new one after each start, with the same contents."""
         return self._process.disk

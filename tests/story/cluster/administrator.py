@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from kafkalite.errors import KafkaError
@@ -23,6 +24,7 @@ class Administrator:
 
     Arguments:
         world: the cluster.
+        factors: the replication factors of new topics.
 
     Attributes:
         exists: the number of partitions of each topic that was created or grown, and whose deletion was not
@@ -31,12 +33,13 @@ class Administrator:
         early: changes that were acknowledged before they were complete.
     """
 
-    def __init__(self, world: ClusterWorld) -> None:
+    def __init__(self, world: ClusterWorld, factors: Sequence[int] = (1,)) -> None:
         self.exists: dict[str, int] = {}
         self.deleted: set[str] = set()
         self.early: list[str] = []
         self._world = world
         self._random = world.random
+        self._factors = factors
         self._names = 0
 
     async def run(self, until: float) -> None:
@@ -49,10 +52,14 @@ class Administrator:
             except KafkaError:
                 self._world.count("a change of topics has no response")
 
-    async def create(self, name: str, partitions: int) -> bool:
-        """Create a topic; returns whether it was acknowledged."""
+    async def create(self, name: str, partitions: int, factor: int = 1, **configs: str) -> bool:
+        """Create a topic; returns whether it was acknowledged. `configs`: their keys have `_` for `.`."""
+        entries = [
+            CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
         topic = CreateTopicsRequest.CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+            name=name, num_partitions=partitions, replication_factor=factor, assignments=[], configs=entries
         )
         response = await self._controller(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 5)
         if response.topics[0].error_code:
@@ -63,7 +70,10 @@ class Administrator:
 
     async def _create(self) -> None:
         self._names += 1
-        await self.create(f"new{self._names}", self._random.randint(1, 4))
+        await self.create(f"new{self._names}", self._random.randint(1, 4), self._factor())
+
+    def _factor(self) -> int:
+        return self._factors[0] if len(self._factors) == 1 else self._random.choice(self._factors)
 
     async def _delete(self) -> None:
         name = self._chosen()

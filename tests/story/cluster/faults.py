@@ -42,16 +42,7 @@ class Faults:
     def __init__(self, world: ClusterWorld) -> None:
         self._world = world
         self._random = world.random
-        kinds = [
-            *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
-            *(self._depose, self._disconnect, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
-            *(self._delay_transaction, self._reboot, self._kill_while_hosting),
-            *(self._restore_counters, self._restore_tree, self._copy_directory),
-            *(self._write_node, self._raise_in_effect, self._skew_clocks),
-        ]
-        self.kinds = self._random.sample(kinds, self._random.randint(2, len(kinds)))
-        if self._restore_tree in self.kinds:  # see `older_trees`
-            self.kinds = [kind for kind in self.kinds if kind not in (self._cut_power, self._reboot)]
+        self.kinds = self._chosen_kinds()
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._registrations = RegistrationFaults(world, self._start, self._runs)
         self._foreign = ForeignFaults(world)
@@ -59,6 +50,19 @@ class Faults:
         self._undo: dict[str, Undo] = {}
         self._copies: list[asyncio.Task[None]] = []
         self._session_id = world.zookeeper.tree.open_session()
+
+    def _chosen_kinds(self) -> list[Callable[[int], object]]:
+        kinds = [
+            *(self._kill, self._cut_power, self._expire, self._reset, self._stall, self._stall_zookeeper),
+            *(self._depose, self._disconnect, self._isolate, self._step_clock, self._slow_disk, self._full_disk),
+            *(self._delay_transaction, self._reboot, self._kill_while_hosting),
+            *(self._restore_counters, self._restore_tree, self._copy_directory),
+            *(self._write_node, self._raise_in_effect, self._skew_clocks),
+        ]
+        chosen = self._random.sample(kinds, self._random.randint(2, len(kinds)))
+        if self._restore_tree in chosen:  # see `older_trees`
+            chosen = [kind for kind in chosen if kind not in (self._cut_power, self._reboot)]
+        return chosen
 
     async def inject(self, until: float) -> None:
         """Let faults happen until a time of the loop; at its end every broker runs, and the network works."""

@@ -6,7 +6,7 @@ The attributes that the applications of `tests.story.sdk` use are those of its `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from kafkalite_sdk.client.environment import Environment
 
 from kafkalite._speedups.records.batches import batches
+from kafkalite.config.keys import SettingValue
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.net.client import ClientConnection
@@ -29,10 +30,11 @@ from tests.story.cluster.trace import Trace
 from tests.story.sdk.virtual import check_nothing_left
 
 T = TypeVar("T")
+W = TypeVar("W", bound="ClusterWorld")
 
 BROKERS = (3, 3, 3, 4, 5)
 DELAYS_S = ((0.0001, 0.0001), (0.0001, 0.003), (0.001, 0.03))
-SETTINGS = {
+SETTINGS: dict[str, SettingValue] = {
     "log.flush.interval.messages": 1,  # acknowledged records survive a power failure
     "offsets.topic.num.partitions": 4,
     "group.initial.rebalance.delay.ms": 0,
@@ -50,6 +52,7 @@ class ClusterWorld:
     Arguments:
         directory: of the log directories.
         seed: of all random decisions.
+        settings: configs of all brokers.
 
     Attributes:
         cluster: the brokers and the server of ZooKeeper's protocol.
@@ -61,7 +64,7 @@ class ClusterWorld:
         values: the values of each producer id in the logs that were read last.
     """
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, settings: Mapping[str, SettingValue] = SETTINGS) -> None:
         self.directory = directory
         self.seed = seed
         self.random = Random(seed)
@@ -70,7 +73,7 @@ class ClusterWorld:
         self.delay_s = sum(delays_s) / len(delays_s)
         self.network = MemoryNetwork(Random(seed + 1), delay_s=delays_s)
         count = self.random.choice(BROKERS)
-        self.cluster = SimulatedCluster(str(directory), self.network, count, seed=seed, settings=SETTINGS)
+        self.cluster = SimulatedCluster(str(directory), self.network, count, seed=seed, settings=settings)
         self.zookeeper, self.brokers = self.cluster.zookeeper, self.cluster.brokers
         self.trace = Trace(self.zookeeper.tree)
         self.bootstrap = self.cluster.bootstrap_servers
@@ -153,9 +156,8 @@ class ClusterWorld:
 
 
 @asynccontextmanager
-async def cluster_world(directory: Path, seed: int) -> AsyncIterator[ClusterWorld]:
+async def running(world: W) -> AsyncIterator[W]:
     """A world whose brokers run; after it no task, no timer and no listening address may be left."""
-    world = ClusterWorld(directory, seed)
     async with world.cluster:
         yield world
     await pass_time(1.0)  # the ends of the last connections arrive
@@ -163,11 +165,16 @@ async def cluster_world(directory: Path, seed: int) -> AsyncIterator[ClusterWorl
     assert not world.network.servers
 
 
-def run(directory: Path, seed: int, scenario: Callable[[ClusterWorld], Awaitable[T]]) -> T:
+def run(
+    directory: Path,
+    seed: int,
+    scenario: Callable[[W], Awaitable[T]],
+    make: Callable[[Path, int], W] = ClusterWorld,  # type: ignore[assignment]
+) -> T:
     """Run a scenario in a world of its own."""
 
     async def main() -> T:
-        async with cluster_world(directory / str(seed), seed) as world:
+        async with running(make(directory / str(seed), seed)) as world:
             return await scenario(world)
 
     print(f"KAFKALITE_SEED={seed}")

@@ -1,0 +1,179 @@
+"""The faults of a simulated cluster whose topics have several replicas.
+
+Bounds: kills, pauses and cut connections hit any number of brokers. A power failure hits one broker while all replicas
+are in sync, and no other fault ends a process or a session until they are again; where each topic is flushed before the
+acknowledgement it hits any broker at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkalite.cluster.partition.leader import Leader
+from kafkalite.errors import KafkaError
+from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
+from kafkalite.testing.simulated_cluster import ZOOKEEPER, host_of
+from kafkalite.testing.virtual_loop import pass_time
+from tests.story.cluster.faults import Faults
+from tests.story.cluster.restored_counters import start_after_copies
+from tests.story.replication.observer import Observer
+from tests.story.replication.world import ReplicatedWorld
+
+Fault = Callable[[int], object]
+PREFERRED = 0
+PAUSES_S = (0.2, 1.0, 3.0, 8.0)
+WITHOUT_BROKER_S = (0.0, 0.3, 1.0, 4.0)
+
+
+class ReplicaFaults(Faults):
+    """The faults of one run.
+
+    Arguments:
+        world: the brokers, the network and the random numbers.
+        observer: notes the power failures.
+    """
+
+    _world: ReplicatedWorld
+
+    def __init__(self, world: ReplicatedWorld, observer: Observer) -> None:
+        self._observer = observer
+        self._electing: list[asyncio.Task[None]] = []
+        self._recovering = False  # not all replicas are in sync since a power failure
+        super().__init__(world)
+        self._keep_jobs_slow()
+
+    def _chosen_kinds(self) -> list[Fault]:
+        self._ends = [
+            *(self._kill, self._kill_several, self._stop, self._expire, self._pause, self._isolate),
+            *(self._cut_from_zookeeper, self._stall, self._disconnect, self._stall_zookeeper),
+        ]
+        others = [
+            *(self._cut_power, self._depose, self._reset, self._slow_disk, self._full_disk, self._step_clock),
+            *(self._elect_preferred, self._delay_transaction, self._kill_while_hosting, self._cut_from_broker),
+        ]
+        return [
+            self._random.choice((self._kill, self._pause, self._stop)),
+            *self._random.sample(kinds := [*self._ends, *others], self._random.randint(2, len(kinds))),
+        ]
+
+    def _one(self) -> None:
+        self._recovering = self._recovering and not self._world.all_in_sync()
+        if not self._recovering or self._world.flushed:
+            super()._one()
+            return
+        kinds, self.kinds = self.kinds, [each for each in self.kinds if each not in self._ends]
+        try:
+            if self.kinds:
+                super()._one()
+        finally:
+            self.kinds = kinds
+
+    async def _heal(self) -> None:
+        await super()._heal()
+        await asyncio.gather(*self._electing)
+
+    # Processes and machines.
+
+    def _runs(self, broker_id: int) -> bool:
+        return super()._runs(broker_id) and self._world.runs(broker_id)
+
+    def _kill_several(self, _broker_id: int) -> None:
+        """Kill any number of brokers at the same time."""
+        running = [each for each in self._world.brokers if self._runs(each)]
+        for each in self._random.sample(running, self._random.randint(1, len(running))):
+            self._kill(each)
+
+    def _cut_power(self, broker_id: int) -> None:
+        if self._world.flushed or self._may_lose_power(broker_id):
+            self._recovering = True
+            self._observer.lost_power(broker_id)
+            self._world.count("power failures")
+            super()._cut_power(broker_id)
+
+    def _may_lose_power(self, broker_id: int) -> bool:
+        """Whether a power failure is within the bounds: this broker does not become the last member of an ISR."""
+        others = [each for each in self._world.brokers if each != broker_id]
+        return (
+            not self._undo
+            and all(map(self._runs, others))
+            and self._world.all_in_sync()
+            and not self._changes_isrs(broker_id)
+        )
+
+    def _changes_isrs(self, broker_id: int) -> bool:
+        partitions = [
+            partition
+            for hosted in self._world.brokers[broker_id].running.replicas
+            for partition in hosted.partitions.values()
+        ]
+        return any(isinstance(each.role, Leader) and set(each.role.isr) != set(each.isr) for each in partitions)
+
+    def _pause(self, broker_id: int) -> None:
+        """Let the process of a broker not run for a while."""
+        broker, name = self._world.brokers[broker_id], f"pause {broker_id}"
+        if name in self._undo:
+            return
+
+        def resume() -> None:
+            timer.cancel()
+            self._undo.pop(name, None)
+            broker.resume()
+
+        broker.pause()
+        timer = self._world.loop.call_later(self._random.choice(PAUSES_S), resume)
+        self._undo[name] = resume
+
+    def _stop(self, broker_id: int) -> None:
+        """Stop a broker as an administrator does, and start it again."""
+        pause_s = self._random.choice(WITHOUT_BROKER_S)
+        self._end_pause(broker_id)
+
+        async def restart() -> None:
+            await self._world.brokers[broker_id].stop()
+            await pass_time(pause_s)
+            await start_after_copies(self._world.brokers[broker_id])
+            self._keep_jobs_slow()
+
+        self._starting[broker_id] = asyncio.ensure_future(restart())
+
+    def _start(self, broker_id: int) -> None:
+        self._end_pause(broker_id)
+        super()._start(broker_id)
+        self._starting[broker_id].add_done_callback(lambda _: self._keep_jobs_slow())
+
+    def _end_pause(self, broker_id: int) -> None:
+        self._undo.pop(f"pause {broker_id}", lambda: None)()
+
+    def _keep_jobs_slow(self) -> None:
+        """Jobs take some time, also after a start."""
+        for broker_id, broker in self._world.brokers.items():
+            if self._world.jobs_take_s and f"slow disk {broker_id}" not in self._undo:
+                broker.slow_jobs(self._world.jobs_take_s)
+
+    def _slow_disk(self, broker_id: int) -> None:
+        super()._slow_disk(broker_id)
+        self._undo[f"slow disk {broker_id}"] = lambda: self._world.brokers[broker_id].slow_jobs(self._world.jobs_take_s)
+
+    # Connections.
+
+    def _cut_from_zookeeper(self, broker_id: int) -> None:
+        self._disconnect_from(broker_id, ZOOKEEPER)
+
+    def _cut_from_broker(self, broker_id: int) -> None:
+        """Cut a broker from one other broker: both reach ZooKeeper and the clients."""
+        self._disconnect_from(broker_id, host_of(self._random.choice([*(self._world.brokers.keys() - {broker_id})])))
+
+    # Operators.
+
+    def _elect_preferred(self, broker_id: int) -> None:
+        """Ask a broker to elect the preferred leaders of all partitions."""
+
+        async def elect() -> None:
+            request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=2_000)
+            try:
+                await self._world.call(self._controller() or broker_id, request, 2)
+            except KafkaError:
+                self._world.count("an election has no response")
+
+        self._electing.append(asyncio.ensure_future(elect()))

@@ -1,0 +1,133 @@
+"""Observes the replicas of a simulated cluster while it runs: every change of the tree, and what the leaders show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from kafkalite.coordination.tree import Create, Operation, Set
+from kafkalite.errors import KafkaError
+from kafkalite.testing.virtual_loop import pass_time
+from tests.kit.server import fetch_request, fetched
+from tests.story.replication.invariants import (
+    NO_LEADER,
+    Leadership,
+    ObservedState,
+    Partition,
+    epochs_that_do_not_grow,
+    epochs_with_two_leaders,
+    high_watermark_above_members,
+    leaders_outside_the_isr,
+)
+from tests.story.replication.world import ReplicatedWorld
+
+STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+SAMPLE_S = 0.05
+RESPONSE_EVERY = 10  # samples
+
+
+class Observer:
+    """Observes one run.
+
+    Arguments:
+        world: its brokers do not run yet.
+
+    Attributes:
+        states: those of each partition in the order in which they were written.
+        violations: what must not happen.
+        unclean: the brokers that have lost records in a power failure, and are in the ISR of a partition since before:
+            the controller removes them when they register again.
+    """
+
+    def __init__(self, world: ReplicatedWorld) -> None:
+        self.states: dict[Partition, list[ObservedState]] = {}
+        self.violations: list[str] = []
+        self.unclean: set[tuple[int, Partition]] = set()
+        self._world = world
+        self._leaderships: dict[Leadership, None] = {}
+        self._multi = world.zookeeper.tree.multi
+        world.zookeeper.tree.multi = self._observed  # type: ignore[method-assign]
+
+    def lost_power(self, broker_id: int) -> None:
+        """A broker has lost records that were not flushed."""
+        for partition, state in self._world.observed_states().items():
+            if broker_id in state.isr:
+                self.unclean.add((broker_id, partition))
+
+    async def run(self, until: float) -> None:
+        """Sample until a time of the loop."""
+        samples = 0
+        while self._world.loop.time() < until:
+            await pass_time(SAMPLE_S)
+            self.sample()
+            samples += 1
+            if samples % RESPONSE_EVERY == 0:
+                await self._fetch()
+
+    def sample(self) -> None:
+        """Check what the leaders of this moment show."""
+        for leadership, high_watermark in self._world.leaderships().items():
+            self._leaderships[leadership] = None
+            self._shown(leadership.partition, high_watermark)
+
+    def check(self) -> None:
+        """Raise AssertionError with the violations."""
+        violations = [*self.violations, *epochs_with_two_leaders(self._leaderships)]
+        for partition, states in self.states.items():
+            violations += epochs_that_do_not_grow(partition, states)
+        assert not violations, "\n".join(violations)
+
+    async def _fetch(self) -> None:
+        """Read the high watermark of a response of a leader that the tree or a broker names."""
+        states = self._world.observed_states()
+        if not states:
+            return
+        partition = self._world.random.choice(list(states))
+        broker_id = self._world.random.choice(list(self._world.brokers))
+        if not self._world.runs(broker_id):
+            return
+        request = fetch_request(partition[0], (partition[1], 0), partition_max_bytes=1)
+        try:
+            response = await self._world.call(broker_id, request, 12)
+        except (OSError, KafkaError):
+            return
+        part = fetched(response)[partition]
+        if not part.error_code:
+            self._world.count("high watermarks of responses")
+            self._shown(partition, part.high_watermark)
+
+    def _shown(self, partition: Partition, high_watermark: int) -> None:
+        state = self._world.observed_state(partition)
+        if state is None:
+            return
+        members = [each for each in state.isr if (each, partition) not in self.unclean]
+        ends = {each: self._world.end_offset(each, partition) for each in members}
+        now = f"{self._world.loop.time():.3f}: "
+        self.violations += [now + text for text in high_watermark_above_members(partition, high_watermark, ends)]
+
+    def _observed(self, operations: Sequence[Operation], session_id: int, now_ms: int) -> Any:
+        results = self._multi(operations, session_id, now_ms)
+        for operation in operations:
+            if isinstance(operation, Create | Set) and (found := STATE.fullmatch(operation.path)):
+                self._written((found[1], int(found[2])))
+        return results
+
+    def _written(self, partition: Partition) -> None:
+        state = self._world.observed_state(partition)
+        if state is None:
+            return
+        states = self.states.setdefault(partition, [])
+        if states:
+            self._count_change(states[-1], state)
+        states.append(state)
+        self.unclean -= {each for each in self.unclean if each[1] == partition and each[0] not in state.isr}
+        self.violations += leaders_outside_the_isr({partition: state})
+
+    def _count_change(self, before: ObservedState, after: ObservedState) -> None:
+        if after.leader not in (before.leader, NO_LEADER):
+            self._world.count("leader changes")
+        if len(after.isr) < len(before.isr):
+            self._world.count("ISR shrinks")
+        if len(after.isr) > len(before.isr):
+            self._world.count("ISR expands")
