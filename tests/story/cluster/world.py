@@ -53,6 +53,7 @@ class ClusterWorld:
         directory: of the log directories.
         seed: of all random decisions.
         settings: configs of all brokers.
+        replicas_max: the largest replication factor.
 
     Attributes:
         cluster: the brokers and the server of ZooKeeper's protocol.
@@ -64,7 +65,9 @@ class ClusterWorld:
         values: the values of each producer id in the logs that were read last.
     """
 
-    def __init__(self, directory: Path, seed: int, settings: Mapping[str, SettingValue] = SETTINGS) -> None:
+    def __init__(
+        self, directory: Path, seed: int, settings: Mapping[str, SettingValue] = SETTINGS, replicas_max: int = 1
+    ) -> None:
         self.directory = directory
         self.seed = seed
         self.random = Random(seed)
@@ -73,7 +76,9 @@ class ClusterWorld:
         self.delay_s = sum(delays_s) / len(delays_s)
         self.network = MemoryNetwork(Random(seed + 1), delay_s=delays_s)
         count = self.random.choice(BROKERS)
-        self.cluster = SimulatedCluster(str(directory), self.network, count, seed=seed, settings=settings)
+        self.cluster = SimulatedCluster(
+            str(directory), self.network, count, seed=seed, settings=settings, replicas_max=replicas_max
+        )
         self.zookeeper, self.brokers = self.cluster.zookeeper, self.cluster.brokers
         self.trace = Trace(self.zookeeper.tree)
         self.bootstrap = self.cluster.bootstrap_servers
