@@ -55,6 +55,10 @@ class VirtualClock:
         """Move the wall clock alone, as an administrator or NTP would."""
         self._wall_offset_ms += by_ms
 
+    def stop(self, by_ms: float) -> None:
+        """Let `by_ms` milliseconds pass without firing a timer: the process was stopped (SIGSTOP)."""
+        self._now_ms += by_ms
+
     def advance(self, by_ms: float) -> None:
         """Advance the time by `by_ms` milliseconds and fire all due timers, also those set meanwhile.
 

@@ -148,7 +148,7 @@ EXCEPTIONS = (
     Exempt("SchemaRegistry", 15, "settings of an HTTP client and its cache"),
     Exempt("Election", 14, "one election with its retries"),
     Exempt("CoordinatorLoader", 14, "position and counts of one replay"),
-    Exempt("PartitionHosting", 14, "what the broker has and partitions use"),
+    Exempt("PartitionHosting", 15, "what the broker has and partitions use"),
     Exempt("Row", 14, "the columns of the table of API keys"),
     Exempt("ConsumerGroup", 14, "the records of a group, one attribute per record type"),
     Exempt("Flusher", 14, "the batches of all directories and their limits"),

@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from kafkalite.clock import Clock, Timer
 from kafkalite.cluster.partition.append import Append
 from kafkalite.model import ACKS_ALL
 
@@ -166,6 +167,43 @@ class HeldAppends:
     def _writes(self) -> Iterable[HeldWrite]:
         yield from self._uncommitted
         yield from self._unflushed
+
+
+class Deadline:
+    """The next time at which something expires, with one timer: it is set for the earliest deadline, and stays while
+    what waits for it comes and goes.
+
+    Arguments:
+        clock: of the timer.
+        expire: called with the time (seconds of the monotonic clock) up to which deadlines have passed; calls `lower`
+            for what still waits.
+    """
+
+    __slots__ = ("_at", "_clock", "_expire", "_timer")
+
+    def __init__(self, clock: Clock, expire: Callable[[float], object]) -> None:
+        self._clock = clock
+        self._expire = expire
+        self._timer: Timer | None = None
+        self._at = math.inf
+
+    def lower(self, deadline: float) -> None:
+        """Let `expire` be called at a deadline (seconds of the monotonic clock; infinite: none), or before."""
+        if deadline < self._at:
+            self.cancel()
+            self._timer = self._clock.call_at(deadline, self._fire)
+            self._at = deadline
+
+    def cancel(self) -> None:
+        """Let nothing expire."""
+        timer, self._timer, self._at = self._timer, None, math.inf
+        if timer is not None:
+            timer.cancel()
+
+    def _fire(self) -> None:
+        now = max(self._clock.monotonic(), self._at)  # a clock may round
+        self._timer, self._at = None, math.inf
+        self._expire(now)
 
 
 def add_merged(writes: deque[HeldWrite], write: HeldWrite) -> None:

@@ -10,7 +10,9 @@
    deadline that it knew when it set the timer.
 4. With one replica and without a flush nothing is held: `Partition.write` compares the log end with `hold_at`, and
    answers at once.
-5. After an unexpected exception the appends that have left the queue are finished with UNCONFIRMED; those in the queue
+5. With followers, changes of the ISR are requested from the controller (`cluster/isr`): after a fetch of a follower
+   outside the ISR, and by lag checks. Their results change the ISR here; LeaderAndIsr brings other states.
+6. After an unexpected exception the appends that have left the queue are finished with UNCONFIRMED; those in the queue
    are answered later, at the latest at their deadlines.
 
 Deviation: Kafka's high watermark has stopped when the ISR is too small, so its appends time out; here, their producers
@@ -23,18 +25,22 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.callbacks import call_all, call_each
-from kafkalite.clock import Clock, Raised, Timer
+from kafkalite.clock import Clock, Raised
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.append import Append
-from kafkalite.cluster.partition.held_appends import HeldAppends, HeldWrite
+from kafkalite.cluster.partition.held_appends import Deadline, HeldAppends, HeldWrite
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.isr.replica_progress import ReplicaProgress, lowest_end_offset
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
+
+if TYPE_CHECKING:  # a broker that is alone has no followers
+    from kafkalite.cluster.isr.isr_changes import IsrChanges
+    from kafkalite.cluster.isr.isr_requests import IsrRequests
 
 ACKS_NONE = 0
 NEVER = 2**63 - 1
@@ -42,10 +48,15 @@ NO_FOLLOWERS: Mapping[int, ReplicaProgress] = MappingProxyType({})
 
 
 class LeaderHost(Protocol):
-    """The part of the broker that a leader uses."""
+    """The part of the broker that a leader uses.
+
+    Attributes:
+        isr_requests: requests ISR changes; None on a broker that is alone.
+    """
 
     clock: Clock
     flusher: Flusher
+    isr_requests: "IsrRequests | None"
     report: Raised  # logs an exception that has ended an append
 
     @property
@@ -61,17 +72,19 @@ class LedPartition(Protocol):
 
     Attributes:
         hold_at: from this log end on, `hold` is called with the appends of a write.
-        isr: as committed by the controller.
+        isr, partition_epoch: as committed by the controller.
         replicas_min: the effective minimum of in-sync replicas.
     """
 
     topic: str
+    topic_id: bytes
     index: int
     config: TopicConfig
     log: Log | None
     high_watermark: int
     hold_at: int
     isr: tuple[int, ...]
+    partition_epoch: int
     replicas_min: int
 
     def answer(self, appends: list[Append], log: Log, end_offset: int, size: int) -> None:
@@ -98,15 +111,15 @@ class Leader:
     """
 
     __slots__ = (
+        "_deadline",
         "_ended",
         "_flush_requested",
         "_held",
         "_host",
+        "_isr_changes",
         "_own_end",
         "_partition",
         "_ready",
-        "_timer",
-        "_timer_at",
         "epoch_start",
         "followers",
         "isr",
@@ -123,8 +136,8 @@ class Leader:
         self._held: HeldAppends | None = None  # until the first append waits
         self._flush_requested = 0  # a flush up to this offset was requested
         self._ready: tuple[Callable[[], object], ...] = ()
-        self._timer: Timer | None = None
-        self._timer_at = math.inf
+        self._deadline: Deadline | None = None
+        self._isr_changes: IsrChanges | None = None  # until there are followers
 
     # Leader epochs, and the ISR.
 
@@ -143,11 +156,23 @@ class Leader:
             self.followers = {each: self.followers.get(each) or ReplicaProgress() for each in others}
             for replica_id, progress in self.followers.items():
                 progress.begin_epoch(self.epoch_start, now_ms, in_sync=replica_id in state.isr)
+            self._begin_isr(state)
         self._ready = (*self._ready, ready)
         if log is not None:
             self._begin_log(log)
         self._check_minimum()
         self.advance()
+
+    def _begin_isr(self, state: PartitionImage) -> None:
+        """Use the ISR of a state, and request its changes while there are followers."""
+        changes, requests = self._isr_changes, self._host.isr_requests
+        if changes is not None and self.followers:
+            self.isr = changes.receive_state(state)
+        elif changes is not None:
+            self._isr_changes = None
+            changes.end()
+        elif requests is not None:
+            self._isr_changes = requests.begin(self._partition, self, self._host, state)
 
     def _begin_log(self, log: Log) -> None:
         """Determine the own end. Records whose appends have failed with an earlier leadership may need a flush."""
@@ -216,6 +241,8 @@ class Leader:
         end = 0 if log is None else log.log_end_offset
         if not progress.record_fetch(broker_epoch, offset, log_start_offset, end, now_ms):
             return KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
+        if replica_id not in self.isr and self._isr_changes is not None:
+            self._isr_changes.follower_fetched(replica_id, now_ms)
         if self._partition.high_watermark < self._own_end or self._held:
             self.advance()
         return 0
@@ -243,7 +270,7 @@ class Leader:
         waiting = [append for append in appends if append.required_acks != ACKS_NONE]
         flush_offset = end if flush else self._flush_requested if held.unflushed else 0
         write = HeldWrite(end, flush_offset, size, waiting, self._host.clock.monotonic())
-        self._set_timer(write.deadline)
+        self._lower_deadline(write.deadline)
         self._add(write, log, flush=flush)
         unacknowledged = [append for append in appends if append.required_acks == ACKS_NONE]
         call_all(partial(call_each, Append.finish, unacknowledged), self.advance)
@@ -356,26 +383,19 @@ class Leader:
 
     # Deadlines.
 
-    def _set_timer(self, deadline: float) -> None:
-        """Let `_expire` be called at a deadline, or before."""
-        if deadline < self._timer_at:
-            self._cancel_timer()
-            self._timer = self._host.clock.call_at(deadline, self._expire)
-            self._timer_at = deadline
+    def _lower_deadline(self, deadline: float) -> None:
+        if self._deadline is None:
+            if deadline == math.inf:
+                return
+            self._deadline = Deadline(self._host.clock, self._expire)
+        self._deadline.lower(deadline)
 
-    def _cancel_timer(self) -> None:
-        timer, self._timer, self._timer_at = self._timer, None, math.inf
-        if timer is not None:
-            timer.cancel()
-
-    def _expire(self) -> None:
+    def _expire(self, now: float) -> None:
         """Answer the appends whose deadline has passed; their records stay in the log."""
-        now = max(self._host.clock.monotonic(), self._timer_at)  # a clock may round
-        self._timer, self._timer_at = None, math.inf
         expired: list[Append] = []
         try:
             self._queue().take_expired(now, expired)
-            self._set_timer(self._queue().next_deadline())
+            self._lower_deadline(self._queue().next_deadline())
         finally:
             reject_each(KafkaErrorCode.REQUEST_TIMED_OUT, expired)
 
@@ -386,7 +406,11 @@ class Leader:
         self._ended = True
         self._ready = ()
         self.followers = NO_FOLLOWERS
-        self._cancel_timer()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        changes, self._isr_changes = self._isr_changes, None
+        if changes is not None:
+            changes.end()
         reject_each(error, self._take_all())
 
     def _take_all(self) -> list[Append]:

@@ -6,6 +6,7 @@ hosts what the controller assigns.
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.configs.reads import Texts
@@ -24,6 +25,9 @@ from kafkalite.state.topic_names import is_internal
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 
+if TYPE_CHECKING:  # only in a cluster
+    from kafkalite.cluster.isr.isr_requests import IsrRequests
+
 LOGGER = logging.getLogger("kafkalite.server")
 
 
@@ -40,6 +44,7 @@ class PartitionHosting:
         notes: records the directories of partitions.
 
     Attributes:
+        isr_requests: requests ISR changes; None: no other broker has replicas.
         left_alone: partitions in whose directories nothing may be created.
     """
 
@@ -65,6 +70,7 @@ class PartitionHosting:
         self._slicer = slicer
         self._problems = ConfigProblems()
         self._notes = notes
+        self.isr_requests: IsrRequests | None = None
         self._creations = PartitionCreator(clock, slicer, logs, notes)
         self.left_alone: set[TopicPartition] = set()
         logs.on_created_offline = self._created_offline

@@ -8,8 +8,9 @@
    leader knows, or not at all.
 4. While a follower is to join, the high watermark waits for it, too (`expected`): the change may be applied before the
    leader learns it. While a follower is to leave, the high watermark still waits for it (KIP-497).
-5. An error that leaves open what is committed keeps the change pending, until the controller sends the state. Only
-   errors that say that nothing was applied end it, and unknown errors repeat it.
+5. An error that leaves open what is committed keeps the change pending, until the controller sends a newer state. Only
+   errors that say that nothing was applied end it, and unknown errors repeat it. The caller may request a pending
+   change again at any time: the controller applies it once, or not at all.
 
 Deviation: in ZooKeeper mode Kafka sends broker epochs of -1; here they are those of the followers' fetches.
 Sources: KIP-497; Partition.scala (maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError,
@@ -109,11 +110,15 @@ class PartitionIsr:
         return () if self.pending is None or self.pending.joins is None else (self.pending.joins,)
 
     def receive_state(self, committed: CommittedIsr) -> bool:
-        """Use a state that the controller has sent; returns False for one that is older than the known one.
+        """Use a state that the controller has sent. Returns whether it is used: not an older one, and not the known
+        one while a change is in flight, which may still be applied to it.
 
-        A change in flight has no effect any more: its response is ignored.
+        A change in flight cannot be applied to a newer state: its response is ignored.
         """
-        if committed.partition_epoch < self.committed.partition_epoch:
+        known = self.committed
+        if committed.partition_epoch < known.partition_epoch:
+            return False
+        if self.pending is not None and committed[1:] == known[1:]:
             return False
         self.committed = committed
         self.pending = None

@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Clock, Offload
+from kafkalite.cluster.isr.isr_requests import IsrRequests
 from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.purgatory import DelayedFetch
@@ -63,6 +64,7 @@ class Rig:
             partition.close(STORAGE)
 
     replica_lag_max_ms = 30_000
+    isr_requests: IsrRequests | None = None
 
     def is_live(self, broker_id: int, broker_epoch: int) -> bool:
         return broker_id in self.live

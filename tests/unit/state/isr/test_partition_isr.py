@@ -172,3 +172,12 @@ def test_late_check_removes_no_follower() -> None:
     assert checks.begin(45_000, LAG_MS), "late by 15 s"
     assert not checks.begin(75_001, LAG_MS), "the process was stopped"
     assert checks.begin(90_001, LAG_MS), "the followers had time to fetch"
+
+
+def test_known_state_that_is_sent_again_leaves_the_change_in_flight() -> None:
+    story = Story(1, 2)
+    change = story.expanding()
+    assert not story.isr.receive_state(CommittedIsr((1, 2), 4, 7)), "the change may still be applied to it"
+    assert story.isr.pending is change and story.isr.expected == (3,)
+    assert story.isr.apply_response(change, CommittedIsr((1, 2, 3), 4, 8)) == Result.APPLIED
+    assert story.isr.receive_state(CommittedIsr((1, 2, 3), 4, 8)), "without a change it is used"
