@@ -10,6 +10,7 @@ from kafkalite.cluster.partition.validation import LoopBudget
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.flush.flusher import Flusher
+from kafkalite.storage.log.log import Log
 
 UNKNOWN = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -59,6 +60,7 @@ class Replicas:
     Attributes:
         elsewhere: returns the error of a partition that another broker hosts, None for an unknown one. None = this
             broker is alone.
+        offline_observers: are called with the logs of a failed log directory, after their partitions were closed.
     """
 
     def __init__(self, report: Raised = raise_error) -> None:
@@ -69,6 +71,7 @@ class Replicas:
         self.loop_budget = LoopBudget()
         self.elsewhere: Elsewhere | None = None
         self.flusher: Flusher | None = None
+        self.offline_observers: list[Callable[[list[Log]], object]] = []
 
     def __iter__(self) -> Iterator[HostedTopic]:
         return iter(self._by_name.values())

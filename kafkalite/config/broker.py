@@ -134,6 +134,7 @@ class BrokerConfig:
     log_flush_offset_checkpoint_interval_ms: int = from_row()
     log_flush_start_offset_checkpoint_interval_ms: int = from_row()
     log_flush_scheduler_interval_ms: int = from_row()
+    replica_high_watermark_checkpoint_interval_ms: int = from_row()
     kafkalite_retention_clock_jump_pause_ms: int = from_row()
     log_initial_task_delay_ms: int = from_row()
     log_cleaner_enable: bool = from_row()

@@ -159,7 +159,8 @@ REPLICATION = (
     Key("replica.socket.receive.buffer.bytes", INT, 65_536, "SO_RCVBUF of a follower's socket, in bytes.",
         support=IDLE),
     Key("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
-        "How often high watermarks are written to their checkpoint file, in ms.", support=IDLE),
+        "How often the high watermarks of partitions with several replicas are written to their checkpoint file, in "
+        "ms.", low=0),
     Key("replica.selector.class", CLASS, None, "Java class that selects the replica a consumer reads from.",
         support=IDLE),
     Key("auto.leader.rebalance.enable", BOOLEAN, True,

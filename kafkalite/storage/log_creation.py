@@ -45,7 +45,7 @@ class NewPartition(NamedTuple):
     topic: str
     partition: int
     topic_id: bytes
-    leader_epoch: int = 0
+    leader_epoch: int = 0  # that begins at offset 0; -1: none, the first batches of its leader bring it
 
     @property
     def key(self) -> TopicPartition:
@@ -235,7 +235,7 @@ def _files(directory: str, new: NewPartition, recorded: bool) -> list[FileOperat
     `partition.metadata`, under its work name unless the tree records the partition.
     """
     suffix = "" if recorded else names.WORK
-    epochs = f"0\n1\n{new.leader_epoch} 0\n".encode()
+    epochs = checkpoints.epochs_content(first_entries(new.leader_epoch))
     metadata = checkpoints.topic_id_text(new.topic_id)
     return [
         FileOperation(CREATE_EMPTY, os.path.join(directory, names.file_name(0, names.LOG))),
@@ -273,7 +273,8 @@ def open_created(
         path: of the log directory.
         key: topic and partition.
         config: of the topic.
-        leader_epoch: with which this process created the files; None: read from them, which takes as long as the rest.
+        leader_epoch: with which this process created the files, -1 without one; None: read from them, which takes as
+            long as the rest.
     """
     directory = os.path.join(path, names.directory_name(*key))
     segment = Segment(0, directory, disk, config)
@@ -287,8 +288,13 @@ def open_created(
 
 def _first_epoch(disk: Disk, path: str, leader_epoch: int | None) -> LeaderEpochCache:
     if leader_epoch is not None:
-        return LeaderEpochCache(disk, path, [(leader_epoch, 0)])
+        return LeaderEpochCache(disk, path, first_entries(leader_epoch))
     try:
         return LeaderEpochCache.load(disk, path)
     except checkpoints.BadCheckpoint:  # the first append writes it
         return LeaderEpochCache(disk, path)
+
+
+def first_entries(leader_epoch: int) -> list[tuple[int, int]]:
+    """The leader epochs of a new log: the one that begins at offset 0, or none (-1)."""
+    return [] if leader_epoch < 0 else [(leader_epoch, 0)]

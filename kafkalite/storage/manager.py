@@ -36,7 +36,7 @@ from kafkalite.storage.log_creation import LogCreator, NewPartition, open_create
 from kafkalite.storage.log_deletion import LogDeleter
 from kafkalite.storage.recovery.load_logs import CREATED_FILES, FIRST_LOG, LoadedDirectory, load_directories
 from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
-from kafkalite.storage.truncation import RestartedLog, TruncatedLog, Truncation, TruncationPorts
+from kafkalite.storage.truncation import RestartedLog, TruncatedLog, Truncation, TruncationPorts, TruncationsInProgress
 
 if TYPE_CHECKING:  # imported with the first move
     from kafkalite.storage.log_move.interrupted_moves import InterruptedMove
@@ -118,6 +118,7 @@ class LogManager(DirectorySet):
             self, disk, clock, offload, removals or offload, unhurried=unhurried, closed=self._closed, files=self._files
         )
         self._exclusion, self._offload, self._copies = exclusion, offload, copies or offload
+        self._truncations = TruncationsInProgress()
         self._mover: LogMover | None = None
         self.moves: dict[TopicPartition, LogMove] = {}  # to other log directories, that have not ended
 
@@ -457,7 +458,14 @@ class LogManager(DirectorySet):
 
     @property
     def _truncation_ports(self) -> TruncationPorts:
-        return TruncationPorts(self, self._files, self._offload, self._exclusion)
+        return TruncationPorts(self, self._files, self._offload, self._exclusion, self._truncations)
+
+    def when_truncated(self, log: Log, then: Callable[[], object]) -> None:
+        """Call `then` when no truncation and no restart of a log is in progress, perhaps at once.
+
+        A log that becomes a leader's waits for it: what was requested before would remove what the leader appends.
+        """
+        self._truncations.when_ended(log, then)
 
     def _before_truncation(self, log: Log, offset: int) -> None:
         if self.cleaner is not None:

@@ -12,6 +12,7 @@ Sources: LogManager.truncateTo, which writes the checkpoints after the truncatio
 """
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -37,6 +38,32 @@ class TruncatedLogs(Protocol):
     def find(self, topic: str, partition: int) -> Log | None: ...
 
 
+class TruncationsInProgress:
+    """The logs that are being truncated or restarted: from the request on, also before anything has changed."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Log, list[Callable[[], object]]] = {}
+        self._number: Counter[Log] = Counter()
+
+    def begin(self, log: Log) -> None:
+        """A change of a log was requested."""
+        self._number[log] += 1
+
+    def end(self, log: Log) -> None:
+        """A change of a log has ended; after the last one, those that wait for it continue."""
+        self._number[log] -= 1
+        if not self._number[log]:
+            del self._number[log]
+            call_each(lambda then: then(), self._waiting.pop(log, ()))
+
+    def when_ended(self, log: Log, then: Callable[[], object]) -> None:
+        """Call `then` when the log is not being changed, perhaps at once."""
+        if log in self._number:
+            self._waiting.setdefault(log, []).append(then)
+        else:
+            then()
+
+
 class TruncationPorts(NamedTuple):
     """What truncations use.
 
@@ -45,12 +72,14 @@ class TruncationPorts(NamedTuple):
         files: writes the checkpoints.
         offload: runs the jobs.
         exclusion: the logs that are being flushed.
+        in_progress: the logs that are being truncated or restarted.
     """
 
     logs: TruncatedLogs
     files: CheckpointWriter
     offload: Offload
     exclusion: FlushesInProgress
+    in_progress: TruncationsInProgress
 
 
 class Change(Protocol):
@@ -129,6 +158,8 @@ class Truncation:
         """Begin; `done` may be called before this returns."""
         if not self._changes:
             self._done(Outcome())
+        for change in self._changes:
+            self._ports.in_progress.begin(change.log)
         by_root: dict[str, list[Change]] = {}
         for change in self._changes:
             try:
@@ -211,5 +242,7 @@ class Truncation:
         """One log less is waited for."""
         change.log.end_truncation()
         self._unfinished -= 1
+        steps: list[Callable[[], object]] = [partial(self._ports.in_progress.end, change.log)]
         if not self._unfinished:
-            self._done(Outcome(error=self._error))
+            steps.append(partial(self._done, Outcome(error=self._error)))
+        call_all(*steps)

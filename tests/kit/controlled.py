@@ -143,6 +143,18 @@ class Assigned:
     leader: int
     epoch: int = 0
     replica: int = 0
+    replicas: tuple[int, ...] = ()  # of several
+    isr: tuple[int, ...] = ()
+    is_new: bool | None = None
+    recovery_state: int = 0
+
+    @property
+    def assigned(self) -> list[int]:
+        return list(self.replicas or (self.replica,))
+
+    @property
+    def in_sync(self) -> list[int]:
+        return list(self.isr or self.assigned)
 
 
 @dataclass
@@ -198,6 +210,24 @@ class Cluster:
             broker.configs.partitions[topic] = len(found.partitions)
         return found
 
+    def replicate(
+        self,
+        topic: str,
+        leader: int,
+        *replicas: int,
+        isr: tuple[int, ...] = (),
+        index: int = 0,
+        is_new: bool | None = None,
+        recovery_state: int = 0,
+    ) -> Topic:
+        """Assign a partition with several replicas, or change its state in a new leader epoch; the ISR is all of them
+        by default.
+        """
+        found = self.assign(topic, {index: leader})
+        part = found.partitions[index]
+        part.replicas, part.isr, part.is_new, part.recovery_state = replicas, isr, is_new, recovery_state
+        return found
+
     def update_metadata(self, broker_id: int, *topics: str, kind: int = FULL, **more: Any) -> UpdateMetadataRequest:
         """UpdateMetadata with these topics, all by default."""
         request = UpdateMetadataRequest
@@ -217,7 +247,7 @@ class Cluster:
         request = LeaderAndIsrRequest
         states = []
         for name in topics or self.topics:
-            own = {at: part for at, part in self.topics[name].partitions.items() if part.replica == broker_id}
+            own = {at: part for at, part in self.topics[name].partitions.items() if broker_id in part.assigned}
             if own:
                 states.append(
                     request.LeaderAndIsrTopicState(
@@ -284,14 +314,15 @@ class Cluster:
     def _metadata(self, index: int, part: Assigned) -> UpdateMetadataPartitionState:
         return UpdateMetadataPartitionState(
             partition_index=index, controller_epoch=1, leader=part.leader, leader_epoch=part.epoch,
-            isr=[part.replica], zk_version=part.epoch, replicas=[part.replica],
-            offline_replicas=[] if part.leader >= 0 else [part.replica],
+            isr=part.in_sync, zk_version=part.epoch, replicas=part.assigned,
+            offline_replicas=[] if part.leader >= 0 else part.assigned,
         )  # fmt: skip
 
     def _leadership(self, index: int, part: Assigned) -> LeaderAndIsrPartitionState:
         return LeaderAndIsrPartitionState(
             partition_index=index, controller_epoch=1, leader=part.leader, leader_epoch=part.epoch,
-            isr=[part.replica], partition_epoch=part.epoch, replicas=[part.replica], is_new=part.epoch == 0,
+            isr=part.in_sync, partition_epoch=part.epoch, replicas=part.assigned,
+            is_new=part.epoch == 0 if part.is_new is None else part.is_new, leader_recovery_state=part.recovery_state,
         )  # fmt: skip
 
 

@@ -81,10 +81,11 @@ class Follower:
         partition, log = self._partition, self._partition.log
         if log is None:
             return 0
-        partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        known = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        partition.high_watermark = log.high_watermark = known
         if log_start_offset <= log.log_start_offset:
             return 0
         error = log.delete_records_before(log_start_offset)
         if not error:
-            partition.high_watermark = max(partition.high_watermark, log_start_offset)
+            partition.high_watermark = log.high_watermark = max(partition.high_watermark, log_start_offset)
         return error

@@ -330,6 +330,8 @@ class Leader:
             if high_watermark > partition.high_watermark:
                 partition.high_watermark = high_watermark
                 moved = True
+                if self.followers and partition.log is not None:
+                    partition.log.high_watermark = high_watermark  # for its checkpoint
         size = 0 if self._held is None else self._held.take_committed(partition.high_watermark, answered)
         return size if moved else None
 

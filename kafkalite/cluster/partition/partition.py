@@ -26,7 +26,7 @@ from kafkalite.cluster.metadata.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.partition.append import Append, OwnAppend
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader, LeaderHost, finish_unconfirmed
-from kafkalite.cluster.partition.state import NOT_LEADER, PartitionState
+from kafkalite.cluster.partition.state import NO_HIGH_WATERMARK, NOT_LEADER, PartitionState
 from kafkalite.cluster.partition.validation import LoopBudget, append_to_log, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -265,7 +265,7 @@ class Partition(PartitionState):
             if isinstance(opened, int):
                 self._refuse_queued(opened)
             else:
-                self.log = opened
+                self._use_log(opened)
                 call_each(opened.expect_first, self._refused)
                 self._refused = ()
                 if isinstance(self.role, Leader):
@@ -344,8 +344,8 @@ class Partition(PartitionState):
 
     def open(self, opened: Callable[[int], object]) -> None:
         """Open the log, also without an append; `opened` receives 0 or a Kafka error code."""
-        if self.error or self.log is not None:
-            opened(self.error)
+        if self.defect or self.log is not None:
+            opened(self.defect)
         elif self._in_job:
             opened(KafkaErrorCode.REPLICA_NOT_AVAILABLE)
         else:
@@ -419,13 +419,14 @@ class Partition(PartitionState):
         self.isr, self.partition_epoch = state.isr, state.partition_epoch
         self._replicas = len(state.replicas)
         self._use(self.config)
+        if self.log is not None:
+            self.log.high_watermark = self.high_watermark if self._replicas > 1 else NO_HIGH_WATERMARK
 
     # Changes from outside.
 
     def adopt(self, log: Log) -> None:
         """Use a log that was recovered at the start."""
-        self.log = log
-        self.high_watermark = log.log_end_offset if self._replicas == 1 else log.log_start_offset
+        self._use_log(log)
         if isinstance(self.role, Leader):
             self.role.adopt(log)
         if log.moving:  # it was not hosted when the swap began

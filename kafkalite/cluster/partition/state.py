@@ -15,6 +15,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log.log import Log
 
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
+NO_HIGH_WATERMARK = -1  # of logs whose partition has one replica: their checkpoint has no entry
 
 
 class PartitionState:
@@ -120,6 +121,34 @@ class PartitionState:
     def defect(self) -> int:
         """The error of a partition that is deleted or offline; 0 for one that can be led, here or elsewhere."""
         return 0 if self.error == NOT_LEADER else self.error
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether its log is being opened."""
+        return self.log is None and self._in_job
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its log must not change until `resume`, or is about to be paused."""
+        return self._paused is not None
+
+    @property
+    def first_epoch(self) -> int:
+        """The leader epoch with which the files of a new log begin; -1 for those of a follower: its leader's batches
+        bring it.
+        """
+        return NO_PARTITION.leader_epoch if isinstance(self.role, Follower) else self.leader_epoch
+
+    def _use_log(self, log: Log) -> None:
+        """Begin with a log. With several replicas, the first high watermark is that of its checkpoint: the records
+        above may not be on the other replicas.
+        """
+        self.log = log
+        if self._replicas == 1:
+            self.high_watermark, log.high_watermark = log.log_end_offset, NO_HIGH_WATERMARK
+            return
+        known = max(log.high_watermark, log.log_start_offset)
+        self.high_watermark = log.high_watermark = min(known, log.log_end_offset)
 
     def _use(self, config: TopicConfig) -> None:
         self.config = config

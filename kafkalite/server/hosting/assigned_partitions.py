@@ -1,17 +1,24 @@
 """Hosts the partitions that the controller assigns to this broker: LeaderAndIsr and StopReplica.
 
-1. A partition whose log exists uses it, if the topic id is the same. Other files are created as on a broker that is
-   alone: in the background, at the latest at the first append. The controller is answered before that.
-2. Each partition has one replica. This broker leads it, or rejects its requests with NOT_LEADER_OR_FOLLOWER.
+1. A partition whose log exists uses it, if the topic id is the same. Other files of a partition with one replica are
+   created as on a broker that is alone: in the background, at the latest at the first append. The controller is
+   answered before that. Those of partitions with several replicas are created at once, and the answer waits for them
+   (`replica_roles`).
+2. This broker leads a partition, or follows its leader and rejects the requests of clients with
+   NOT_LEADER_OR_FOLLOWER.
 3. Only a StopReplica request that says so deletes a log. A log without an assignment is deleted only if the controller
    has announced the deletion of its topic id in UpdateMetadata: StopReplica has names alone.
 4. A full LeaderAndIsr request (`type` = 2) names everything that this broker hosts. Logs that it does not name are
    renamed to strays, reported and kept, before it is applied: a log of another topic id gives way to the assigned one.
 5. A new partition is created in any case. Another one without files is offline while a log directory is offline, is new
    or has lost partitions (`missing_logs`): its files may be elsewhere. Else it is created empty, as in Apache Kafka. A
-   partition whose log has become a stray is offline until the next start returns the stray (`returned_strays`).
-6. Each leadership begins in an epoch above all of the log. An older tree has lower ones: FENCED_LEADER_EPOCH lets the
-   controller elect in a higher one. Clients find by the new epoch whether records are lost (KIP-320).
+   partition whose log has become a stray is offline until the next start returns the stray (`returned_strays`). With
+   several replicas, `replica_files` decides instead, and a log of another topic id becomes a stray.
+6. Each leadership begins in an epoch above all of the log, and no follower has a log with epochs above the assigned
+   one. An older tree has lower ones: FENCED_LEADER_EPOCH lets the controller elect in a higher one. Clients find by the
+   new epoch whether records are lost (KIP-320); those that know a higher one would ignore it.
+7. Roles change only for the registration to which a request belongs: after its end the others of the request are
+   refused with STALE_BROKER_EPOCH.
 
 Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
 3.9. A deviation: a failed creation of files is repeated at the next append; Kafka takes the log directory offline.
@@ -22,6 +29,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from kafkalite.callbacks import call_all
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.configs.reads import Texts
 from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterTables, PartitionImage
@@ -33,11 +41,14 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
-from kafkalite.server.hosting.missing_logs import MissingLogs
+from kafkalite.server.hosting.missing_logs import FIRST_EPOCH, MissingLogs
 from kafkalite.server.hosting.partition_hosting import PartitionHosting
+from kafkalite.server.hosting.replica_files import ReplicaFiles
+from kafkalite.server.hosting.replica_roles import ReplicaRoles
 from kafkalite.server.hosting.unknown_logs import NOT_ASSIGNED, UnassignedLogs, report_strays
 from kafkalite.slicing import Slicer, group_steps
 from kafkalite.storage.dirs import stray_partitions
+from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -97,6 +108,7 @@ class AssignedPartitions(PartitionHosting):
 
     Attributes:
         initializing: topics that are being hosted, and whether their configs were changed meanwhile.
+        roles: of the partitions with several replicas.
     """
 
     def __init__(
@@ -116,12 +128,37 @@ class AssignedPartitions(PartitionHosting):
         self._broker_id = broker_id
         self._tables = tables
         self._changes = changes
+        self.roles = ReplicaRoles(broker_id, self, logs)
+        self._files = ReplicaFiles(broker_id, logs)
         self._missing = MissingLogs(logs, offload)
         self._behind: dict[TopicPartition, int] = {}
 
     def is_live(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a broker is alive in the image, which has no broker epochs: the controller compares them."""
         return broker_id in self._tables.brokers
+
+    def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
+        """See `PartitionHosting`; a replica that waits for its log gets its role."""
+
+        def then(result: Log | int) -> None:
+            call_all(partial(opened, result), partial(self.roles.log_opened, partition, result))
+
+        super().open_log(partition, then)
+
+    def stop_fetching(self, partition: Partition) -> None:
+        """Append nothing that is fetched to the log of a partition, until `continue_fetching`."""
+        self.roles.fetchers.stop(partition)
+
+    def continue_fetching(self, partition: Partition) -> None:
+        """Fetch a partition again, if this broker follows it."""
+        self.roles.continue_fetching(partition)
+
+    def logs_offline(self, logs: Iterable[Log]) -> None:
+        """Fetch nothing for the logs of a failed log directory; their partitions are closed."""
+        for log in logs:
+            partition = self._partition_of(log.topic, log.partition)
+            if partition is not None:
+                self.roles.fetchers.stop(partition)
 
     # LeaderAndIsr.
 
@@ -175,22 +212,26 @@ class AssignedPartitions(PartitionHosting):
             self._logs.report_disk_error(self._logs.forget_created(key), error)
 
     def assigning(
-        self, request: LeaderAndIsrRequest, overrides: Overrides
+        self, request: LeaderAndIsrRequest, overrides: Overrides, is_current: Callable[[], bool]
     ) -> Generator[None, None, list[PartitionError]]:
-        """Apply a request; yields after each partition. Returns the results.
+        """Apply a request; yields after each partition. Returns the results, which `roles.when_ready` completes.
 
         Arguments:
             request: accepted and checked.
             overrides: the configs of its topics that were not hosted, by name.
+            is_current: returns whether the registration to which the request belongs still exists.
         """
         results: list[PartitionError] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
-                error = self._assign(topic, state, overrides.get(topic.topic_name, {}))
+                error: int = KafkaErrorCode.STALE_BROKER_EPOCH
+                if is_current():
+                    error = self._assign(topic, state, overrides.get(topic.topic_name, {}))
                 results.append(PartitionError(topic.topic_name, topic.topic_id, state.partition_index, error))
                 yield
         self.flusher.begin()  # of partitions that are led again
         self._missing.report()
+        self._files.report()
         if request.type == FULL:
             yield from self._missing.confirming(self._all())
         return results
@@ -201,6 +242,8 @@ class AssignedPartitions(PartitionHosting):
     def _assign(self, topic: TopicState, state: LeaderAndIsrPartitionState, overrides: Texts | None) -> int:
         """Apply the state of one partition; returns a Kafka error code."""
         key = TopicPartition(topic.topic_name, state.partition_index)
+        if len(state.replicas) > 1 and self._broker_id in state.replicas:
+            self._give_way(topic, key)
         partition = self._partition_of(*key)
         error = self._offline(key, partition) or self._refusal(topic, key, partition, state)
         if error:
@@ -208,10 +251,28 @@ class AssignedPartitions(PartitionHosting):
         image = image_of(state)
         leads = image.leader == self._broker_id
         if partition is None:
-            partition = self._host(topic, key, image, overrides, leads=leads, is_new=state.is_new)
-        if not partition.defect:
+            partition = self._host(topic, state, image, overrides)
+        if partition.defect:
+            return partition.defect
+        if len(image.replicas) > 1:
+            self.roles.assign(partition, image)
+        else:
             self._change_leader(partition, image, leads=leads)
         return partition.defect
+
+    def _give_way(self, topic: TopicState, key: TopicPartition) -> None:
+        """Leave what prevents that a replica begins: a log of another topic id, or its own loss at an earlier state."""
+        partition = self._partition_of(*key)
+        hosted = self._hosted(key.topic)
+        if hosted is not None and hosted.topic_id != topic.topic_id:
+            for each in list(hosted.partitions.values()):
+                self.remove(each)
+        elif partition is not None and key in self._files.lost:
+            self.remove(partition)
+        if self._logs.topic_ids.get(key) not in (None, topic.topic_id):
+            if key in self._logs.created:
+                self._open_unassigned(key)
+            self._files.set_aside(key)
 
     def _offline(self, key: TopicPartition, partition: Partition | None) -> int:
         """KAFKA_STORAGE_ERROR for a hosted partition that is offline, else 0."""
@@ -231,11 +292,16 @@ class AssignedPartitions(PartitionHosting):
             return KafkaErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
             leads_again = partition.error and state.leader == self._broker_id  # it was led for an earlier registration
-            if not leads_again:
+            if not (leads_again or self._follows_again(partition, state)):
                 return KafkaErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
             return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return KafkaErrorCode.FENCED_LEADER_EPOCH if self._is_behind(key, partition, state) else 0
+
+    def _follows_again(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
+        """Whether a replica without a role is assigned the leader epoch that it had in an earlier registration."""
+        is_same = state.leader_epoch == partition.leader_epoch and len(state.replicas) > 1
+        return is_same and partition.role is None and not partition.defect
 
     def _is_behind(self, key: TopicPartition, partition: Partition | None, state: LeaderAndIsrPartitionState) -> bool:
         """Whether the log, or an earlier registration, forbids the leader epoch of a state (rule 6)."""
@@ -257,14 +323,12 @@ class AssignedPartitions(PartitionHosting):
     def _host(
         self,
         topic: TopicState,
-        key: TopicPartition,
+        state: LeaderAndIsrPartitionState,
         image: PartitionImage,
         overrides: Texts | None,
-        *,
-        leads: bool,
-        is_new: bool,
     ) -> Partition:
         """Host a partition, which has no role yet."""
+        key = TopicPartition(topic.topic_name, state.partition_index)
         hosted = self._hosted(key.topic)
         if hosted is None:
             config = self._topic_config(key.topic, overrides)
@@ -275,19 +339,53 @@ class AssignedPartitions(PartitionHosting):
         partition.leader_epoch = NO_EPOCH
         hosted.partitions[key.partition] = partition
         self._set_incomplete_aside(key)
+        if len(image.replicas) > 1:
+            self._find_replica(partition, key, state, image)
+        else:
+            self._find_files(partition, key, state, image)
+        if partition.log is not None and not partition.defect:
+            partition.configure(hosted.config)
+        return partition
+
+    def _find_files(
+        self, partition: Partition, key: TopicPartition, state: LeaderAndIsrPartitionState, image: PartitionImage
+    ) -> None:
+        """Use the files of a partition with one replica, create them in the background, or take it offline."""
+        leads = image.leader == self._broker_id
         if self._use_files(partition, leads=False):
-            if partition.log is not None:
-                partition.configure(hosted.config)
-        elif self._is_stray(key, topic.topic_id):
-            partition.close(STORAGE_ERROR)
-        elif key in self.left_alone or self._logs.choose_directory() is None or not (is_new or self._all_online):
-            partition.close(STORAGE_ERROR)
-            LOGGER.error("%s is offline: its files may be in a log directory that is offline", key)
-        elif not self._missing.may_create(key, image.leader_epoch, leads=leads, is_new=is_new):
+            return
+        may_exist = self._is_stray(key, partition.topic_id) or self._may_be_elsewhere(key, is_new=state.is_new)
+        if may_exist or not self._missing.may_create(key, image.leader_epoch, leads=leads, is_new=state.is_new):
             partition.close(STORAGE_ERROR)
         else:
             self._creations.add(partition)
-        return partition
+
+    def _may_be_elsewhere(self, key: TopicPartition, *, is_new: bool) -> bool:
+        online = key not in self.left_alone and self._logs.choose_directory() is not None
+        if online and (is_new or self._all_online):
+            return False
+        LOGGER.error("%s is offline: its files may be in a log directory that is offline", key)
+        return True
+
+    def _find_replica(
+        self, partition: Partition, key: TopicPartition, state: LeaderAndIsrPartitionState, image: PartitionImage
+    ) -> None:
+        """Use the files of one of several replicas, let it begin empty, or take it offline; `roles` creates files."""
+        is_new, recovery = state.is_new, state.leader_recovery_state
+        empty = self._files.may_begin_empty(image, is_new=is_new, recovery_state=recovery)
+        is_damaged, leads = key in self._logs.refused, image.leader == self._broker_id
+        if empty and is_damaged:
+            self._files.set_aside(key)
+        if self._use_files(partition, leads=False):
+            if partition.log is None and partition.defect:
+                self._files.take_offline(key)
+        elif self._may_be_elsewhere(key, is_new=is_new):
+            partition.close(STORAGE_ERROR)
+        elif not empty or (leads and not is_damaged and self._is_stray(key, partition.topic_id)):
+            partition.close(STORAGE_ERROR)
+            self._files.take_offline(key)
+        else:
+            self._files.begin_empty(key, is_new=is_new or image.leader_epoch == FIRST_EPOCH)
 
     def _is_stray(self, key: TopicPartition, topic_id: bytes) -> bool:
         """Whether a stray has the records of a partition that has no files: an empty log must not replace them."""
@@ -312,11 +410,16 @@ class AssignedPartitions(PartitionHosting):
 
     def _change_leader(self, partition: Partition, image: PartitionImage, *, leads: bool) -> None:
         led = not partition.error
-        if not leads:
-            partition.follow(image)
-            if led:
-                self._changes.resigned(partition)
+        if leads:
+            self.begin_leading(partition, image)
             return
+        partition.follow(image)
+        if led:
+            self._changes.resigned(partition)
+
+    def begin_leading(self, partition: Partition, image: PartitionImage) -> None:
+        """Lead a partition, or continue to lead it in another leader epoch."""
+        led = not partition.error
         partition.lead(image, nothing if led else partial(self._changes.elected, partition))
         if partition.log is not None:
             self._begin_leadership(partition, partition.log)
@@ -346,7 +449,7 @@ class AssignedPartitions(PartitionHosting):
             if stopped.delete:
                 self._delete_unassigned(key, deletions)
             return 0
-        if partition.defect and key not in self._logs.refused:
+        if partition.defect and key not in self._logs.refused and key not in self._files.lost:
             return STORAGE_ERROR
         if NO_EPOCH < stopped.leader_epoch < partition.leader_epoch:
             return KafkaErrorCode.FENCED_LEADER_EPOCH
@@ -354,17 +457,18 @@ class AssignedPartitions(PartitionHosting):
             self.remove(partition)
             self._drop(partition)
         else:
-            self._resign(partition)
+            self.roles.end(partition)
         return 0
 
     def resigning(self) -> Generator[None, None, None]:
-        """Lead no partition until the controller assigns it again, in a later leader epoch."""
+        """Lead and follow no partition until the controller assigns it again, for the next registration."""
         for partition in self._all():
-            if not partition.error:
-                self._resign(partition)
+            if partition.role is not None:
+                self.roles.end(partition)
             yield
 
-    def _resign(self, partition: Partition) -> None:
+    def end_leading(self, partition: Partition) -> None:
+        """Let a partition have no role."""
         led = not partition.error
         partition.resign()
         if led:
@@ -373,6 +477,8 @@ class AssignedPartitions(PartitionHosting):
     def remove(self, partition: Partition) -> None:
         """Stop hosting a partition; its files stay."""
         led = not partition.error
+        self.roles.fetchers.stop(partition)
+        self._files.lost.discard(TopicPartition(partition.topic, partition.index))
         self._replicas.remove_partition(partition.topic, partition.index)
         if led:
             self._changes.resigned(partition)

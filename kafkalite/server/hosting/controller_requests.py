@@ -40,7 +40,7 @@ from kafkalite.server.hosting.assigned_partitions import AssignedPartitions, Ove
 from kafkalite.slicing import Slicer, Steps, group_steps
 
 ANNOUNCED_MAX = 10_000  # topics in deletion that are remembered
-ALL = "all requests"  # the key of their serial execution
+ALL, RESIGNATIONS = "all requests", "resignations"  # the keys of their serial execution
 WAITING_MAX = 4  # requests that wait for earlier ones, while those wait for the coordination service
 
 RaiseEpochs = Callable[[Mapping[TopicPartition, int], Callable[[], object]], object]
@@ -128,11 +128,14 @@ class ControllerRequests:
         self._run(request, partial(StopReplicaResponse, partition_errors=[]), self._stop_replica, then)
 
     def unregistered(self) -> None:
-        """The registration of this broker has ended: it leads nothing until a controller assigns it again.
+        """The registration of this broker has ended: it leads and follows nothing until a controller assigns it again.
 
-        A request that is being applied is completed before; those that wait are rejected.
+        Requests that wait are rejected. One that is being applied assigns nothing any more: it may wait for configs
+        that can only be read in the next session, so it is not waited for.
         """
         self.fence.unregistered()
+        self._hosting.roles.fetchers.stop_all()
+        self._hosting.roles.abandon()
 
         def resign(end: Callable[[], None]) -> None:
             def resigned(outcome: Outcome) -> None:
@@ -141,16 +144,22 @@ class ControllerRequests:
 
             self._slicer.run(group_steps(self._hosting.resigning()), resigned)
 
-        self._serial.run(ALL, resign)
+        self._serial.run(RESIGNATIONS, resign)
+
+    def when_resigned(self, then: Callable[[], object]) -> None:
+        """Call `then` when this broker leads and follows nothing of earlier registrations."""
+        self._run_after(RESIGNATIONS, then)
 
     def when_applied(self, then: Callable[[], object]) -> None:
         """Call `then` when everything that was requested before is applied."""
+        self._run_after(ALL, then)
 
+    def _run_after(self, key: str, then: Callable[[], object]) -> None:
         def step(end: Callable[[], None]) -> None:
             end()
             then()
 
-        self._serial.run(ALL, step)
+        self._serial.run(key, step)
 
     def _run(
         self,
@@ -252,10 +261,20 @@ class ControllerRequests:
                 host({})
 
         def host(overrides: Overrides) -> None:
-            self._slicer.run(group_steps(self._assigning(request, overrides)), applied)
+            steps = self._hosting.assigning(request, overrides, partial(self._is_current, request))
+            self._slicer.run(group_steps(steps), applied)
 
         def applied(outcome: Outcome) -> None:
             self._read_again(self._hosting.end_hosting(topics))
+            if outcome.error is not None:
+                done(outcome)
+            else:
+                self._hosting.roles.when_ready(partial(ready, outcome.value))
+
+        def ready(results: Sequence[PartitionError], failed: Mapping[TopicPartition, int]) -> None:
+            self._slicer.run(group_steps(leader_and_isr_response(results, failed)), answer)
+
+        def answer(outcome: Outcome) -> None:
             if outcome.error is not None:
                 done(outcome)
                 return
@@ -277,10 +296,9 @@ class ControllerRequests:
         if topics:
             self._configs.read(topics, read)
 
-    def _assigning(self, request: LeaderAndIsrRequest, overrides: Overrides) -> Steps:
-        """Apply a request, and return the response."""
-        results = yield from self._hosting.assigning(request, overrides)
-        return (yield from leader_and_isr_response(results))
+    def _is_current(self, request: ControllerRequest) -> bool:
+        """Whether this broker still has the registration to which a request belongs."""
+        return self.fence.broker_epoch == request.broker_epoch
 
     def _checking(self, request: LeaderAndIsrRequest) -> Steps:
         """Check a request, leave what a full one does not name, and return the topics whose configs are needed."""
@@ -303,8 +321,8 @@ class ControllerRequests:
         return (yield from stop_replica_response(results))
 
 
-def leader_and_isr_response(results: Sequence[PartitionError]) -> Steps:
-    """Return the response to LeaderAndIsr; yields after each partition.
+def leader_and_isr_response(results: Sequence[PartitionError], failed: Mapping[TopicPartition, int]) -> Steps:
+    """Return the response to LeaderAndIsr; yields after each partition. `failed` has errors of those without one.
 
     Versions 0 to 4, which have no topic ids, are rejected as a whole.
     """
@@ -313,7 +331,8 @@ def leader_and_isr_response(results: Sequence[PartitionError]) -> Steps:
         topic = topics.get(result.topic_id)
         if topic is None:
             topic = topics[result.topic_id] = LeaderAndIsrTopicError(topic_id=result.topic_id, partition_errors=[])
-        error = LeaderAndIsrPartitionError(partition_index=result.partition, error_code=result.error)
+        code = result.error or failed.get(TopicPartition(result.topic, result.partition), 0)
+        error = LeaderAndIsrPartitionError(partition_index=result.partition, error_code=code)
         topic.partition_errors.append(error)
         yield
     return LeaderAndIsrResponse(error_code=0, topics=list(topics.values()))

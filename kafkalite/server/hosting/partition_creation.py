@@ -116,8 +116,8 @@ class PartitionCreator:
             partition: to open.
             opened: called once, with the log or with a Kafka error code.
         """
-        if partition.error:
-            opened(partition.error)
+        if partition.defect:
+            opened(partition.defect)
             return
         self._opened[partition] = opened
         key = TopicPartition(partition.topic, partition.index)
@@ -211,7 +211,7 @@ class PartitionCreator:
             for partition in batch:
                 self._in_progress[TopicPartition(partition.topic, partition.index)] = partition
             wanted = [
-                NewPartition(partition.topic, partition.index, partition.topic_id, partition.leader_epoch)
+                NewPartition(partition.topic, partition.index, partition.topic_id, partition.first_epoch)
                 for partition in batch
             ]
             created = partial(self._created, queue, batch)
@@ -335,7 +335,7 @@ class PartitionCreator:
         if key in self._logs.created and key not in self._in_progress and partition not in self._opened:
             return  # it is recorded, and its first append opens it
         self._leave(partition)
-        if not partition.error:
+        if not partition.defect:
             partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
         self._log(
             logging.ERROR, "offline", "%s-%d is offline until the broker is started again: an exception ended the "
@@ -358,8 +358,8 @@ class PartitionCreator:
 
     def _open(self, partition: Partition) -> None:
         key = TopicPartition(partition.topic, partition.index)
-        if partition.error or key not in self._logs.created:
-            self._end(partition, partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
+        if partition.defect or key not in self._logs.created:
+            self._end(partition, partition.defect or KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
         path = self._logs.created[key]
         try:

@@ -97,6 +97,12 @@ class PartitionHosting:
         else:
             self._creations.open(partition, opened)
 
+    def stop_fetching(self, partition: Partition) -> None:
+        """The log of a partition must not change for a while. A broker that is alone fetches nothing."""
+
+    def continue_fetching(self, partition: Partition) -> None:
+        """The log of a partition may change again."""
+
     def note_directory(self, partition: Partition, directory: str, then: Callable[[int], None]) -> None:
         """Record the log directory of a partition that was moved, by its id; `then` receives a Kafka error code."""
         self._notes.note_directories([(partition.topic_id, partition.index)], directory, then)

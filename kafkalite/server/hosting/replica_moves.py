@@ -139,6 +139,7 @@ class ReplicaMoves:
             paused()
         else:
             self._paused[log] = partition
+            self._hosting.stop_fetching(partition)
             partition.pause(paused)
 
     def resume(self, log: Log) -> None:
@@ -146,6 +147,7 @@ class ReplicaMoves:
         partition = self._paused.pop(log, None) or self._partition(log)
         if partition is not None:
             partition.resume()
+            self._hosting.continue_fetching(partition)
 
     def moved(self, log: Log) -> None:
         """Record the new directory."""

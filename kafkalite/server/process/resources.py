@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.callbacks import call_each
 from kafkalite.clock import Executor
 from kafkalite.cluster.metadata.image import UNASSIGNED_ID
 from kafkalite.cluster.partition.partition import Partition
@@ -30,6 +31,7 @@ from kafkalite.storage import names
 from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.flush.fsync_threads import BATCHES_MAX
+from kafkalite.storage.housekeeping import NEVER_MS
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 
@@ -154,14 +156,16 @@ class BrokerResources:
             self.logs.cleaner = LogCleaner(self.logs, self.clock, self._cleaner_jobs, self.random, settings)
             self.logs.cleaner.start(self.high_watermark)
 
-    def start_housekeeping(self, config: BrokerConfig) -> None:
-        """Start the periodic work on logs: checkpoints, flushes, retention."""
+    def start_housekeeping(self, config: BrokerConfig, *, in_cluster: bool) -> None:
+        """Start the periodic work on logs: checkpoints, flushes, retention. In a cluster, logs have high watermarks."""
+        watermarks_ms = config.replica_high_watermark_checkpoint_interval_ms
         self.logs.upkeep.start(
             self.high_watermark,
             checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
             starts_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             flush_check_ms=config.log_flush_scheduler_interval_ms,
             retention_ms=config.log_retention_check_interval_ms,
+            high_watermarks_ms=watermarks_ms if in_cluster else NEVER_MS,
             initial_ms=config.log_initial_task_delay_ms,
             jump_pause_ms=config.kafkalite_retention_clock_jump_pause_ms,
             producer_check_ms=config.producer_id_expiration_check_interval_ms,
@@ -218,5 +222,6 @@ class BrokerResources:
             partition = self._partition(log)
             if partition is not None:
                 partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+        call_each(lambda observer: observer(logs), self.replicas.offline_observers)
         if not self.logs.any_online:
             self._failed(f"every log directory failed: {', '.join(self.logs.directories())}; see the log")

@@ -248,9 +248,12 @@ class ClusterParticipant:
         )
 
     def raise_counters(self, session: Coordination, then: Then) -> None:
-        """Raise the counters of the tree above what this broker knows; `then` is called with the outcome."""
+        """Raise the counters of the tree above what this broker knows; `then` is called with the outcome.
+
+        The broker registers next, so its leaderships and fetches of an earlier registration have to end before.
+        """
         zxid = -1 if self._opened is None else self._opened.last_zxid
-        self.counters.raise_in(session, zxid, then)
+        self.broker.controller_requests.when_resigned(lambda: self.counters.raise_in(session, zxid, then))
 
     def joined(self, session: Coordination, broker_epoch: int) -> None:
         """Take part in the cluster with a session."""

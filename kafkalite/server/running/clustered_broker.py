@@ -81,6 +81,7 @@ class ClusteredBroker(RunningBroker):
         self._offsets_partitions = OffsetsPartitions(reader, self._offsets_counted)
         self.controller_requests.observers.append(self._metadata_changed)
         resources.replicas.elsewhere = self._elsewhere
+        resources.replicas.offline_observers.append(hosting.logs_offline)
         super().__init__(resources, identity, config, group_configs, store, topics, tables, hosting, loaded)
 
     # The cluster.

@@ -163,7 +163,7 @@ class RunningBroker(ABC):
         """Start the periodic work and accept connections at every address, or at none; raises OSError."""
         try:
             self._resources.start_cleaner(self.config)
-            self._resources.start_housekeeping(self.config)
+            self._resources.start_housekeeping(self.config, in_cluster=self.in_cluster)
             if OFFSETS.name in self.tables.topics:
                 self.group_coordinator.topic_changed(OFFSETS.name)
             self.listening.open(list(inherited))
