@@ -57,7 +57,7 @@ class IsrOwner(Protocol):
     def committed(self, change: IsrChange, state: CommittedIsr) -> None:
         """Use the state in a response without an error."""
 
-    def failed(self, change: IsrChange, error: int) -> bool:
+    def apply_error(self, change: IsrChange, error: int) -> bool:
         """Use an error of the partition; returns whether the change is requested again."""
 
 
@@ -143,7 +143,7 @@ class AlterPartitionSender:
         result = results.get((owner.topic_id, owner.index))
         if result is not None and not result.error_code:
             owner.committed(change, CommittedIsr(tuple(result.isr), result.leader_epoch, result.partition_epoch))
-        elif result is None or owner.failed(change, result.error_code):
+        elif result is None or owner.apply_error(change, result.error_code):
             repeated[owner] = change
 
     def _repeat(self, repeated: dict[IsrOwner, IsrChange]) -> None:

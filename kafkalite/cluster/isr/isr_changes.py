@@ -201,7 +201,7 @@ class IsrChanges:
         else:
             counts.failed.add()
 
-    def failed(self, change: IsrChange, error: int) -> bool:
+    def apply_error(self, change: IsrChange, error: int) -> bool:
         """Use an error of the partition; returns whether the change is requested again."""
         self._parts.counts.failed.add()
         result = self._isr.apply_error(change, error)

@@ -27,7 +27,7 @@ class Owner:
         if self.failure is not None:
             raise self.failure
 
-    def failed(self, change: IsrChange, error: int) -> bool:
+    def apply_error(self, change: IsrChange, error: int) -> bool:
         self.results.append(error)
         return self.repeats
 
