@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from kafkalite.callbacks import call_each
+from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Raised
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.validation import LoopBudget
@@ -68,6 +68,8 @@ class Replicas:
         self._by_name: dict[str, HostedTopic] = {}
         self._by_id: dict[bytes, HostedTopic] = {}
         self._dirty: list[Partition] = []
+        self._writing = False
+        self._after_writes: list[Callable[[], object]] = []
         self.loop_budget = LoopBudget()
         self.elsewhere: Elsewhere | None = None
         self.flusher: Flusher | None = None
@@ -140,6 +142,7 @@ class Replicas:
         broken: list[Partition] = []
         while self._dirty:
             dirty, self._dirty = self._dirty, []
+            self._writing = True
             for partition in dirty:
                 try:
                     partition.write()
@@ -147,6 +150,9 @@ class Replicas:
                     failure = failure or error
                     if partition not in self._dirty:  # else a callback has appended
                         broken.append(partition)
+            self._writing = False
+            if self._after_writes:
+                failure = self._call_after_writes() or failure
         if broken:
             call_each(lambda partition: partition.abandon_unwritten(), broken)
         self.loop_budget.renew()
@@ -154,3 +160,17 @@ class Replicas:
             self.flusher.begin()
         if failure is not None:
             raise failure
+
+    def after_writes(self, callback: Callable[[], object]) -> bool:
+        """Call `callback` after the writes of this loop iteration; False if they are not in progress."""
+        if self._writing:
+            self._after_writes.append(callback)
+        return self._writing
+
+    def _call_after_writes(self) -> Exception | None:
+        callbacks, self._after_writes = self._after_writes, []
+        try:
+            call_all(*callbacks)
+        except Exception as error:
+            return error
+        return None

@@ -17,6 +17,7 @@ Source: FetchSession.java of Apache Kafka, KIP-227.
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from kafkalite.errors import KafkaErrorCode
 
@@ -170,14 +171,27 @@ class FetchSession:
             self.partitions[key] = part
 
 
+class SessionsOfOwners(Protocol):
+    """Other sessions that end with their connections."""
+
+    def __contains__(self, session_id: int) -> bool:
+        """Whether an id is used."""
+
+    def disconnected(self, owner: Hashable) -> None:
+        """Close the sessions of a closed connection."""
+
+
 class FetchSessions:
-    """All sessions of a broker.
+    """All sessions of the clients of a broker.
 
     Arguments:
         slots: how many sessions are kept (`max.incremental.fetch.session.cache.slots`).
         bytes_max: memory of all sessions (`kafkalite.fetch.session.memory.max.bytes`).
         new_id: draws a positive int32, so that ids cannot be guessed from each other.
         free: called with the partitions of each session that has ended, which may be many.
+
+    Attributes:
+        of_replicas: the sessions of replicas (`replica_sessions`), None before the first one.
     """
 
     def __init__(
@@ -192,6 +206,7 @@ class FetchSessions:
         self._new_id = new_id
         self._free = free
         self.memory_bytes = 0
+        self.of_replicas: SessionsOfOwners | None = None
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self._by_owner: dict[Hashable, dict[int, FetchSession]] = {}
         self._by_size: list[dict[int, FetchSession]] = []  # by size class, the longest in its class first
@@ -234,7 +249,7 @@ class FetchSessions:
         if not session.partitions or not self._evict_for(session):
             self._free(session.partitions)
             return SESSION_NONE
-        session.id = self._fresh_id()
+        session.id = self.new_id()
         session.epoch = 1
         self._sessions[session.id] = session
         self._by_owner.setdefault(session.owner, {})[session.id] = session
@@ -271,11 +286,19 @@ class FetchSessions:
         """Close the sessions of a closed connection."""
         for session_id in list(self._by_owner.get(owner, ())):
             self.close(session_id)
+        if self.of_replicas is not None:
+            self.of_replicas.disconnected(owner)
 
-    def _fresh_id(self) -> int:
-        while (session_id := self._new_id()) in self._sessions or session_id == SESSION_NONE:
+    def new_id(self) -> int:
+        """Draw an id that no session has."""
+        while self._is_used(session_id := self._new_id()):
             pass
         return session_id
+
+    def _is_used(self, session_id: int) -> bool:
+        if session_id in self._sessions or session_id == SESSION_NONE:
+            return True
+        return self.of_replicas is not None and session_id in self.of_replicas
 
     def _disown(self, session: FetchSession) -> None:
         own = self._by_owner[session.owner]

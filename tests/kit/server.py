@@ -205,9 +205,9 @@ class Hub(MemoryHub):
 class Wire:
     """One connection into the pipeline of a running broker."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, listener: str = "memory") -> None:
         self._hub = hub
-        self._client = hub.connect()
+        self._client = hub.connect(listener)
         self._open: deque[tuple[type[Request], int]] = deque()
         self._ready: deque[Any] = deque()
         self._bytes = bytearray()

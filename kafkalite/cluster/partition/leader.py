@@ -38,9 +38,10 @@ from kafkalite.state.isr.replica_progress import ReplicaProgress, lowest_end_off
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
-if TYPE_CHECKING:  # a broker that is alone has no followers
+if TYPE_CHECKING:  # imported where there are followers: a broker that is alone has none
     from kafkalite.cluster.isr.isr_changes import IsrChanges
     from kafkalite.cluster.isr.isr_requests import IsrRequests
+    from kafkalite.state.replica_sessions import ReplicaPartition
 
 ACKS_NONE = 0
 NEVER = 2**63 - 1
@@ -86,6 +87,7 @@ class LedPartition(Protocol):
     isr: tuple[int, ...]
     partition_epoch: int
     replicas_min: int
+    replica_sessions: "tuple[ReplicaPartition, ...]"
 
     def answer(self, appends: list[Append], log: Log, end_offset: int, size: int) -> None:
         """Answer appends whose records, and all before `end_offset`, can be read now."""
@@ -203,6 +205,8 @@ class Leader:
         """
         self._partition.isr = isr
         self.isr = (*isr, *expected) if expected else isr
+        for mark in self._partition.replica_sessions:
+            mark.visit_next()
         self._check_minimum()
         self.advance()
 
@@ -332,6 +336,8 @@ class Leader:
                 moved = True
                 if self.followers and partition.log is not None:
                     partition.log.high_watermark = high_watermark  # for its checkpoint
+                for mark in partition.replica_sessions:
+                    mark.high_watermark_moved()
         size = 0 if self._held is None else self._held.take_committed(partition.high_watermark, answered)
         return size if moved else None
 

@@ -196,6 +196,8 @@ class Partition(PartitionState):
     def _hold(self, appends: list[Append], log: Log, size: int) -> None:
         leader = self.role
         assert isinstance(leader, Leader), "without it, `error` has rejected these appends"
+        for mark in self.replica_sessions:
+            mark.log_end_moved()
         leader.hold(appends, log, size)
 
     def _broken_behind_write(self, appends: list[Append], error: Exception) -> None:
@@ -391,6 +393,7 @@ class Partition(PartitionState):
         if not isinstance(self.role, Leader):
             self.role = Leader(self, self._host)
         self.role.begin_epoch(state, ready)
+        self.wake_fetches()  # the leader epoch that they know has ended
 
     def follow(self, state: PartitionImage) -> None:
         """Reject requests with NOT_LEADER_OR_FOLLOWER: another broker leads the partition, or none does."""
@@ -449,7 +452,7 @@ class Partition(PartitionState):
             role, self.role, self.error = self.role, None, error
             if isinstance(role, Leader):
                 self._end_role(role, error)
-            elif self.delayed_fetches:
+            elif self.delayed_fetches or self.replica_sessions:
                 self.complete_delayed_fetches()
 
     def _end_role(self, leader: Leader, error: int) -> None:
@@ -459,7 +462,7 @@ class Partition(PartitionState):
             steps.append(self.abandon_unwritten)
         if self._queue:
             steps.append(partial(self._reject_queue, error))
-        if self.delayed_fetches:
+        if self.delayed_fetches or self.replica_sessions:
             steps.append(self.complete_delayed_fetches)
         call_all(*steps)
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kafkalite.callbacks import call_each
 from kafkalite.cluster.metadata.image import NO_LEADER, NO_PARTITION
@@ -13,6 +14,9 @@ from kafkalite.cluster.partition.validation import BatchRules
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log.log import Log
+
+if TYPE_CHECKING:  # imported with the first fetch of a replica
+    from kafkalite.state.replica_sessions import ReplicaPartition
 
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 NO_HIGH_WATERMARK = -1  # of logs whose partition has one replica: their checkpoint has no entry
@@ -35,6 +39,7 @@ class PartitionState:
         isr: as the controller has committed it.
         replicas_min: the effective minimum of in-sync replicas (Partition.effectiveMinIsr).
         hold_at: from this log end offset on, the role holds the appends of a write.
+        replica_sessions: the marks of the followers' fetch sessions.
     """
 
     __slots__ = (
@@ -58,6 +63,7 @@ class PartitionState:
         "leader_epoch",
         "log",
         "partition_epoch",
+        "replica_sessions",
         "replicas_min",
         "role",
         "topic",
@@ -88,6 +94,7 @@ class PartitionState:
         self.error = 0
         self.high_watermark = 0
         self.delayed_fetches: dict[DelayedFetch, None] = {}
+        self.replica_sessions: tuple[ReplicaPartition, ...] = ()
         self._in_job = False
         self._job_error = 0  # of the first queued append, whose leadership has ended while a job works on it
         self._paused: Callable[[], object] | None = None  # appends are to be paused, or are
@@ -173,4 +180,11 @@ class PartitionState:
 
     def complete_delayed_fetches(self) -> None:
         """Complete all delayed fetches with the records that exist."""
+        for mark in self.replica_sessions:
+            mark.changed()
         call_each(DelayedFetch.force_complete, list(self.delayed_fetches))
+
+    def log_start_moved(self) -> None:
+        """Let the followers know the log start that retention has moved, with their next responses."""
+        for mark in self.replica_sessions:
+            mark.visit_next()

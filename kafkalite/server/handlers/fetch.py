@@ -12,7 +12,6 @@ Deviations: no preferred read replica yet. If `min_bytes` is above the sum of th
 although no wait can reach it. Sources: FetchRequest.json, KafkaApis.handleFetchRequest, DelayedFetch.
 """
 
-import logging
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import groupby
@@ -25,6 +24,7 @@ from kafkalite.cluster.partition.reads import PartitionRead, ends_early, read
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import READ_COMMITTED
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalite.server.handlers import replica_fetch
 from kafkalite.server.requests.call import OBJECTS_MAX, PartitionCall
 from kafkalite.server.requests.fetch_context import (
     QUIET,
@@ -34,18 +34,20 @@ from kafkalite.server.requests.fetch_context import (
     pieces,
     resume_session,
 )
+from kafkalite.server.requests.fetched_partition import (
+    PartitionData,
+    TopicResponse,
+    partition_data,
+    read_ahead_error,
+    topic_of,
+)
 from kafkalite.server.requests.leader_hints import HINTED, LeaderHints
 from kafkalite.state.fetch_sessions import SessionPartition
 
-LOGGER = logging.getLogger("kafkalite.server")
-
-TopicResponse = FetchResponse.FetchableTopicResponse
-PartitionData = TopicResponse.PartitionData
-EpochEndOffset = PartitionData.EpochEndOffset
-AbortedTransaction = PartitionData.AbortedTransaction
 LeaderIdAndEpoch = PartitionData.LeaderIdAndEpoch
 NodeEndpoint = FetchResponse.NodeEndpoint
 LEADERS_SINCE = 16
+UNKNOWN_EPOCH = -1  # of the registration of a broker
 
 
 class PendingFetch:
@@ -283,42 +285,15 @@ class PendingFetch:
         return response
 
 
-def topic_of(news: tuple[SessionPartition, PartitionRead]) -> tuple[str, bytes]:
-    """Return the topic under which a response lists a partition: its name and its id."""
-    return news[0].topic, news[0].topic_id
-
-
-def read_ahead_error(partition: Partition, fetch_offset: int, error: BaseException) -> KafkaErrorCode:
-    """The error code of a partition whose bytes a job could not read."""
-    LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
-    known = isinstance(error, OSError)
-    return KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def partition_data(part: SessionPartition, found: PartitionRead) -> PartitionData:
-    """Convert a read to the response."""
-    data = PartitionData(
-        partition_index=part.partition,
-        error_code=found.error,
-        high_watermark=found.high_watermark,
-        last_stable_offset=found.last_stable_offset,
-        log_start_offset=found.log_start_offset,
-        aborted_transactions=None,
-        records=found.regions or b"",
-    )
-    if found.aborted is not None:
-        data.aborted_transactions = [
-            AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-            for entry in found.aborted
-        ]
-    if found.diverging is not None:
-        epoch, end_offset = found.diverging
-        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return data
-
-
 def fetch(call: PartitionCall, request: FetchRequest) -> FetchResponse | None:
-    """Open or resume the fetch session, then read."""
+    """Open or resume the fetch session, then read. A fetch of a replica has its own path."""
+    state = request.replica_state
+    if request.replica_id >= 0:
+        replica_fetch.fetch_of_replica(call, request, request.replica_id, UNKNOWN_EPOCH)
+        return None
+    if state is not None and state.replica_id >= 0:
+        replica_fetch.fetch_of_replica(call, request, state.replica_id, state.replica_epoch)
+        return None
     session = resume_session(call, request)
     if isinstance(session, KafkaErrorCode):
         return FetchResponse(error_code=session, session_id=0, responses=[])

@@ -77,6 +77,15 @@ class ReplicaProgress:
         self._leader_end_offset = max(self._leader_end_offset, leader_end_offset)
         return True
 
+    def renew(self, fetched_ms: int) -> None:
+        """Record later fetches at the offset of the last recorded one, which was the leader's log end until now.
+
+        Arguments:
+            fetched_ms: when the last of them was received.
+        """
+        self.fetched_ms = max(self.fetched_ms, fetched_ms)
+        self.caught_up_ms = max(self.caught_up_ms, fetched_ms)
+
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it has all records, or had all of them at most `lag_max_ms` ago."""
         return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
