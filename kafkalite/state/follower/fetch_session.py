@@ -18,6 +18,7 @@ from kafkalite.errors import KafkaErrorCode
 NO_SESSION = 0
 FULL = 0
 EPOCH_MAX = 2**31 - 1
+ERROR_CODES = frozenset(KafkaErrorCode)  # a newer leader may have others
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -104,7 +105,7 @@ class FetchSession(Generic[Key]):
         """
         if error:
             self.lose(known=error != KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            return KafkaErrorCode(error).name
+            return KafkaErrorCode(error).name if error in ERROR_CODES else f"error {error}"
         unasked = next((key for key in keys if key not in self._named), None)
         if unasked is not None:
             self.lose()

@@ -77,6 +77,12 @@ def test_error_of_a_session_leads_to_a_full_request(error: KafkaErrorCode, sessi
     assert session.request() == SessionRequest(session_id, FULL, {A: at(0), B: at(0)}, [])
 
 
+def test_error_code_that_this_version_does_not_know_is_an_error_as_well() -> None:
+    session = opened(A)
+    session.request()
+    assert session.apply_response(9_999, 0, []) == "error 9999"
+
+
 def test_lost_response_leads_to_a_full_request_that_closes_the_session() -> None:
     session = opened(A)
     session.set(A, at(2))
