@@ -25,6 +25,7 @@ import ssl as ssl_module
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from random import Random
 from typing import Any, cast
@@ -61,8 +62,6 @@ class MemoryTransport(asyncio.Transport):
         self._timer: asyncio.TimerHandle | None = None
         self._arrives_at = 0.0
         self.held = False  # the written bytes wait, those in transit too; the other direction works
-        self.paused = False  # its process does not run
-        self._lost: list[Exception | None] = []  # the end of the connection that a paused process will notice
         self.other: MemoryTransport
 
     # The interface of asyncio.
@@ -146,18 +145,13 @@ class MemoryTransport(asyncio.Transport):
         if self._ended:
             return
         self._ended = self._closing = True
-        if self.paused:
-            self._lost.append(error)
-        else:
-            self._loop.call_soon(self.get_protocol().connection_lost, error)
+        self._link.network.call(self.host, self.get_protocol().connection_lost, error)
 
-    def resume(self) -> None:
-        """The process of this side runs again."""
-        self.paused = False
-        for error in self._lost:
-            self._loop.call_soon(self.get_protocol().connection_lost, error)
-        self._lost.clear()
-        self.other.schedule()
+    @property
+    def host(self) -> str:
+        """The host of this half."""
+        found: str = self.get_extra_info("sockname")[0]
+        return found
 
     def lose(self) -> None:
         """Drop the bytes in transit."""
@@ -184,7 +178,7 @@ class MemoryTransport(asyncio.Transport):
     @property
     def receives_nothing(self) -> bool:
         """Whether bytes for this half must wait."""
-        return (self._reading_paused or self.paused) and not self._ended
+        return (self._reading_paused or self._link.network.is_paused(self.host)) and not self._ended
 
     def _deliver(self) -> None:
         self._timer = None
@@ -354,7 +348,7 @@ class MemoryNetwork:
         self._clients = 0
         self._disconnected: dict[frozenset[str], asyncio.Future[None]] = {}  # done when the hosts are reconnected
         self._paused: dict[str, asyncio.Future[None]] = {}  # done when the processes of the host run again
-        self._paused_halves: dict[str, list[MemoryTransport]] = {}
+        self._late_calls: dict[str, list[Callable[[], object]]] = {}  # of hosts whose processes do not run
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -465,17 +459,29 @@ class MemoryNetwork:
         """
         if host not in self._paused:
             self._paused[host] = self.loop.create_future()
-            self._paused_halves[host] = [half for half in self._halves() if half.get_extra_info("sockname")[0] == host]
-            for half in self._paused_halves[host]:
-                half.paused = True
+            self._late_calls[host] = []
 
     def resume(self, host: str) -> None:
         """Let the processes of a host run again."""
         running = self._paused.pop(host, None)
         if running is not None:
             running.set_result(None)
-            for half in self._paused_halves.pop(host):
-                half.resume()
+            for call in self._late_calls.pop(host):
+                self.loop.call_soon(call)
+            for half in self._halves():
+                if half.host == host:
+                    half.other.schedule()
+
+    def is_paused(self, host: str) -> bool:
+        """Whether the processes of a host do not run."""
+        return host in self._paused
+
+    def call(self, host: str, callback: Callable[..., object], *args: object) -> None:
+        """Call a protocol of a host in the next iteration in which its process runs."""
+        if host in self._paused:
+            self._late_calls[host].append(partial(callback, *args))
+        else:
+            self.loop.call_soon(callback, *args)
 
     def _unreachable(self, origin: str, host: str) -> "asyncio.Future[None] | None":
         """What a connection between two hosts must wait for."""

@@ -489,6 +489,7 @@ class SimulatedBroker:
         self._broker: Broker | None = None
         self._host = host
         self._wall_offset_ms = 0
+        self._boots = 1
         self._process = Process(network, host, SimulatedDisk(), 0)
 
     async def __aenter__(self) -> Self:
@@ -524,7 +525,9 @@ class SimulatedBroker:
                 row.load()  # the first use would load it in steps: a run would depend on the runs before it
             disk = SimulatedDisk(self._process.disk)
             self._process = Process(self._network, self._host, disk, self._wall_offset_ms)
-            ports = replace(self._process.ports(self._random), replicas_max=self._replicas_max)
+            boot_id = f"boot {self._boots} of {self._host}"
+            ports = self._process.ports(self._random)
+            ports = replace(ports, replicas_max=self._replicas_max, boot_id=lambda: boot_id)
             broker = Broker(self.data_dir, self._settings, ports=ports)
             await broker.start()
             self._broker = broker
@@ -560,6 +563,10 @@ class SimulatedBroker:
             self._process.kill()
 
     def cut_power(self) -> int:
-        """End the process and lose at random what was not flushed; returns the number of lost changes and names."""
+        """End the process and lose at random what was not flushed; returns the number of lost changes and names.
+
+        The machine has another boot id then.
+        """
         self.kill()
+        self._boots += 1
         return self.disk.crash(self._failures)

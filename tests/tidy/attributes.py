@@ -138,7 +138,7 @@ EXCEPTIONS = (
     Exempt("MemberCore", 17, "the base of three protocols, which share its state"),
     Exempt("ConfigWatcher", 16, "one watch with its retries and what it has read"),
     Exempt("CleaningRun", 16, "the steps of one cleaning, which share its plan and worker"),
-    Exempt("MemoryTransport", 18, "asyncio's transport: two directions with their limits, and pauses"),
+    Exempt("MemoryTransport", 16, "asyncio's transport: two directions with their limits"),
     Exempt("PartitionState", 16, "a record of one assigned partition, which several parts change"),
     Exempt("Registration", 15, "one registration with its retries"),
     Exempt("LogCleaner", 15, "ports and schedule of the cleaner"),

@@ -193,6 +193,13 @@ def connect_zookeeper(
     return opening
 
 
+def boot_id() -> str:
+    """Return the id of this boot of the machine, "" where there is none."""
+    from kafkalite.server.process.saved_session import boot_id_here  # a broker that is alone does not need it
+
+    return boot_id_here()
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The interfaces of a broker to its environment.
@@ -209,6 +216,8 @@ class Ports:
         coordination: opens the coordination service of a broker that is alone; `open_embedded` describes the arguments.
         cluster: opens sessions with that of a cluster; `connect_zookeeper` describes the arguments.
         served: creates that of the brokers of one machine; `serve_directory` describes the arguments.
+        boot_id: returns the id of this boot of the machine, "" where there is none: after another one, what was not
+            flushed may be lost.
         replicas_max: the largest replication factor that a cluster accepts. Tests of replication raise it.
     """
 
@@ -224,4 +233,5 @@ class Ports:
     )
     cluster: ClusterCoordination = connect_zookeeper
     served: Callable[[str, Disk, Clock, Random, Offload, "Dial"], "ServedCoordination"] = serve_directory
+    boot_id: Callable[[], str] = boot_id
     replicas_max: int = REPLICAS_MAX

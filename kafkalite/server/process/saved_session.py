@@ -52,10 +52,12 @@ class SavedSession:
         disk: has the file.
         directory: the log directory.
         lock: its lock, which this broker holds; None if the directory is offline.
+        boot_id: of this boot of the machine, "" where there is none.
     """
 
-    def __init__(self, disk: Disk, directory: str, lock: File | None) -> None:
+    def __init__(self, disk: Disk, directory: str, lock: File | None, boot_id: str) -> None:
         self._disk = disk
+        self._boot_id = boot_id
         self._path = os.path.join(directory, NAME)
         self._lock = lock
 
@@ -73,7 +75,7 @@ class SavedSession:
         if version != VERSION or len(key.password) != PASSWORD_BYTES:
             LOGGER.warning("%s is ignored: it has version %r", self._path, version)
             return UNKNOWN
-        if not found.get("boot_id") or found["boot_id"] != boot_id_here():
+        if not found.get("boot_id") or found["boot_id"] != self._boot_id:
             return UNKNOWN
         if self._lock is not None and found.get("lock") == lock_identity(self._lock):
             return EarlierProcess(key)
@@ -86,7 +88,7 @@ class SavedSession:
             "version": VERSION,
             "session_id": key.session_id,
             "password": key.password.hex(),
-            "boot_id": boot_id_here(),
+            "boot_id": self._boot_id,
             "lock": None if self._lock is None else lock_identity(self._lock),
             "process_id": os.getpid(),
             "started": started_at(os.getpid()),

@@ -81,7 +81,7 @@ class ClusterParticipant:
         self._resources = resources
         first = resources.logs.directories()[0]
         lock = resources.logs.lock_file(first) if resources.logs.is_locked(first) else None
-        self._saved = SavedSession(resources.disk, first, lock)
+        self._saved = SavedSession(resources.disk, first, lock, resources.ports.boot_id())
         reserved = config.reserved_broker_max_id if config.broker_id_generation_enable else None
         self.counters = TreeCounters(str(config.coordination), resources.logs, reserved)
         self._copied_from = 0  # the process whose log directory was copied to this one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -18,9 +17,7 @@ from kafkalite.coordination.znodes.controller import (
 )
 from kafkalite.errors import KafkaError, KafkaErrorCode
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from kafkalite.server.process.saved_session import NAME as SESSION_FILE
 from kafkalite.server.running.clustered_broker import ClusteredBroker
-from kafkalite.testing.simulated_broker import SimulatedBroker
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.world import ClusterWorld
 
@@ -52,16 +49,9 @@ class RegistrationFaults:
         with suppress(NoNodeError):  # it is not registered, or there is no controller
             late, epoch = self._late_request(broker_id), self._broker_epoch(broker_id)
             broker = self._world.brokers[broker_id]
-            self._forget_session(broker)
             broker.cut_power()
             self._start(broker_id)
             self._late.append(asyncio.ensure_future(self._repeat(broker_id, late, epoch)))
-
-    def _forget_session(self, broker: SimulatedBroker) -> None:
-        """After another boot of the machine, the key of the session does not prove that its process is dead."""
-        with suppress(OSError):  # it is not saved, or the disk has other faults
-            broker.disk.remove(os.path.join(broker.data_dir, SESSION_FILE))
-            broker.disk.sync_dir(broker.data_dir)
 
     def kill_while_hosting(self, broker_id: int) -> None:
         """The process ends some time after the arrival of its next LeaderAndIsr request."""

@@ -10,17 +10,18 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.server.process.saved_session import (
-    BOOT_ID,
     NAME,
     UNKNOWN,
     EarlierProcess,
     SavedKey,
     SavedSession,
+    boot_id_here,
     started_at,
 )
 from kafkalite.storage.dirs.log_directory import LOCK
 
 KEY = SavedKey(2**63 - 1, bytes(range(16)))
+BOOT = "a boot"
 
 
 @pytest.fixture
@@ -36,12 +37,12 @@ def locked(directory: Path) -> File:
 
 
 def test_a_saved_key_is_loaded_by_the_next_process_and_only_its_owner_may_read_it(tmp_path: Path, lock: File) -> None:
-    saved = SavedSession(Disk(), str(tmp_path), lock)
+    saved = SavedSession(Disk(), str(tmp_path), lock, BOOT)
     assert saved.load() == UNKNOWN
     saved.save(SavedKey(1, bytes(16)))
     saved.save(KEY)
     lock.close()
-    assert SavedSession(Disk(), str(tmp_path), locked(tmp_path)).load() == EarlierProcess(KEY)
+    assert SavedSession(Disk(), str(tmp_path), locked(tmp_path), BOOT).load() == EarlierProcess(KEY)
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, NAME]
     saved.remove()
@@ -51,27 +52,27 @@ def test_a_saved_key_is_loaded_by_the_next_process_and_only_its_owner_may_read_i
 
 def test_the_key_of_an_earlier_boot_is_not_used(tmp_path: Path, lock: File) -> None:
     """The directory may be on another machine, where the lock proves nothing."""
-    saved = SavedSession(Disk(), str(tmp_path), lock)
-    saved.save(KEY)
-    fields = json.loads((tmp_path / NAME).read_text())
-    assert fields["boot_id"] == Path(BOOT_ID).read_text().strip()
-    for boot_id in ("other", ""):
-        (tmp_path / NAME).write_text(json.dumps({**fields, "boot_id": boot_id}))
-        assert saved.load() == UNKNOWN
+    for boot_id, other in ((BOOT, "other"), (BOOT, ""), ("", "")):
+        SavedSession(Disk(), str(tmp_path), lock, boot_id).save(KEY)
+        assert SavedSession(Disk(), str(tmp_path), lock, other).load() == UNKNOWN
+
+
+def test_the_machine_has_one_boot_id_while_it_runs() -> None:
+    assert boot_id_here() == boot_id_here() != ""
 
 
 def test_the_key_in_a_copy_of_the_log_directory_is_not_used(tmp_path: Path) -> None:
     """Its lock is another file: it proves nothing about the process that holds the first one."""
     original, copied = tmp_path / "original", tmp_path / "copy"
     original.mkdir()
-    SavedSession(Disk(), str(original), locked(original)).save(KEY)
+    SavedSession(Disk(), str(original), locked(original), BOOT).save(KEY)
     shutil.copytree(original, copied)
-    assert SavedSession(Disk(), str(copied), locked(copied)).load() == UNKNOWN
+    assert SavedSession(Disk(), str(copied), locked(copied), BOOT).load() == UNKNOWN
 
 
 def test_a_copy_of_a_directory_in_use_is_recognised_while_the_other_process_runs(tmp_path: Path, lock: File) -> None:
     """Process ids are used again: the start time distinguishes the processes."""
-    saved = SavedSession(Disk(), str(tmp_path), lock)
+    saved = SavedSession(Disk(), str(tmp_path), lock, BOOT)
     saved.save(KEY)
     fields = json.loads((tmp_path / NAME).read_text()) | {"lock": [0, 0]}
     with subprocess.Popen(["sleep", "600"]) as other:
@@ -108,10 +109,10 @@ def test_garbage_is_ignored_with_a_warning(
     tmp_path: Path, content: str, lock: File, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / NAME).write_text(content)
-    assert SavedSession(Disk(), str(tmp_path), lock).load() == UNKNOWN
+    assert SavedSession(Disk(), str(tmp_path), lock, BOOT).load() == UNKNOWN
     assert "is ignored" in caplog.text
 
 
 def test_a_directory_that_cannot_be_written_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    SavedSession(Disk(), str(tmp_path / "missing"), None).save(KEY)
+    SavedSession(Disk(), str(tmp_path / "missing"), None, BOOT).save(KEY)
     assert "cannot be written" in caplog.text
