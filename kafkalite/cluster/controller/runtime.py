@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
@@ -42,6 +42,7 @@ from kafkalite.model import Endpoint
 from kafkalite.slicing import Slicer, Steps, group_steps
 from kafkalite.state.controller import effects
 from kafkalite.state.controller.events import (
+    AlterPartitions,
     AwaitDeletion,
     AwaitTopic,
     ControllerMoved,
@@ -57,6 +58,9 @@ LOGGER = logging.getLogger("kafkalite.controller")
 FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 1.0, 60.0  # before the next election, after a term that failed
 FAILURES_END_S = 600.0  # a term that lasted so long ends the doubling
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+RequestEvent: TypeAlias = AlterPartitions
 
 
 class Machine(Protocol):
@@ -160,7 +164,19 @@ class ControllerRuntime:
         if self._running is None:
             done(KafkaErrorCode.NOT_CONTROLLER)
         else:
-            self._running.wait(event, done)
+            self._running.wait(event, lambda completion: done(completion.error))
+
+    def request(self, event: Steps, done: Callable[[effects.Completion], object]) -> None:
+        """Report a request to change the states of partitions.
+
+        Arguments:
+            event: create the event when it is handled; its token is replaced.
+            done: called once with the result; with NOT_CONTROLLER as `submit`.
+        """
+        if self._running is None:
+            done(effects.Completion(None, KafkaErrorCode.NOT_CONTROLLER))
+        else:
+            self._running.request(event, done)
 
     def _elected(self, term: Term) -> None:
         self._running = RunningTerm(
@@ -230,7 +246,7 @@ class Waiting:
 
     __slots__ = ("done",)
 
-    def __init__(self, done: Callable[[int], object]) -> None:
+    def __init__(self, done: Callable[[effects.Completion], object]) -> None:
         self.done = done
 
 
@@ -239,6 +255,13 @@ class Responded(NamedTuple):
 
     send: Send
     response: Any
+
+
+class Requested(NamedTuple):
+    """A request of a broker or of a client; its event, without the token, is created when it is handled."""
+
+    waiting: Waiting
+    event: Steps
 
 
 class RunningTerm:
@@ -276,7 +299,7 @@ class RunningTerm:
         self._failed = failed
         self._slicer = slicer
         self._reader = TreeReader(session, self.report, self._fail, invalid, slicer)
-        self._events: deque[Event | Responded] = deque()
+        self._events: deque[Event | Responded | Requested] = deque()
         self._topics_read: dict[str, TopicRead] = {}  # the queued one of each topic that is not obsolete
         self._expired: set[TimerName] = set()  # whose event is queued
         self._handling = self._closed = False
@@ -314,9 +337,15 @@ class RunningTerm:
         for timer in self._timers.values():
             timer.cancel()
         waiting, self._waiting = self._waiting, {}
-        call_each(lambda each: each.done(KafkaErrorCode.NOT_CONTROLLER), waiting)
+        call_each(lambda each: each.done(effects.Completion(each, KafkaErrorCode.NOT_CONTROLLER)), waiting)
 
-    def wait(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
+    def request(self, event: Steps, done: Callable[[effects.Completion], object]) -> None:
+        """Report a request; see `ControllerRuntime.request`."""
+        waiting = Waiting(done)
+        self._waiting[waiting] = None
+        self._queue(Requested(waiting, event))
+
+    def wait(self, event: AwaitTopic | AwaitDeletion, done: Callable[[effects.Completion], object]) -> None:
         """Report what a client waits for; see `ControllerRuntime.submit`."""
         waiting = Waiting(done)
         self._waiting[waiting] = None
@@ -333,7 +362,7 @@ class RunningTerm:
             self._topics_read[event.topic] = event
         self._queue(event)
 
-    def _queue(self, event: "Event | Responded") -> None:
+    def _queue(self, event: "Event | Responded | Requested") -> None:
         self._events.append(event)
         if not self._handling:
             self._handling = True
@@ -354,9 +383,12 @@ class RunningTerm:
         except Exception as error:
             self._fail(error)
 
-    def _handle(self, event: "Event | Responded") -> Steps:
+    def _handle(self, event: "Event | Responded | Requested") -> Steps:
         if isinstance(event, Responded):
             event = yield from convert_response(event.send, event.response)
+        elif isinstance(event, Requested):
+            requested: RequestEvent = yield from event.event
+            event = requested._replace(token=event.waiting)
         elif self._is_obsolete(event):
             return
         for effect in (yield from self._machine.steps(event, self._now_ms())):
@@ -465,7 +497,7 @@ class RunningTerm:
         waiting = completion.token
         assert isinstance(waiting, Waiting), "the machine returns the token of `wait`"
         del self._waiting[waiting]
-        waiting.done(completion.error)
+        waiting.done(completion)
 
     def _set_timer(self, effect: SetTimer[TimerName]) -> None:
         self._cancel_timer(effect.name)

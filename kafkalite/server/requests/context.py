@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.cluster.controller.invalid_nodes import InvalidPath
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kafkalite.server.hosting.controller_requests import ControllerRequests
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
@@ -163,11 +164,23 @@ class ConfigContext(CallContext, Protocol):
     configs: ConfigResources
 
 
+class StateController(Protocol):
+    """The elected controller on this broker; each `then` is called once with the response."""
+
+    def alter_partition(
+        self, request: "AlterPartitionRequest", then: "Callable[[AlterPartitionResponse], object]"
+    ) -> None: ...
+
+
 class ControllerCallContext(CallContext, Protocol):
     """The requests of the controller, which a broker in a cluster serves, and its session."""
 
     @property
     def controller_requests(self) -> "ControllerRequests": ...
+
+    @property
+    def local_controller(self) -> "StateController | None":
+        """The controller of the cluster, if this broker is elected; None = this broker takes part in no election."""
 
     @property
     def coordination_suspended_ms(self) -> int:

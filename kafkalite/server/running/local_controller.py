@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.controller.election import Term
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+from kafkalite.cluster.controller.partition_changes import isr_changes, isr_response
 from kafkalite.cluster.controller.runtime import ControllerRuntime
 from kafkalite.cluster.peer import Answer, Fail, Peer
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
+from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.running.broker_listener import endpoint_for_brokers
+from kafkalite.slicing import Steps, group_steps
 from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.effects import Completion
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
 from kafkalite.state.controller.values import Broker, ControllerSettings
 
@@ -109,6 +113,25 @@ class LocalController:
             done(KafkaErrorCode.NOT_CONTROLLER)
         else:
             self._runtime.submit(event, done)
+
+    # Requests of brokers.
+
+    def alter_partition(self, request: AlterPartitionRequest, then: Callable[[AlterPartitionResponse], object]) -> None:
+        """Change the in-sync replicas of partitions that the sender leads; `then` is called once with the response."""
+
+        def ended(result: Completion) -> None:
+            self._respond(isr_response(request, result), then)
+
+        self._request(isr_changes(request), ended)
+
+    def _request(self, event: Steps, done: Callable[[Completion], object]) -> None:
+        if self._runtime is None:
+            done(Completion(None, KafkaErrorCode.NOT_CONTROLLER))
+        else:
+            self._runtime.request(event, done)
+
+    def _respond(self, response: Steps, then: Callable[[Any], object]) -> None:
+        self._resources.slicer.run(group_steps(response), lambda outcome: then(outcome.result()))
 
     # The `ControllerHost` of `ControllerRuntime`.
 

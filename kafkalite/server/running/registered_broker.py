@@ -23,6 +23,7 @@ from kafkalite.server.requests.first_image import FirstImage
 from kafkalite.server.running.broker_listener import endpoint_for_brokers, warn_if_shared
 from kafkalite.server.running.cluster_participant import WAIT_FACTOR, ClusterParticipant
 from kafkalite.server.running.clustered_broker import ClusteredBroker
+from kafkalite.server.running.local_controller import LocalController
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
@@ -105,6 +106,11 @@ class RegisteredBroker(ClusteredBroker):
     def invalid_nodes(self) -> list[InvalidPath]:
         """The nodes of the tree that this broker leaves out: as the controller, or because no one can be elected."""
         return self.participant.controller.invalid_nodes
+
+    @property
+    def local_controller(self) -> LocalController:
+        """The controller of the cluster, if this broker is elected."""
+        return self.participant.controller
 
     @property
     def is_controller(self) -> bool:

@@ -127,11 +127,12 @@ def leadership_of(
 
 def _leadership(partition: Partition, is_new: bool, receiver: int) -> PartitionLeadership:
     """A leader does not learn of its leadership while the next state is written or read: it may have restarted, and
-    must not lead in the leader epoch of before.
+    must not lead in the leader epoch of before. A write that keeps the leader epoch is no reason, as no leadership
+    follows it.
     """
     state = partition.current
     assert state is not None
-    leader = NO_LEADER if partition.state in UNDECIDED and state.leader == receiver else state.leader
+    leader = NO_LEADER if state.leader == receiver and _is_undecided(partition) else state.leader
     return PartitionLeadership(
         partition.key.partition,
         state.controller_epoch,
@@ -145,6 +146,15 @@ def _leadership(partition: Partition, is_new: bool, receiver: int) -> PartitionL
         is_new,
         RECOVERING if state.recovering else RECOVERED,
     )
+
+
+def _is_undecided(partition: Partition) -> bool:
+    """Whether the next state has another leader epoch, or is not known."""
+    if partition.state not in UNDECIDED:
+        return False
+    wanted, current = partition.wanted, partition.current
+    keeps = wanted is not None and current is not None and wanted.leader_epoch == current.leader_epoch
+    return not keeps or (current is not None and current.leader in partition.restarted)
 
 
 # StopReplica.

@@ -10,11 +10,12 @@ from typing import Literal
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.channel import Channel
 from kafkalite.state.controller.completions import Completions
-from kafkalite.state.controller.effects import Effect, Log, Operation, TopicMetadata, Write
+from kafkalite.state.controller.effects import Completion, Effect, Log, Operation, TopicMetadata, Write
 from kafkalite.state.controller.known_topics import Partition, Topic
+from kafkalite.state.controller.partition_requests import PartitionRequests
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.values import Broker, ControllerSettings, Replicas, TimerName
+from kafkalite.state.controller.values import Broker, ControllerSettings, Replicas, TimerName, Token
 from kafkalite.state.controller.writes import PendingWrite
 from kafkalite.state.effects import CancelTimer, SetTimer
 
@@ -30,6 +31,7 @@ class ControllerContext:
         levels: the finalized features.
         topics: by name.
         unknown: names of the topics whose partitions are not known.
+        topics_by_id: the topics whose nodes are read.
         hosted: the partitions of each broker, alive or not.
         deletions: the names below `/admin/delete_topics`.
         channels: by live broker.
@@ -49,6 +51,7 @@ class ControllerContext:
         self.brokers: dict[int, Broker] = {}
         self.levels: dict[str, int] = {}
         self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
         self.unknown: set[str] = set()
         self.hosted: dict[int, dict[TopicPartition, Partition]] = {}
         self.deletions: set[str] = set()
@@ -65,6 +68,7 @@ class ControllerContext:
         self.topics_to_read: dict[str, None] = {}
         self.changed: dict[TopicPartition, None] = {}
         self.completions = Completions(self.effects)
+        self.requests = PartitionRequests(self.effects)
         self.all_metadata: tuple[TopicMetadata, ...] | None = None
         self.metadata_of: dict[tuple[TopicPartition, ...], tuple[TopicMetadata, ...]] = {}
         self._last_id = 0
@@ -87,6 +91,11 @@ class ControllerContext:
         """Whether the stored leader is online."""
         return partition.current is not None and partition.current.leader in self.online(partition)
 
+    def identify(self, topic: Topic, topic_id: bytes) -> None:
+        """Index a topic by its id."""
+        topic.topic_id = topic_id
+        self.topics_by_id[topic_id] = topic
+
     def host(self, partition: Partition) -> None:
         """Index a new partition by its brokers."""
         for broker in partition.replicas:
@@ -95,6 +104,8 @@ class ControllerContext:
     def forget(self, topic: Topic) -> Steps:
         """Remove a topic from memory."""
         del self.topics[topic.name]
+        if self.topics_by_id.get(topic.topic_id) is topic:
+            del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions.values():
             for broker in partition.replicas:
                 hosted = self.hosted[broker]
@@ -112,6 +123,11 @@ class ControllerContext:
             self.channels[broker].lead(partition.key, is_new=is_new)
         self.change_metadata(partition.key)
 
+    def announce_to(self, broker: int, partition: Partition) -> None:
+        """Send the state of a partition to one of its replicas, if that is alive."""
+        if (channel := self.channels.get(broker)) is not None and broker in partition.replicas:
+            channel.lead(partition.key, is_new=False)
+
     def change_metadata(self, key: TopicPartition) -> None:
         """Send the metadata of a partition to all brokers."""
         self.changed[key] = None
@@ -124,6 +140,10 @@ class ControllerContext:
         self.writes[write_id] = pending
         self.effects.append(Write(write_id, operations))
         return write_id
+
+    def complete(self, token: Token, error: int) -> None:
+        """End a request with an error."""
+        self.effects.append(Completion(token, error))
 
     def set_timer(self, name: TimerName, after_ms: int) -> None:
         """Have a timer expire after a time."""

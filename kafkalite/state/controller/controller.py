@@ -13,6 +13,7 @@ from kafkalite.state.controller.completions import AWAIT
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import Effect, Resign
 from kafkalite.state.controller.events import (
+    AlterPartitions,
     AwaitDeletion,
     AwaitTopic,
     BrokersChanged,
@@ -34,6 +35,7 @@ from kafkalite.state.controller.events import (
     WriteRejected,
 )
 from kafkalite.state.controller.partitions import state_reads as reads
+from kafkalite.state.controller.partitions.events import alter_partitions
 from kafkalite.state.controller.partitions.state_writes import write_states
 from kafkalite.state.controller.sending import send_pending
 from kafkalite.state.controller.states import TopicState
@@ -77,6 +79,7 @@ HANDLERS: dict[type[Event], Callable[[ControllerContext, Any], object]] = {
     TimerExpired: timer_expired,
     AwaitTopic: topic_events.await_topic,
     AwaitDeletion: topic_events.await_deletion,
+    AlterPartitions: alter_partitions,
 }
 
 
@@ -159,4 +162,5 @@ class Controller:
         self._ended = True
         self._context.effects.clear()
         self._context.completions.fail_all(KafkaErrorCode.NOT_CONTROLLER)
+        self._context.requests.fail_all(KafkaErrorCode.NOT_CONTROLLER)
         return [*self._context.effects, Resign(reason)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller.values import Broker, LeaderAndIsr, Replicas, TimerName, Token
+from kafkalite.state.controller.values import Broker, LeaderAndIsr, PartitionOutcome, Replicas, TimerName, Token
 from kafkalite.state.effects import CancelTimer, SetTimer
 
 # Operations of a transaction.
@@ -324,10 +324,17 @@ class Disconnect(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """The result of `AwaitTopic` or `AwaitDeletion`: a Kafka error code, 0 = none."""
+    """The result of an event with a token: a Kafka error code, 0 = none.
+
+    Arguments:
+        token: of the event.
+        error: of the whole request.
+        outcomes: of the partitions of a request that changes states.
+    """
 
     token: Token
     error: int
+    outcomes: tuple[PartitionOutcome, ...] = ()
 
 
 class Log(NamedTuple):

@@ -219,6 +219,39 @@ class AwaitDeletion(NamedTuple):
     deadline_ms: int
 
 
+class RequestedIsr(NamedTuple):
+    """The ISR that the leader of a partition wants.
+
+    Arguments:
+        topic_id, partition: of the partition.
+        leader_epoch, partition_epoch: of the state that is changed.
+        isr: broker ids with broker epochs; -1 = the epoch is not checked.
+        recovering: whether the leader, which was elected from outside the ISR, has not recovered yet.
+    """
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    recovering: bool = False
+
+
+class AlterPartitions(NamedTuple):
+    """A leader changes ISRs (AlterPartition, KIP-497).
+
+    Arguments:
+        token: completed with STALE_BROKER_EPOCH, or with a `PartitionOutcome` for each change, in their order.
+        broker_id, broker_epoch: of the sender.
+        changes: at most one of a partition.
+    """
+
+    token: Token
+    broker_id: int
+    broker_epoch: int
+    changes: tuple[RequestedIsr, ...]
+
+
 Event: TypeAlias = (
     SnapshotRead
     | BrokersChanged
@@ -238,4 +271,5 @@ Event: TypeAlias = (
     | TimerExpired
     | AwaitTopic
     | AwaitDeletion
+    | AlterPartitions
 )

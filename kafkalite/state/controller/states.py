@@ -28,6 +28,8 @@ class PartitionEvent(Enum):
     LEADERLESS = "the written or read state has no leader that is online"
     MISSING = "there is no state in the tree"
     UNREADABLE = "the state in the tree is invalid"
+    ISR_WRITTEN = "the written state has the leader and the leader epoch of before"
+    REQUESTED = "a request to change its state waits"
     WRITE_FAILED = "the write is rejected, or its result is unknown"
     DELETED = "the topic is deleted"
 

@@ -87,6 +87,21 @@ class StoredState(NamedTuple):
     zxid: int
 
 
+class PartitionOutcome(NamedTuple):
+    """The result of a request to change the state of a partition.
+
+    Arguments:
+        partition: None = there is no topic with the id of the request.
+        error: a Kafka error code, 0 = the state is as requested.
+        state, version: the state in the tree then, and its version; None = there is none, or it is not known.
+    """
+
+    partition: TopicPartition | None
+    error: int
+    state: LeaderAndIsr | None = None
+    version: int = -1
+
+
 class InvalidNode(NamedTuple):
     """A node exists, but its content is invalid. The controller does not change it; the runtime has logged it."""
 

@@ -6,6 +6,7 @@ An action returns the event that follows from it at once, or None.
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.known_topics import NO_BROKERS, Partition
 from kafkalite.state.controller.partitions.isr_elections import first_state, next_state
+from kafkalite.state.controller.partitions.requests import refuse_requests
 from kafkalite.state.controller.states import PartitionEvent
 
 
@@ -15,23 +16,26 @@ def do_nothing(context: ControllerContext, partition: Partition) -> None:
 
 def choose_first_state(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
     """Choose the state of a new partition, if one of its replicas is online."""
+    refuse_requests(context, partition)
     partition.wanted = first_state(context.online(partition), context.settings.epoch)
     return None if partition.wanted is None else PartitionEvent.STATE_CHOSEN
 
 
 def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
-    """Choose the next state, if the replicas that are online require another one."""
+    """Choose the next state, if the replicas that are online require another one; else evaluate requests."""
     assert partition.current is not None
     online, epoch = context.online(partition), context.settings.epoch
     partition.wanted = next_state(partition.current, online, epoch, restarted=partition.restarted)
     partition.restarted = NO_BROKERS  # those that restart during the write are evaluated after it
-    return None if partition.wanted is None else PartitionEvent.STATE_CHOSEN
+    if partition.wanted is not None:
+        return PartitionEvent.STATE_CHOSEN
+    return PartitionEvent.REQUESTED if context.requests.waits(partition) else None
 
 
 def elect_or_announce(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
     """Elect as `elect` does; without an election the brokers learn which replicas are offline now."""
     event = elect(context, partition)
-    if event is None:
+    if event is not PartitionEvent.STATE_CHOSEN:
         context.change_metadata(partition.key)
     return event
 
@@ -52,6 +56,12 @@ def read_state(context: ControllerContext, partition: Partition) -> None:
 def announce_new(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
     """Send a new partition to the brokers; its replicas may have changed during the write."""
     context.announce(partition, is_new=True)
+    return elect(context, partition)
+
+
+def announce_isr(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
+    """Send the state as metadata only: the leader has its response, and followers do not use the ISR."""
+    context.change_metadata(partition.key)
     return elect(context, partition)
 
 

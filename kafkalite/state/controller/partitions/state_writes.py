@@ -8,6 +8,7 @@ from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
+from kafkalite.state.controller.values import LeaderAndIsr
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
@@ -32,12 +33,19 @@ def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[
     """The states are in the tree: from now on they are the current ones."""
     for partition, version in zip(write.partitions, versions, strict=True):
         if partition is not None and partition.state is not PartitionState.DELETED:
-            partition.current, partition.wanted = partition.wanted, None
+            before, partition.current, partition.wanted = partition.current, partition.wanted, None
             partition.version = version
             partition.has_node = True
-            led = context.leader_online(partition)
-            step(context, partition, PartitionEvent.LED if led else PartitionEvent.LEADERLESS)
+            step(context, partition, _written(context, partition, before))
             yield
+
+
+def _written(context: ControllerContext, partition: Partition, before: LeaderAndIsr | None) -> PartitionEvent:
+    """The event of a written state."""
+    if not context.leader_online(partition):
+        return PartitionEvent.LEADERLESS
+    same = before is not None and before.leader_epoch == partition.leader_epoch
+    return PartitionEvent.ISR_WRITTEN if same else PartitionEvent.LED
 
 
 def reject_states(context: ControllerContext, write: StateWrite, at: int) -> Steps:

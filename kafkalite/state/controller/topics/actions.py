@@ -33,7 +33,7 @@ def add_partitions(context: ControllerContext, topic: Topic, argument: Argument)
     """
     assert isinstance(argument, TopicNodes)
     if argument.topic_id is not None:
-        topic.topic_id = argument.topic_id
+        context.identify(topic, argument.topic_id)
     topic.created_zxid, topic.version = argument.created_zxid, argument.version
     if not any(partition.state is PartitionState.CREATING for partition in topic.partitions.values()):
         topic.has_partitions_node = argument.partition_nodes is not None

@@ -19,6 +19,7 @@ from kafkalite.state.controller.values import (
     FeaturesNode,
     InvalidNode,
     LeaderAndIsr,
+    PartitionOutcome,
     Snapshot,
     StoredState,
     TopicNodes,
@@ -71,6 +72,7 @@ class Situation:
         self.requests: dict[int, Send] = {}  # in flight, by broker
         self.writes: list[out.Write] = []  # all
         self.reads: list[out.ReadStates] = []
+        self.sent: list[Send] = []  # all
         self.effects: list[out.Effect] = []
         features = FeaturesNode(True, {}, 0)
         self.report(into.SnapshotRead(Snapshot(self._brokers(alive), topics, deletions, features)))
@@ -81,6 +83,7 @@ class Situation:
         for effect in self.effects:
             if isinstance(effect, SENDS):
                 self.requests[effect.broker_id] = effect
+                self.sent.append(effect)
             elif isinstance(effect, out.Write):
                 self.writes.append(effect)
             elif isinstance(effect, out.ReadStates):
@@ -100,6 +103,29 @@ class Situation:
 
     def state_read(self, found: StoredState | InvalidNode | None) -> "Situation":
         return self.report(into.StatesRead(self.reads[-1].read_id, {KEY: found}))
+
+    def alter(
+        self,
+        isr: tuple[int, ...],
+        *,
+        sender: int = 1,
+        sender_epoch: int = 1,
+        topic_id: bytes = ID,
+        partition: int = 0,
+        leader_epoch: int = 0,
+        partition_epoch: int = 0,
+        member_epoch: int = -1,
+        recovering: bool = False,
+    ) -> "Situation":
+        """A leader requests an ISR, with these epochs of its members; the token is the requested ISR."""
+        members = tuple((each, member_epoch) for each in isr)
+        change = into.RequestedIsr(topic_id, partition, leader_epoch, partition_epoch, members, recovering)
+        return self.report(into.AlterPartitions(isr, sender, sender_epoch, (change,)))
+
+    def completed(self, token: object) -> list[tuple[int, tuple[PartitionOutcome, ...]]]:
+        """The results of a request in the latest event: its error, and the outcomes of its partitions."""
+        done = [effect for effect in self.effects if isinstance(effect, out.Completion) and effect.token == token]
+        return [(each.error, each.outcomes) for each in done]
 
     def requested(self, *topics: str) -> "Situation":
         """The deletion of these topics is requested, and of no other."""
@@ -144,6 +170,11 @@ class Situation:
         return [line for effect in self.effects for line in summaries(effect)]
 
     @staticmethod
+    def registrations(epochs: Mapping[int, int]) -> tuple[Broker, ...]:
+        """Brokers with the epochs of their registrations, and broker 2."""
+        return (*(broker(each, epoch) for each, epoch in epochs.items()), broker(2))
+
+    @staticmethod
     def _brokers(others: tuple[int, ...], epoch: int = 1) -> tuple[Broker, ...]:
         return (*(broker(each, epoch) for each in others), broker(2))
 
@@ -163,6 +194,8 @@ def summaries(effect: out.Effect) -> Iterator[str]:
         yield f"broker {effect.broker_id}: stop"
     elif isinstance(effect, out.Log) and effect.level != "info":
         yield effect.text.partition(": ")[2]
+    elif isinstance(effect, out.Completion):
+        yield from (f"answer {outcome.error}" for outcome in effect.outcomes)
 
 
 def _operation(operation: out.Operation) -> str:

@@ -56,6 +56,22 @@ def deleted(situation: Situation, found: TopicNodes) -> Situation:
     return situation.requested("a").quiet().read(found)
 
 
+def led(replicas: tuple[int, ...] = (1, 3), isr: tuple[int, ...] = (1, 3), version: int = 0) -> TopicNodes:
+    """The nodes of a topic whose partition is led by broker 1."""
+    state = StoredState(LeaderAndIsr(1, 0, isr, EPOCH - 1), version, WRITTEN)
+    return TopicNodes(ID, 0, {0: replicas}, {}, {}, {0: state}, frozenset({0}), 10)
+
+
+def changing() -> Situation:
+    """The ISR of a partition is being written without broker 3."""
+    return Situation({"a": led()}, alive=(1, 3)).quiet().alter((1,))
+
+
+def metadata(*brokers: int) -> list[str]:
+    """The leader is sent to these brokers."""
+    return [f"broker {each}: leader 1" for each in brokers]
+
+
 FIRST = ["CheckTopic", "CreateState leader 1 epoch 0"]
 
 CASES = [
@@ -66,6 +82,14 @@ CASES = [
     ),
     Case(S.NEW, E.UNREADABLE, lambda: new().read(nodes(INVALID)), []),
     Case(S.NEW, E.DELETED, lambda: deleted(new(), nodes()), ["read the topic", "broker 2: leader -2"]),
+    Case(S.NEW, E.REQUESTED, lambda: new().alter((1,), sender=2), ["answer 3"]),
+    Case(S.CREATING, E.REQUESTED, lambda: creating().alter((1,)), []),
+    Case(S.ONLINE, E.REQUESTED, changing, ["SetState leader 1 epoch 0"]),
+    Case(S.OFFLINE, E.REQUESTED, lambda: offline().alter((1,), sender=2, leader_epoch=5), ["answer 74"]),
+    Case(S.ELECTING, E.REQUESTED, lambda: changing().alter((1, 3)), []),
+    Case(S.ELECTING, E.ISR_WRITTEN, lambda: changing().written(1), ["answer 0", *metadata(1, 2, 3)]),
+    Case(S.READING, E.REQUESTED, lambda: changing().rejected().alter((1, 3)), []),
+    Case(S.INVALID, E.REQUESTED, lambda: invalid().alter((1,)), ["answer 3"]),
     Case(S.CREATING, E.REPLICAS_CHANGED, lambda: creating().alive(), []),
     Case(S.CREATING, E.LED, lambda: creating().written(), ["broker 2: leader 1"]),
     Case(

@@ -1,0 +1,79 @@
+"""AlterPartition as events of the controller, its results as responses, and the way through the runtime."""
+
+import pytest
+
+from kafkalite.cluster.controller.partition_changes import isr_changes, isr_response
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkalite.slicing import finish
+from kafkalite.state.controller import effects, events
+from kafkalite.state.controller.values import LeaderAndIsr, PartitionOutcome
+from tests.unit.cluster.controller.kit import TOPIC_ID, Service
+from tests.unit.cluster.controller.test_runtime import Node
+
+Topic = AlterPartitionRequest.TopicData
+Change = Topic.PartitionData
+KEYS = [TopicPartition("orders", index) for index in range(2)]
+
+
+def request() -> AlterPartitionRequest:
+    """A request v3 for one partition, and one with members as v2 has them."""
+    members = [Change.BrokerState(broker_id=1, broker_epoch=7), Change.BrokerState(broker_id=2, broker_epoch=9)]
+    return AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=7,
+        topics=[
+            Topic(
+                topic_id=TOPIC_ID,
+                partitions=[
+                    Change(partition_index=0, leader_epoch=3, new_isr_with_epochs=members, partition_epoch=5),
+                    Change(partition_index=1, leader_epoch=4, new_isr=[1], leader_recovery_state=1, partition_epoch=6),
+                ],
+            )
+        ],
+    )
+
+
+def test_request_of_either_version_is_an_event() -> None:
+    first = events.RequestedIsr(TOPIC_ID, 0, 3, 5, ((1, 7), (2, 9)))
+    second = events.RequestedIsr(TOPIC_ID, 1, 4, 6, ((1, -1),), recovering=True)
+    assert finish(isr_changes(request())) == events.AlterPartitions(None, 1, 7, (first, second))
+
+
+def test_response_has_the_committed_states_and_errors_without_states() -> None:
+    state = LeaderAndIsr(1, 3, (1, 2), 1, recovering=True)
+    outcomes = (PartitionOutcome(KEYS[0], 0, state, 6), PartitionOutcome(KEYS[1], 74, state, 9))
+    response = finish(isr_response(request(), effects.Completion(None, 0, outcomes)))
+    (topic,) = response.topics
+    found = [
+        (each.error_code, each.leader_id, each.leader_epoch, each.isr, each.leader_recovery_state, each.partition_epoch)
+        for each in topic.partitions
+    ]
+    assert topic.topic_id == TOPIC_ID and found == [(0, 1, 3, [1, 2], 1, 6), (74, 0, 0, [], 0, 0)]
+    refused = finish(isr_response(request(), effects.Completion(None, KafkaErrorCode.STALE_BROKER_EPOCH)))
+    assert (refused.error_code, refused.topics) == (KafkaErrorCode.STALE_BROKER_EPOCH, [])
+
+
+def test_request_waits_for_the_machine_and_fails_at_the_end_of_the_term() -> None:
+    service = Service()
+    node = Node(service)
+    results: list[effects.Completion] = []
+    node.script[events.AlterPartitions] = lambda event: [effects.Completion(event.token, 0)]
+    node.runtime.request(isr_changes(request()), results.append)
+    assert [each.error for each in results] == [0]
+    del node.script[events.AlterPartitions]
+    node.runtime.request(isr_changes(request()), results.append)
+    node.runtime.close()
+    assert [each.error for each in results] == [0, KafkaErrorCode.NOT_CONTROLLER]
+    node.runtime.request(isr_changes(request()), results.append)
+    assert results[-1].error == KafkaErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_request_of_another_broker_is_answered_while_it_is_not_the_controller(at: int) -> None:
+    service = Service()
+    nodes = [Node(service), Node(service, broker_id=2)]
+    results: list[effects.Completion] = []
+    nodes[at].runtime.request(isr_changes(request()), results.append)
+    assert [each.error for each in results] == ([] if at == 0 else [KafkaErrorCode.NOT_CONTROLLER])
