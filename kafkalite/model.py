@@ -10,7 +10,8 @@ RESERVED_UUIDS = frozenset((ZERO_UUID, bytes(15) + b"\x01"))  # of no topic of a
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 UUID_TEXT_LENGTH = 22
 ACKS_ALL = -1  # `acks` of Produce: once all in-sync replicas have the records
-READ_COMMITTED = 1  # isolation level of Fetch and ListOffsets: without open and aborted transactions
+READ_UNCOMMITTED = 0  # isolation levels of Fetch and ListOffsets
+READ_COMMITTED = 1  # without open and aborted transactions
 
 
 def shown_address(text: str) -> str:

@@ -162,11 +162,11 @@ class Client:
     async def offset(self, topic: str, timestamp: int, partition: int = 0, version: int = 11, **more: Any) -> Any:
         """The response of ListOffsets for one partition."""
         asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-        isolation = more.pop("isolation_level", 0)
+        isolation, replica_id = more.pop("isolation_level", 0), more.pop("replica_id", -1)
         for name, value in more.items():
             setattr(asked, name, value)
         topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])]
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
+        request = ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation, topics=topics)
         return (await self.call(request, version)).topics[0].partitions[0]
 
 

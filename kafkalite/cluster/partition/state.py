@@ -121,6 +121,17 @@ class PartitionState:
         """
         if self.error or current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return self.error
+        return self._compare_epoch(current_leader_epoch)
+
+    def check_reader(self, current_leader_epoch: int) -> int:
+        """Do as `check_leader_epoch`, for a request that followers serve, too (KIP-392)."""
+        if self.error != NOT_LEADER or not isinstance(self.role, Follower) or self.log is None:
+            return self.check_leader_epoch(current_leader_epoch)
+        return self._compare_epoch(current_leader_epoch)
+
+    def _compare_epoch(self, current_leader_epoch: int) -> int:
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return 0
         older = current_leader_epoch < self.leader_epoch
         return KafkaErrorCode.FENCED_LEADER_EPOCH if older else KafkaErrorCode.UNKNOWN_LEADER_EPOCH
 

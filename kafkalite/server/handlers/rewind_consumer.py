@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import READ_UNCOMMITTED, TopicPartition
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
 from kafkalite.server.requests.call import GroupPartitionCall
 from kafkalite.server.requests.offset_lookup import (
@@ -100,7 +100,7 @@ def requested_rewind(
     if asked.offset != NO_OFFSET:
         found.offset = asked.offset
         return one, None
-    return one, look_up_offset(found, partition, asked.timestamp, committed_only=False)
+    return one, look_up_offset(found, partition, asked.timestamp, READ_UNCOMMITTED)
 
 
 def look_up_others(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: list[RequestedRewind]) -> None:
@@ -163,7 +163,7 @@ def committable(call: GroupPartitionCall, wanted: list[RequestedRewind]) -> Iter
             continue
         if partition is not None:
             if found.offset == NO_OFFSET:  # no record has that time or a later one
-                look_up_offset(found, partition, LATEST, committed_only=False)
+                look_up_offset(found, partition, LATEST, READ_UNCOMMITTED)
             one.bounds = partition.log_start_offset, partition.high_watermark
         assert one.bounds is not None
         start, end = one.bounds

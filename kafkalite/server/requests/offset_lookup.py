@@ -10,6 +10,7 @@ from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import READ_COMMITTED
 from kafkalite.protocol.messages.list_offsets import ListOffsetsResponse
 from kafkalite.records import Batch, BatchError
 from kafkalite.server.requests.call import PartitionCall
@@ -24,6 +25,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 UNKNOWN = -1
+LOG_END = -1  # of replicas, beside the isolation levels of clients
 LOOP_BYTES = 64 * 1024  # of a batch that is searched on the loop
 TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
@@ -143,7 +145,7 @@ def look_up_offset(
     answer: PartitionResponse,
     partition: Partition,
     timestamp: int,
-    committed_only: bool,
+    isolation: int,
     unavailable: int = KafkaErrorCode.OFFSET_NOT_AVAILABLE,
 ) -> OffsetLookup | None:
     """Fill in the offset of a timestamp if it is known without reading; else return the lookup.
@@ -155,12 +157,12 @@ def look_up_offset(
         answer: the response of the partition.
         partition: where to look.
         timestamp: milliseconds since 1970, or one of the constants above.
-        committed_only: latest means the last stable offset.
+        isolation: of the request: what latest means, see `end_offset_of`.
         unavailable: Kafka error code where the leader does not know the offset yet.
     """
     log = partition.log
-    not_found = unavailable if partition.is_behind else 0
-    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
+    not_found = unavailable if partition.is_behind and isolation != LOG_END else 0
+    end_offset = end_offset_of(partition, isolation)
     if timestamp == LATEST and not_found:
         answer.error_code = not_found
     elif timestamp == LATEST:
@@ -174,6 +176,15 @@ def look_up_offset(
             return OffsetLookup(answer, log, wanted, end_offset, not_found)
         answer.error_code = not_found
     return None
+
+
+def end_offset_of(partition: Partition, isolation: int) -> int:
+    """Return the end of what a reader may see: the high watermark, the last stable offset for READ_COMMITTED, the log
+    end for replicas.
+    """
+    if isolation == LOG_END:
+        return partition.log.log_end_offset if partition.log is not None else 0
+    return partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
 
 
 def fill_in(answer: PartitionResponse, found: Found) -> None:

@@ -12,13 +12,12 @@ from kafkalite.callbacks import gather
 from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
 from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import READ_UNCOMMITTED, TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.server.requests.call import OBJECTS_MAX
 from kafkalite.server.requests.offset_lookup import EARLIEST, LATEST, UNKNOWN
 
 CONSUMER = -1  # replica id
-READ_UNCOMMITTED = 0
 NO_LEADER = -1
 
 Topic = ListOffsetsRequest.ListOffsetsTopic

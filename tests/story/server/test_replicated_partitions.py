@@ -7,8 +7,10 @@ from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsResponse
+from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.kit.server import Client, Hub, Wire, batch, outcomes, produce_request, stopped_time
 
+NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 TIMEOUT_MS = 1_000  # of `produce_request`
 FOLLOWERS = {2: (8,), 3: (8, 9)}
@@ -105,3 +107,36 @@ async def test_offsets_are_not_available_until_the_new_leader_knows_them(filled:
     fetch(leader, 2)
     for timestamp, offset in ((LATEST, 2), (2_000, 1), (9_000, -1)):
         assert ((answer := await found(timestamp)).error_code, answer.offset) == (0, offset), timestamp
+
+
+@pytest.mark.parametrize("replica_id", [8, -2])
+async def test_offsets_of_a_replica_end_at_the_log_end(filled: Client, replica_id: int) -> None:
+    """They are available at once, also to a replica id for debugging."""
+    lead(filled, 2)
+    await filled.produce("t", batch(b"second", timestamp=5_000), acks=1)
+    for timestamp, offset in ((LATEST, 2), (2_000, 1), (EARLIEST, 0)):
+        found = await filled.offset("t", timestamp, replica_id=replica_id, isolation_level=1)
+        assert (found.error_code, found.offset) == (0, offset), timestamp
+
+
+async def test_epoch_of_the_leader_ends_at_its_log_end(filled: Client) -> None:
+    lead(filled, 2)
+    await filled.produce("t", batch(b"second"), acks=1)
+    partition = partition_of(filled)
+    assert partition.high_watermark == 1
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    for epoch, end in ((0, 1), (partition.leader_epoch, 2)):
+        asked = topic.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(replica_id=8, topics=[topic(topic="t", partitions=[asked])])
+        (found,) = (await filled.call(request)).topics[0].partitions
+        assert (found.error_code, found.leader_epoch, found.end_offset) == (0, epoch, end)
+
+
+async def test_follower_serves_offsets_to_the_debugging_replica_only(filled: Client) -> None:
+    partition = partition_of(filled)
+    partition.follow(PartitionImage((1, 8), (1, 8), 8, partition.leader_epoch + 1))
+    for replica_id, code in ((-2, 0), (-1, NOT_LEADER), (8, NOT_LEADER)):
+        found = await filled.offset("t", LATEST, replica_id=replica_id)
+        assert found.error_code == code
+    found = await filled.offset("t", LATEST, replica_id=-2, current_leader_epoch=partition.leader_epoch - 1)
+    assert found.error_code == KafkaErrorCode.FENCED_LEADER_EPOCH
