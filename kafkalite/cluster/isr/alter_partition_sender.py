@@ -5,9 +5,11 @@
 2. A request without a response, or with an error of the request (NOT_CONTROLLER, STALE_BROKER_EPOCH, ...), is repeated
    after a pause that grows from 50 ms to 1 s, with the changes that wait by then. So is a change whose partition has an
    error that leaves its result open, or that the response does not name.
-3. What a result means for the partition is `IsrChanges`'s decision. The result of a change that was withdrawn is
+3. A change that waits for a newer state of the controller is requested again after a second: the controller may have
+   none to send. It applies a change once, or not at all. Apache Kafka waits for ever.
+4. What a result means for the partition is `IsrChanges`'s decision. The result of a change that was withdrawn is
    ignored there.
-4. Versions 2 and 3 are sent: topic ids (KIP-841), and with v3 the broker epochs of the members (KIP-903).
+5. Versions 2 and 3 are sent: topic ids (KIP-841), and with v3 the broker epochs of the members (KIP-903).
 
 Deviation: Kafka repeats a change with an unexpected error of its partition at once.
 Source: AlterPartitionManager.scala of Apache Kafka 3.9.
@@ -23,10 +25,11 @@ from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Timer
 from kafkalite.errors import error_for
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from kafkalite.state.isr.partition_isr import CommittedIsr, IsrChange
+from kafkalite.state.isr.partition_isr import CommittedIsr, IsrChange, Result
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
+STATE_WAIT_S = 1.0
 
 TopicData = AlterPartitionRequest.TopicData
 PartitionData = TopicData.PartitionData
@@ -54,11 +57,11 @@ class IsrOwner(Protocol):
     topic_id: bytes
     index: int
 
-    def committed(self, change: IsrChange, state: CommittedIsr) -> None:
+    def apply_state(self, change: IsrChange, state: CommittedIsr) -> None:
         """Use the state in a response without an error."""
 
-    def apply_error(self, change: IsrChange, error: int) -> bool:
-        """Use an error of the partition; returns whether the change is requested again."""
+    def apply_error(self, change: IsrChange, error: int) -> Result:
+        """Use an error of the partition; returns what follows from it."""
 
 
 class AlterPartitionSender:
@@ -80,6 +83,7 @@ class AlterPartitionSender:
         self._broker_id = broker_id
         self._waiting: dict[IsrOwner, IsrChange] = {}
         self._sent: dict[IsrOwner, IsrChange] | None = None  # in the request in flight
+        self._later: dict[IsrOwner, IsrChange] = {}  # wait for a newer state
         self._failures = 0  # requests in a row of which something is repeated
         self._timer: Timer | None = None  # sends the changes that wait
         self._closed = False
@@ -91,18 +95,21 @@ class AlterPartitionSender:
             owner: receives the result, later.
             change: the change.
         """
+        self._later.pop(owner, None)
         self._waiting[owner] = change
         self._send_after(0)
 
     def withdraw(self, owner: IsrOwner) -> None:
         """Do not request the change of a partition, nor repeat it. One in flight may be applied."""
         self._waiting.pop(owner, None)
+        self._later.pop(owner, None)
         if self._sent is not None:
             self._sent.pop(owner, None)
 
     def close(self) -> None:
         """Send nothing any more."""
         self._closed = True
+        self._later.clear()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -142,9 +149,18 @@ class AlterPartitionSender:
         owner, change = sent
         result = results.get((owner.topic_id, owner.index))
         if result is not None and not result.error_code:
-            owner.committed(change, CommittedIsr(tuple(result.isr), result.leader_epoch, result.partition_epoch))
-        elif result is None or owner.apply_error(change, result.error_code):
-            repeated[owner] = change
+            owner.apply_state(change, CommittedIsr(tuple(result.isr), result.leader_epoch, result.partition_epoch))
+        else:
+            follows = Result.REPEATED if result is None else owner.apply_error(change, result.error_code)
+            if follows is Result.REPEATED:
+                repeated[owner] = change
+            elif follows is Result.WAITING:
+                self._later[owner] = change
+                self._clock.call_at(self._clock.monotonic() + STATE_WAIT_S, self._submit_again, owner, change)
+
+    def _submit_again(self, owner: IsrOwner, change: IsrChange) -> None:
+        if self._later.get(owner) is change:
+            self.submit(owner, change)
 
     def _repeat(self, repeated: dict[IsrOwner, IsrChange]) -> None:
         self._waiting = {**repeated, **self._waiting}

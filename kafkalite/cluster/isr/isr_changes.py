@@ -3,9 +3,7 @@
 1. A fetch of a follower outside the ISR may start an expansion; a lag check may start the removal of followers. One
    change is in flight (`PartitionIsr`).
 2. A follower that the controller has rejected is proposed again after a pause: it may be shutting down.
-3. A change whose error makes it wait for the controller's state is requested again with each lag check: the controller
-   may have had no newer state to send. Apache Kafka waits for ever.
-4. At the end of the leadership, or with a newer state, the change is withdrawn; its result is ignored.
+3. At the end of the leadership, or with a newer state, the change is withdrawn; its result is ignored.
 """
 
 from collections.abc import Collection, Mapping
@@ -112,7 +110,6 @@ class IsrChanges:
     """
 
     __slots__ = (
-        "_awaits_state",
         "_host",
         "_isr",
         "_leader",
@@ -138,7 +135,6 @@ class IsrChanges:
         self._host = host
         self._parts = parts
         self._isr = PartitionIsr(state.leader, parts.broker_epoch(), committed_isr(state))
-        self._awaits_state = False
         self._retry_ms = LONG_AGO_MS
         parts.lag_checks.add(self)
 
@@ -149,7 +145,7 @@ class IsrChanges:
         """
         if self._isr.receive_state(committed_isr(state)):
             self._parts.sender.withdraw(self)
-            self._awaits_state = False
+            self._retry_ms = LONG_AGO_MS
         self._use_committed()
         return (*self._isr.committed.isr, *self._isr.expected)
 
@@ -174,24 +170,20 @@ class IsrChanges:
             leader.change_isr(isr.committed.isr, isr.expected)
 
     def check_lag(self, lag_max_ms: int, *, removes: bool) -> None:
-        """Request the removal of followers that lag, or a change that waits for a state once more.
+        """Request the removal of followers that lag.
 
         Arguments:
             lag_max_ms: the allowed lag.
             removes: False if the check is late: fetches may not be received yet.
         """
         isr, log = self._isr, self._partition.log
-        if isr.pending is not None:
-            if self._awaits_state:
-                self._awaits_state = False
-                self._parts.sender.submit(self, isr.pending)
-        elif removes and log is not None and len(isr.committed.isr) > 1:
+        if removes and log is not None and len(isr.committed.isr) > 1:
             now_ms = int(self._host.clock.monotonic() * 1000)
             change = isr.shrink(self._leader.followers, log.log_end_offset, now_ms, lag_max_ms)
             if change is not None:
                 self._parts.sender.submit(self, change)
 
-    def committed(self, change: IsrChange, state: CommittedIsr) -> None:
+    def apply_state(self, change: IsrChange, state: CommittedIsr) -> None:
         """Use the state in a response without an error."""
         counts = self._parts.counts
         if self._isr.apply_response(change, state) is Result.APPLIED:
@@ -201,15 +193,14 @@ class IsrChanges:
         else:
             counts.failed.add()
 
-    def apply_error(self, change: IsrChange, error: int) -> bool:
-        """Use an error of the partition; returns whether the change is requested again."""
+    def apply_error(self, change: IsrChange, error: int) -> Result:
+        """Use an error of the partition; returns what follows from it."""
         self._parts.counts.failed.add()
         result = self._isr.apply_error(change, error)
-        self._awaits_state = result is Result.WAITING
         if result is Result.REVERTED:
             self._retry_ms = int(self._host.clock.monotonic() * 1000) + RETRY_MS
             self._leader.change_isr(self._isr.committed.isr)
-        return result is Result.REPEATED
+        return result
 
     def end(self) -> None:
         """Withdraw the change: the leadership has ended, or there are no followers any more."""

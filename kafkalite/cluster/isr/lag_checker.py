@@ -17,7 +17,7 @@ class LagChecked(Protocol):
     """A partition whose followers are checked."""
 
     def check_lag(self, lag_max_ms: int, *, removes: bool) -> None:
-        """Request the removal of followers that lag, if `removes`, and repeat a change that waits for a state."""
+        """Request the removal of followers that lag, if `removes`."""
 
 
 class LagChecker:

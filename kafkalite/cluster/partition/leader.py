@@ -245,7 +245,7 @@ class Leader:
         end = 0 if log is None else log.log_end_offset
         if not progress.record_fetch(broker_epoch, offset, log_start_offset, end, now_ms):
             return KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
-        if replica_id not in self.isr and self._isr_changes is not None:
+        if replica_id not in self._partition.isr and self._isr_changes is not None:
             self._isr_changes.follower_fetched(replica_id, now_ms)
         if self._partition.high_watermark < self._own_end or self._held:
             self.advance()

@@ -5,7 +5,7 @@ import pytest
 from kafkalite.cluster.isr.alter_partition_sender import AlterPartitionSender
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_partition import AlterPartitionResponse
-from kafkalite.state.isr.partition_isr import CommittedIsr, IsrChange, IsrMember
+from kafkalite.state.isr.partition_isr import CommittedIsr, IsrChange, IsrMember, Result
 from kafkalite.testing.virtual_clock import VirtualClock
 from tests.unit.cluster.isr.scripted_controller import ScriptedController
 
@@ -16,20 +16,20 @@ TOO_OFTEN = [KafkaErrorCode.NOT_CONTROLLER, KafkaErrorCode.STALE_BROKER_EPOCH, K
 class Owner:
     """A partition that records its results."""
 
-    def __init__(self, index: int, *, repeats: bool = False) -> None:
+    def __init__(self, index: int, follows: Result = Result.REVERTED) -> None:
         self.topic, self.topic_id, self.index = "t", TOPIC_ID, index
         self.results: list[CommittedIsr | int] = []
-        self.repeats = repeats
+        self.follows = follows
         self.failure: Exception | None = None
 
-    def committed(self, change: IsrChange, state: CommittedIsr) -> None:
+    def apply_state(self, change: IsrChange, state: CommittedIsr) -> None:
         self.results.append(state)
         if self.failure is not None:
             raise self.failure
 
-    def apply_error(self, change: IsrChange, error: int) -> bool:
+    def apply_error(self, change: IsrChange, error: int) -> Result:
         self.results.append(error)
-        return self.repeats
+        return self.follows
 
 
 class Sender:
@@ -103,7 +103,7 @@ def test_partition_that_the_response_does_not_name_is_repeated(sender: Sender) -
 
 
 def test_only_the_partition_that_says_so_is_repeated(sender: Sender) -> None:
-    owners = Owner(0, repeats=True), Owner(1), Owner(2)
+    owners = Owner(0, Result.REPEATED), Owner(1), Owner(2)
     sender.submit(*owners)
     sender.controller.apply(p0=-1, p1=KafkaErrorCode.INELIGIBLE_REPLICA)
     sender.clock.advance(50)
@@ -114,6 +114,17 @@ def test_only_the_partition_that_says_so_is_repeated(sender: Sender) -> None:
         [KafkaErrorCode.INELIGIBLE_REPLICA],
         [CommittedIsr((1, 2), 4, 8)],
     ]
+
+
+def test_change_that_waits_for_a_state_is_requested_again_after_a_second(sender: Sender) -> None:
+    owner, withdrawn = Owner(0, Result.WAITING), Owner(1, Result.WAITING)
+    sender.submit(owner, withdrawn)
+    sender.controller.apply(p0=KafkaErrorCode.UNKNOWN_TOPIC_ID, p1=KafkaErrorCode.UNKNOWN_TOPIC_ID)
+    sender.changes.withdraw(withdrawn)
+    sender.clock.advance(999)
+    assert not sender.controller.in_flight
+    sender.clock.advance(1)
+    assert list(sender.controller.asked) == [0]
 
 
 def test_withdrawn_change_is_neither_sent_nor_repeated_nor_applied(sender: Sender) -> None:
