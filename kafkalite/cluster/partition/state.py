@@ -141,6 +141,11 @@ class PartitionState:
         return 0 if self.error == NOT_LEADER else self.error
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether other brokers have replicas, too."""
+        return self._replicas > 1
+
+    @property
     def is_opening(self) -> bool:
         """Whether its log is being opened."""
         return self.log is None and self._in_job

@@ -467,6 +467,11 @@ class AssignedPartitions(PartitionHosting):
                 self.roles.end(partition)
             yield
 
+    @property
+    def replicated(self) -> list[Partition]:
+        """The partitions with several replicas of which this broker has a role."""
+        return [each for each in self._all() if each.role is not None and each.is_replicated]
+
     def end_leading(self, partition: Partition) -> None:
         """Let a partition have no role."""
         led = not partition.error

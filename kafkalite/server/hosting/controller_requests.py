@@ -146,6 +146,18 @@ class ControllerRequests:
 
         self._serial.run(RESIGNATIONS, resign)
 
+    def stop_replicas(self) -> None:
+        """The broker stops: it leads and follows no partition of which other brokers have replicas.
+
+        Appends that wait for these brokers are rejected, so that their clients find the other leader.
+        """
+        replicated = self._hosting.replicated
+        if replicated:
+            self.fence.unregistered()
+            self._hosting.roles.fetchers.stop_all()
+            self._hosting.roles.abandon()
+            call_each(self._hosting.roles.end, replicated)
+
     def when_resigned(self, then: Callable[[], object]) -> None:
         """Call `then` when this broker leads and follows nothing of earlier registrations."""
         self._run_after(RESIGNATIONS, then)

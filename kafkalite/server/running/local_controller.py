@@ -17,6 +17,7 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
@@ -123,6 +124,12 @@ class LocalController:
             self._respond(isr_response(request, result), then)
 
         self._request(isr_changes(request), ended)
+
+    def controlled_shutdown(
+        self, _request: ControlledShutdownRequest, then: Callable[[ControlledShutdownResponse], object]
+    ) -> None:
+        """Move the leaderships of a broker that stops."""
+        then(ControlledShutdownResponse(error_code=KafkaErrorCode.NOT_CONTROLLER, remaining_partitions=[]))
 
     def _request(self, event: Steps, done: Callable[[Completion], object]) -> None:
         if self._runtime is None:

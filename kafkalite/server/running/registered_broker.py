@@ -10,9 +10,12 @@ from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.configs.writes import Texts
 from kafkalite.cluster.controller.epoch import ControllerEpochReader
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+from kafkalite.cluster.isr.isr_requests import IsrRequests
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange
+from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.leader_epoch_raise import LeaderEpochRaise
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.topics.controlled_topics import ControlledTopics
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
@@ -23,6 +26,8 @@ from kafkalite.server.requests.first_image import FirstImage
 from kafkalite.server.running.broker_listener import endpoint_for_brokers, warn_if_shared
 from kafkalite.server.running.cluster_participant import WAIT_FACTOR, ClusterParticipant
 from kafkalite.server.running.clustered_broker import ClusteredBroker
+from kafkalite.server.running.controlled_shutdown import ControlledShutdown
+from kafkalite.server.running.controller_calls import CallsToController
 from kafkalite.server.running.local_controller import LocalController
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
@@ -60,12 +65,17 @@ class RegisteredBroker(ClusteredBroker):
         self.controller_requests.raise_epochs = LeaderEpochRaise(
             participant.session, participant.counters.epochs_behind
         )
-        self.peers: BrokerPeers | None = BrokerPeers(
-            self._peer_endpoints,
-            str(self.broker_id),
-            ports.dial,
+        peers = partial(BrokerPeers, self._peer_endpoints, str(self.broker_id), ports.dial, resources.clock)
+        self.peers: BrokerPeers | None = peers(lambda: self.config.kafkalite_group_peer_timeout_ms)
+        controller = peers(lambda: self.config.controller_socket_timeout_ms)
+        self._calls = CallsToController(participant.controller, self.tables, controller, resources.clock)
+        self._shutdown = ControlledShutdown(self, self._calls, participant.session, resources.clock)
+        self._isr_requests = self.hosting.isr_requests = IsrRequests(
             resources.clock,
-            lambda: self.config.kafkalite_group_peer_timeout_ms,
+            self._calls,
+            self.broker_id,
+            lambda: self.registered_epoch,
+            lambda: self.hosting.replica_lag_max_ms,
         )
 
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
@@ -92,8 +102,58 @@ class RegisteredBroker(ClusteredBroker):
             text = "no controller has described the cluster within %.0f s (twice zookeeper.session.timeout.ms)"
             LOGGER.warning(text, wait_s)
 
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Move the leaderships to other brokers, then stop as `RunningBroker`. A second call ends the first step."""
+        if self._shutdown.in_progress:
+            self._shutdown.end()
+            return
+        try:
+            if not self._stopping:
+                await await_outcome(self._shutdown.begin)
+        finally:
+            self._shutdown.end()
+            try:
+                self.controller_requests.stop_replicas()
+            finally:
+                await super().stop(grace_s)
+
+    @property
+    def controller_id(self) -> int:
+        """The controller in the image, -1 = not known."""
+        return self.image.controller_id
+
+    @property
+    def registered_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 while it has none."""
+        epoch = self.controller_requests.fence.broker_epoch
+        return -1 if epoch is None else epoch
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether another replica of a hosted partition is alive in the image."""
+        others = self.image.brokers.ids - {self.broker_id}
+        return bool(others) and any(others.intersection(self._replicas_of(each)) for each in self._replicated)
+
+    @property
+    def _replicated(self) -> list[Partition]:
+        assert isinstance(self.hosting, AssignedPartitions)
+        return self.hosting.replicated
+
+    def _replicas_of(self, partition: Partition) -> tuple[int, ...]:
+        topic = self.image.topics.get(partition.topic)
+        state = None if topic is None else topic.partition(partition.index)
+        return () if state is None else state.replicas
+
+    def other_members(self) -> set[int]:
+        """The other members of the ISRs that this broker leads."""
+        led = (each.isr for each in self._replicated if isinstance(each.role, Leader))
+        return {member for isr in led for member in isr} - {self.broker_id}
+
     def _metadata_changed(self, change: MetadataChange) -> None:
         super()._metadata_changed(change)
+        assert isinstance(self.hosting, AssignedPartitions)
+        self.hosting.roles.fetchers.brokers_changed()
+        self._shutdown.image_changed()
         if self.first_image is not None:
             self.first_image.end()
 
@@ -130,6 +190,10 @@ class RegisteredBroker(ClusteredBroker):
             self.first_image.end()
         if self.peers is not None:
             self.peers.close()
+        assert isinstance(self.hosting, AssignedPartitions)
+        self.hosting.roles.fetchers.close()
+        self._isr_requests.close()
+        self._calls.close()
 
     async def _close_session(self) -> None:
         await self.participant.close()

@@ -243,6 +243,29 @@ async def test_request_of_an_ended_registration_assigns_nothing(replica: Replica
     assert isinstance(replica.cluster[OWN].replicas.partition("t", b"", 0, by_id=False), Error)
 
 
+async def test_appends_that_wait_for_other_brokers_are_rejected_before_a_stop(replica: Replica) -> None:
+    """They would keep the listener open. The registration ends for the hosting: nothing is assigned again."""
+    await replica.assign(OWN)
+    requests = replica.cluster[OWN].controller_requests
+    async with replica.cluster.client(OWN) as client:
+        held = asyncio.ensure_future(client.produce("t", batch(b"x"), acks=-1))
+        while not isinstance(role := replica.partition.role, Leader) or role.is_idle:
+            await asyncio.sleep(0)
+        requests.stop_replicas()
+        assert (await held).error_code == Error.NOT_LEADER_OR_FOLLOWER
+    assert replica.partition.role is None
+    late = await apply(replica.cluster, OWN, replica.cluster.leader_and_isr(OWN))
+    assert late.error_code == Error.STALE_BROKER_EPOCH
+
+
+async def test_partitions_with_one_replica_are_led_until_the_end_of_a_stop(replica: Replica) -> None:
+    replica.cluster.assign("single", {0: OWN})
+    await replica.cluster.send()
+    replica.cluster[OWN].controller_requests.stop_replicas()
+    async with replica.cluster.client(OWN) as client:
+        assert (await client.produce("single", batch(b"x"))).error_code == 0
+
+
 # High watermarks.
 
 

@@ -12,6 +12,9 @@ from kafkalite.config.definitions import BROKER_KEYS
 from kafkalite.config.keys import ConfigError, Support
 
 HONOURED = (
+    "controlled.shutdown.enable",
+    "controlled.shutdown.max.retries",
+    "controlled.shutdown.retry.backoff.ms",
     "zookeeper.connect",
     "zookeeper.connection.timeout.ms",
     "zookeeper.max.in.flight.requests",
@@ -52,9 +55,6 @@ WITHOUT_EFFECT = {
     "leader.imbalance.per.broker.percentage": ONE_REPLICA,
     "unclean.leader.election.enable": ONE_REPLICA,
     "unclean.leader.election.interval.ms": ONE_REPLICA,
-    "controlled.shutdown.enable": ONE_REPLICA,
-    "controlled.shutdown.max.retries": ONE_REPLICA,
-    "controlled.shutdown.retry.backoff.ms": ONE_REPLICA,
     "inter.broker.protocol.version": "always that of Kafka 3.9",
     "zookeeper.clientCnxnSocket": "Java class",
     "zookeeper.ssl.truststore.password": "PEM files have none",
