@@ -119,26 +119,86 @@ Examples:
   kafkalite topic describe orders
   kafkalite topic describe orders --json | jq .configs
   kafkalite topic describe orders payments --offsets --all-configs
+  kafkalite topic describe --under-min-isr                     of all topics
 """
 )
-@click.argument("topics", cls=Several, nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
+@click.argument("topics", cls=Several, nargs=-1, metavar="[TOPIC]...", shell_complete=complete_topics)
 @click.option("-o", "--offsets", is_flag=True, help="Show the first and the end offset and the size of each partition.")
 @click.option("-a", "--all-configs", is_flag=True, help="Show all effective configs. Default: only those of the topic.")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with replicas that are not in sync.")
+@click.option("--under-min-isr", is_flag=True, help="Only partitions that reject acks=all: too few in-sync replicas.")
+@click.option("--at-min-isr", is_flag=True, help="Only partitions that reject acks=all after one more failure.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @cluster_options
 @json_option
 @command_runner
-async def describe(topics: tuple[str, ...], offsets: bool, all_configs: bool, cluster: Cluster, as_json: bool) -> None:
-    """Show the partitions of topics and their configs.
+async def describe(
+    topics: tuple[str, ...], offsets: bool, all_configs: bool, cluster: Cluster, as_json: bool, **problems: bool
+) -> None:
+    """Show topics with their configs, or what needs attention.
 
     Offsets are those of committed records. The size is that of the largest replica, in bytes.
     """
     from kafkalite.cli.topic_descriptions import describe_topics, print_topic
 
+    wanted = [name.replace("_", "-") for name, given in problems.items() if given]
+    if wanted:
+        await describe_problems(topics, wanted, cluster, as_json)
+        return
+    if not topics:
+        fail("give a TOPIC, or --under-replicated, --under-min-isr, --at-min-isr or --unavailable for all topics")
     async with connect(cluster) as admin:
         found = await describe_topics(admin, topics, offsets=offsets, all_configs=all_configs)
     for topic in found.topics:
         print_topic(topic, as_json)
     fail_for_unknown(found.unreached, "an offset or the size")
+
+
+async def describe_problems(topics: tuple[str, ...], names: list[str], cluster: Cluster, as_json: bool) -> None:
+    """Print the partitions with one of the problems of these names; without topics, those of all topics."""
+    from kafkalite.cli.replica_problems import Problem, print_problems
+    from kafkalite.cli.topic_descriptions import describe_topics
+
+    async with connect(cluster) as admin:
+        chosen = topics or tuple(each.name for each in await admin.topics.list())
+        found = await describe_topics(admin, chosen, offsets=False, all_configs=True)
+    print_problems(found.topics, [Problem(name) for name in names], as_json)
+
+
+@command.command(
+    name="elect-leaders",
+    epilog="""\b
+Examples:
+  kafkalite topic elect-leaders                                the preferred leaders of all topics
+  kafkalite topic elect-leaders orders:0,2
+  kafkalite topic elect-leaders orders:0 --unclean             loses records: read `docs/cluster.md` before
+""",
+)
+@click.argument("topics", nargs=-1, metavar="[TOPIC[:P,P...]]...", shell_complete=complete_topics)
+@click.option(
+    "--unclean", is_flag=True, help="Elect a replica that is not in sync where no other is alive: records are lost."
+)
+@cluster_options
+@command_runner
+async def elect_leaders(topics: tuple[str, ...], unclean: bool, cluster: Cluster) -> None:
+    """Let the first replica of each partition lead again."""
+    from kafkalite_sdk.admin import Election
+
+    from kafkalite.cli.positions import chosen_partitions, parse_topics
+
+    if unclean and not topics:
+        fail("--unclean needs the partitions, for example orders:0: an election of it loses records")
+    async with connect(cluster) as admin:
+        wanted = parse_topics(topics or [each.name for each in await admin.topics.list()])
+        chosen = await chosen_partitions(admin, wanted)
+        election = Election.UNCLEAN if unclean else Election.PREFERRED
+        outcomes = await admin.partitions.elect_leaders(chosen, election=election)
+    errors = outcomes.errors
+    unneeded = [each for each, error in errors.items() if error.code == KafkaErrorCode.ELECTION_NOT_NEEDED]
+    for partition in outcomes.results:
+        click.echo(f"elected a leader of {partition}")
+    click.echo(f"{len(unneeded)} partition(s) have this leader already")
+    fail_for({str(each): error for each, error in errors.items() if each not in unneeded})
 
 
 @command.command(

@@ -45,6 +45,29 @@ def test_description_with_offsets_sizes_and_effective_configs(kafkalite: Run) ->
     assert "nowhere: " in kafkalite("topic", "describe", "d1", "nowhere", code=2).stderr
 
 
+def test_partitions_that_need_attention_are_described(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "sync", "-p", "2")
+    assert (
+        kafkalite("topic", "describe", "--under-replicated", "--unavailable", "--under-min-isr", "--json").stdout == ""
+    )
+    found = objects(kafkalite("topic", "describe", "sync", "--at-min-isr", "--json").stdout)
+    assert [(each["partition"], each["isr"], each["min_isr"], each["problems"]) for each in found] == [
+        (0, [1], 1, ["at-min-isr"]),
+        (1, [1], 1, ["at-min-isr"]),
+    ]
+    assert "nowhere" in kafkalite("topic", "describe", "nowhere", "--at-min-isr", code=2).stderr
+    assert "--under-min-isr" in kafkalite("topic", "describe", code=2).stderr
+
+
+def test_leaders_are_elected_by_request(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "led", "-p", "2")
+    assert kafkalite("topic", "elect-leaders", "led:1").stdout == "1 partition(s) have this leader already\n"
+    assert "already" in kafkalite("topic", "elect-leaders").stdout
+    assert "have this leader already" in kafkalite("topic", "elect-leaders", "led:0", "--unclean").stdout
+    assert "not 7" in kafkalite("topic", "elect-leaders", "led:7", code=2).stderr
+    assert "needs the partitions" in kafkalite("topic", "elect-leaders", "--unclean", code=2).stderr
+
+
 def test_levels_of_loggers_are_changed_while_the_broker_runs(kafkalite: Run) -> None:
     name = "kafkalite.requests"
 
