@@ -107,6 +107,7 @@ class BrokerConfig:
     max_connections_per_ip_overrides: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     broker_rack: str | None = from_row()
+    replica_selector_class: str | None = from_row()
     broker_id_generation_enable: bool = from_row()
     reserved_broker_max_id: int = from_row()
     inter_broker_listener_name: str | None = from_row()

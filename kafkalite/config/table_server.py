@@ -14,6 +14,8 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST, CLASS = (
     Type.CLASS,
 )
 IDLE, REFUSED = Support.WITHOUT_EFFECT, Support.REFUSED
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ONE_REPLICA = "each partition has one replica, its leader"
 PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
@@ -161,8 +163,9 @@ REPLICATION = (
     Key("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
         "How often the high watermarks of partitions with several replicas are written to their checkpoint file, in "
         "ms.", low=0),
-    Key("replica.selector.class", CLASS, None, "Java class that selects the replica a consumer reads from.",
-        support=IDLE),
+    Key("replica.selector.class", CLASS, None,
+        "Class that selects the replica a consumer reads from: the leader, or an in-sync replica in its rack.",
+        allowed=(LEADER_SELECTOR, RACK_AWARE_SELECTOR)),
     Key("auto.leader.rebalance.enable", BOOLEAN, True,
         f"Whether leadership is moved back to preferred replicas; {ONE_REPLICA}.", support=IDLE),
     Key("leader.imbalance.check.interval.seconds", LONG, 300,

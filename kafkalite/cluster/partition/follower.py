@@ -1,7 +1,8 @@
 """The role of a follower: it appends the batches of its leader and follows the leader's offsets.
 
-Requests of clients are rejected meanwhile. The batches of a response are written at once: the next fetch says that this
-replica has them. Where flush.messages requires a flush, the fetcher flushes the log before that fetch.
+It serves reads of clients that allow it up to its high watermark (KIP-392); other requests are rejected. The batches of
+a response are written at once: the next fetch says that this replica has them. Where flush.messages requires a flush,
+the fetcher flushes the log before that fetch.
 
 Source: Partition.scala and ReplicaFetcherThread.processPartitionData of Apache Kafka 3.9.
 """
@@ -31,6 +32,12 @@ class FollowingPartition(Protocol):
     index: int
     log: Log | None
     high_watermark: int
+
+    def follower_grew(self) -> None:
+        """Complete the delayed fetches that a higher high watermark satisfies; exceptions are reported."""
+
+    def wake_fetches(self) -> None:
+        """Complete all delayed fetches with the records that exist; exceptions are reported."""
 
 
 class Follower:
@@ -82,10 +89,14 @@ class Follower:
         if log is None:
             return 0
         known = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        grew = known > partition.high_watermark
         partition.high_watermark = log.high_watermark = known
+        if grew:
+            partition.follower_grew()
         if log_start_offset <= log.log_start_offset:
             return 0
         error = log.delete_records_before(log_start_offset)
         if not error:
             partition.high_watermark = log.high_watermark = max(partition.high_watermark, log_start_offset)
+            partition.wake_fetches()
         return error

@@ -26,6 +26,7 @@ from kafkalite.cluster.metadata.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.partition.append import Append, OwnAppend
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader, LeaderHost, finish_unconfirmed
+from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.partition.state import NO_HIGH_WATERMARK, NOT_LEADER, PartitionState
 from kafkalite.cluster.partition.validation import LoopBudget, append_to_log, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
@@ -251,6 +252,14 @@ class Partition(PartitionState):
         except Exception as error:
             self._report(error)
 
+    def follower_grew(self) -> None:
+        """Complete the delayed fetches that a follower's higher high watermark satisfies; exceptions are reported."""
+        try:
+            if self.delayed_fetches:
+                call_each(DelayedFetch.bytes_committed, list(self.delayed_fetches))
+        except Exception as error:
+            self._report(error)
+
     # Appends that a job works on.
 
     def _enqueue(self, append: Append) -> None:
@@ -411,6 +420,8 @@ class Partition(PartitionState):
     def _end_leadership(self) -> None:
         if not self.error:
             self.close(NOT_LEADER)
+        elif self.delayed_fetches:  # of a follower
+            self.wake_fetches()
 
     @property
     def is_behind(self) -> bool:

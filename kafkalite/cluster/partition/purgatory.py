@@ -2,7 +2,8 @@
 
 A `DelayedFetch` is attached to each partition that it reads. It is completed by the append that adds the missing bytes,
 by an event that changes the response (deletion, a new leader epoch, a new log start offset), or by its deadline. A
-read_committed fetch waits for the last stable offset: the records of an open transaction do not count. Nothing polls.
+read_committed fetch waits for the last stable offset: the records of an open transaction do not count. A fetch at a
+follower is completed by the high watermark that the follower learns. Nothing polls.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +26,10 @@ class DelayedFetch:
         bytes_missing: how many more bytes below the high watermark complete it (`min_bytes` minus the bytes so far).
         wake: called once, without arguments, when the fetch should read again and respond.
         missing: for a fetch that reads up to the last stable offset: returns how many bytes are missing now.
+        recount: as `missing`, for a fetch up to the high watermark. None: what adds unknown bytes completes it.
     """
 
-    __slots__ = ("_bytes_missing", "_missing", "_partitions", "_timer", "_wake")
+    __slots__ = ("_bytes_missing", "_missing", "_partitions", "_recount", "_timer", "_wake")
 
     def __init__(
         self,
@@ -35,10 +37,12 @@ class DelayedFetch:
         bytes_missing: int,
         wake: Callable[[], None],
         missing: Callable[[], int] | None = None,
+        recount: Callable[[], int] | None = None,
     ) -> None:
         self._partitions = partitions
         self._bytes_missing = bytes_missing
         self._missing = missing
+        self._recount = missing or recount
         self._wake: Callable[[], None] | None = wake
         self._timer: Timer | None = None
 
@@ -66,6 +70,14 @@ class DelayedFetch:
         elif stable_moved and self._wake is not None:
             self._bytes_missing = self._missing()
             self.bytes_appended(0)
+
+    def bytes_committed(self) -> None:
+        """Note that a follower's high watermark has risen, by bytes that are not counted."""
+        if self._wake is None:
+            return
+        certain = self._missing is None and self._bytes_missing <= 1
+        self._bytes_missing = 0 if certain or self._recount is None else self._recount()
+        self.bytes_appended(0)
 
     def force_complete(self) -> None:
         """Complete the fetch now; later calls do nothing."""

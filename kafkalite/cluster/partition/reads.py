@@ -14,6 +14,7 @@ from kafkalite.storage.log.transaction_index import AbortedTransaction
 LOGGER = logging.getLogger("kafkalite.cluster")
 UNKNOWN_OFFSET = -1
 NO_EPOCH = -1
+NO_REPLICA = -1
 
 
 class PartitionRead:
@@ -27,6 +28,7 @@ class PartitionRead:
         miss: the bytes that a job must read ahead before this read can succeed, else None.
         aborted: for read_committed, the aborted transactions in these batches, else None.
         attempt: the attempt that was made to read these batches, or None.
+        preferred_replica: broker id of the follower from which the client should read, -1 = none.
     """
 
     __slots__ = (
@@ -38,6 +40,7 @@ class PartitionRead:
         "last_stable_offset",
         "log_start_offset",
         "miss",
+        "preferred_replica",
         "regions",
         "size",
     )
@@ -53,6 +56,7 @@ class PartitionRead:
         self.miss: PageCacheMiss | None = None
         self.aborted: list[AbortedTransaction] | None = None
         self.attempt: ReadAttempt | None = None
+        self.preferred_replica = NO_REPLICA
 
     def add(self, records: list[FileRegion] | KafkaErrorCode | PageCacheMiss, attempt: ReadAttempt) -> None:
         """Add the result of reading the log."""
@@ -76,6 +80,7 @@ def read(
     read_ahead: PageCacheMiss | None = None,
     current_leader_epoch: int = NO_EPOCH,
     last_fetched_epoch: int = NO_EPOCH,
+    any_replica: bool = False,
 ) -> PartitionRead:
     """Read whole batches up to the high watermark, or to the last stable offset for read_committed.
 
@@ -88,8 +93,12 @@ def read(
         read_ahead: the miss of the previous read, after a job has read its bytes.
         current_leader_epoch: the leader epoch that the client knows, -1 if it sent none (KIP-320).
         last_fetched_epoch: the epoch of the last batch that the client has, -1 if it sent none (KIP-595).
+        any_replica: whether a follower may serve the read, up to its own high watermark (KIP-392). An offset between it
+            and the log end has no records yet; one above the log end is out of range, and clients return to the leader.
     """
     error = partition.check_leader_epoch(current_leader_epoch)
+    if error and any_replica:
+        error = partition.check_reader(current_leader_epoch)
     if error:
         return PartitionRead(error)
     found = PartitionRead()

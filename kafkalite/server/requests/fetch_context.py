@@ -18,6 +18,7 @@ from kafkalite.state.fetch_sessions import (
     SessionPartition,
 )
 
+NO_EPOCH = -1
 TOPIC_ID_SINCE = 13
 PIECE = 4  # partitions per step of a sliced fetch, of some microseconds each
 QUIET = PartitionRead()  # of a partition of a session without news
@@ -81,7 +82,9 @@ class FetchContext:
         for part, found in zip(self.partitions, reads, strict=True):
             seen = part.high_watermark_sent if found is QUIET else found.high_watermark
             partition = part.handle
-            if isinstance(partition, Partition) and (partition.error or partition.high_watermark != seen):
+            if not isinstance(partition, Partition):
+                continue
+            if partition.high_watermark != seen or (partition.error and partition.check_reader(NO_EPOCH)):
                 return True
         return False
 
@@ -91,7 +94,7 @@ class FetchContext:
             if found is QUIET:
                 continue
             high_watermark, log_start = found.high_watermark, found.log_start_offset
-            urgent = found.diverging is not None
+            urgent = found.diverging is not None or found.preferred_replica >= 0
             if self._session is None or part.has_news(found.error, found.size, high_watermark, log_start, urgent):
                 part.update_response(found.error, high_watermark, log_start)
                 if self._session is not None and found.size:

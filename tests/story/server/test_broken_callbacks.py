@@ -30,12 +30,11 @@ from kafkalite.server.handlers import (
     create_partitions,
     create_topics,
     delete_topics,
-    fetch,
     init_producer_id,
     metadata,
     produce,
 )
-from kafkalite.server.requests import config_changes, offset_lookup
+from kafkalite.server.requests import config_changes, offset_lookup, pending_fetch
 from tests.kit.server import (
     GZIP,
     NOW_MS,
@@ -94,7 +93,7 @@ async def test_exception_in_delayed_fetch_ends_only_its_request(
     received, mute, other = Wire(hub), Wire(hub), Wire(hub)
     received.send(delayed_fetch(12), delayed_fetch(12))
     mute.send(delayed_fetch(6))  # has no place for an error of the whole request
-    monkeypatch.setattr(fetch.PendingFetch, "_read_all", broken)
+    monkeypatch.setattr(pending_fetch.PendingFetch, "_read_all", broken)
     if woken_by == "timer":
         clock.advance(1000)
     else:
@@ -222,8 +221,8 @@ async def test_response_that_cannot_be_encoded_closes_the_connection(
     clock = stopped_time(client.broker)
     late, now = Wire(hub), Wire(hub)
     late.send(delayed_fetch(12))
-    original = fetch.FetchResponse
-    monkeypatch.setattr(fetch, "FetchResponse", lambda **named: original(**{**named, "session_id": 1 << 40}))
+    original = pending_fetch.FetchResponse
+    monkeypatch.setattr(pending_fetch, "FetchResponse", lambda **named: original(**{**named, "session_id": 1 << 40}))
     now.send((fetch_request("t", (0, 0), min_bytes=0, max_wait_ms=0), 12))
     clock.advance(1000)
     hub.pump()
