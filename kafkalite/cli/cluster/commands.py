@@ -129,8 +129,9 @@ async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
 
     Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. A broker whose
     STATE is `cut off` does not reach it: it serves, but changes of topics and configs wait or fail. The exit code is 1
-    if the cluster is not complete: no controller, a broker that is silent or cut off, a partition without a leader, a
-    node of the tree with invalid contents or an invalid name, which the cluster leaves out.
+    if the cluster is not complete: no controller, a broker that is silent or cut off, a partition without a leader or
+    with a replica that is not in sync, a node of the tree with invalid contents or an invalid name, which the cluster
+    leaves out.
     """
     async with open_client(cluster, Admin, environment=Environment()) as admin:
         found = await read_status(admin, timeout)
@@ -151,6 +152,7 @@ def status_object(found: ClusterStatus) -> dict[str, object]:
         "partitions": found.partitions,
         "brokers": [each._asdict() for each in found.brokers],
         "without_leader": [each._asdict() for each in found.leaderless],
+        **found.replicas._asdict(),
         "invalid_nodes": [each._asdict() for each in found.invalid_nodes],
         "invalid_node_count": found.invalid_node_count,
         "problems": found.problems,
@@ -169,6 +171,10 @@ def print_status(found: ClusterStatus) -> None:
     controller = "none" if found.controller is None else f"broker {found.controller}"
     click.echo(f"cluster {found.cluster_id}, controller: {controller}")
     click.echo(f"{found.topics} topic(s), {found.partitions} partition(s), {len(found.leaderless)} without a leader")
+    if found.replicas.not_preferred:
+        click.echo(
+            f"{found.replicas.not_preferred} partition(s) are not led by their first replica: `topic elect-leaders`"
+        )
     rows = [
         (*each[:4], "yes" if each.controller else "no", state_of(each), each.coordination) for each in found.brokers
     ]

@@ -11,6 +11,7 @@ from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Coordination, Resource, TopicDescription
 
 from kafkalite.cli.cluster.invalid_tree_nodes import NodeStatus, node_statuses
+from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas
 from kafkalite.errors import KafkaError
 
 COORDINATION_KEYS = ("zookeeper.connect", "kafkalite.coordination.directory")
@@ -55,6 +56,7 @@ class ClusterStatus(NamedTuple):
         errors: why brokers do not answer.
         topics, partitions: their numbers.
         leaderless: the partitions without a leader.
+        replicas: numbers of partitions whose replicas are not in sync or not led as preferred.
         invalid_nodes: nodes of the tree that the cluster leaves out; brokers name at most 1,000.
         invalid_node_count: their number.
     """
@@ -66,6 +68,7 @@ class ClusterStatus(NamedTuple):
     topics: int
     partitions: int
     leaderless: list[PartitionStatus]
+    replicas: ReplicaCounts
     invalid_nodes: list[NodeStatus]
     invalid_node_count: int
 
@@ -85,6 +88,12 @@ class ClusterStatus(NamedTuple):
         ]
         if self.leaderless:
             found.append(f"{len(self.leaderless)} partition(s) have no leader")
+        if self.replicas.under_replicated:
+            found.append(
+                f"{self.replicas.under_replicated} partition(s) have replicas that are not in sync, "
+                f"{self.replicas.under_min_isr} of them reject acks=all: "
+                "see `kafkalite topic describe --under-replicated`"
+            )
         if self.invalid_node_count:
             found.append(f"{self.invalid_node_count} node(s) of the tree are invalid, and left out")
         return found
@@ -119,6 +128,7 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
         len(topics),
         partitions,
         leaderless,
+        await count_replicas(admin, topics),
         node_statuses(sessions.values()),
         max((each.invalid_node_count for each in sessions.values()), default=0),
     )
