@@ -14,6 +14,7 @@ from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.coordinators.runtime.loader import CoordinatorLoader, LoaderHost, LoadQueue
 from kafkalite.coordinators.runtime.record_serde import RecordSerde
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder
 from kafkalite.state.effects import Now
 
@@ -67,8 +68,20 @@ class PartitionWriter:
             for index, batch in enumerate(batches):
                 self._partition.append_internal(OwnAppend(batch, partial(put_error, errors, index)))
 
+    def refusal(self) -> int:
+        """NOT_ENOUGH_REPLICAS while fewer replicas are in sync than appends with acks=all need, else 0."""
+        partition = self._partition
+        return KafkaErrorCode.NOT_ENOUGH_REPLICAS if len(partition.isr) < partition.replicas_min else 0
+
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
-        """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop."""
+        """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop.
+
+        Records above the high watermark may be committed later: they are waited for, with NOT_ENOUGH_REPLICAS.
+        """
+        log = self._partition.log
+        if self.refusal() or (log is not None and self._partition.high_watermark < log.log_end_offset):
+            done(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
+            return nothing
         loading = CoordinatorLoader(self._host, self._partition, self._serde, self._loads, apply, done)
         loading.begin()
         return loading.stop
@@ -116,6 +129,10 @@ class PartitionWriter:
             )
         builder.clear()
         return bytearray(batch)
+
+
+def nothing() -> None:
+    """Stop a replay that has not begun."""
 
 
 def put_error(errors: FanIn[int], index: int, append: Append) -> None:

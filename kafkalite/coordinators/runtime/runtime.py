@@ -176,18 +176,25 @@ class CoordinatorRuntime(Generic[M]):
                 self.elected(partition)
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads a partition of the topic: create its shard and load it. A new epoch of the same leader
+        """This broker leads a partition of the topic: create its shard, and load it. A new epoch of the same leader
         changes nothing.
+
+        While records of earlier leaders are not committed yet, the shard has no state: it is loaded at the next call.
         """
-        if self._closed or partition.index in self._shards:
+        if self._closed:
             return
+        shard = self._shards.get(partition.index)
+        if shard is None:
+            shard = self._shards[partition.index] = self._new_shard(partition)
+        if shard.is_unloaded and not partition.is_behind:
+            shard.load()
+
+    def _new_shard(self, partition: Partition) -> CoordinatorShard[M]:
         writer = PartitionWriter(self._host, partition, self._serde, self._loads)
         timeout_ms = self._host.config.offsets_commit_timeout_ms
-        shard = CoordinatorShard(
+        return CoordinatorShard(
             partition.index, self._make_machine, writer, self._host.clock, self._ask, timeout_ms, self._host.slicer
         )
-        self._shards[partition.index] = shard
-        shard.load()
 
     def resigned(self, partition: int) -> None:
         """This broker leads a partition of the topic no more: drop its shard; pending requests fail with

@@ -11,6 +11,9 @@ lists what the machines rely on):
    to a tight retry loop. A log that cannot be read is retried with a growing delay, up to about a minute.
 5. A request that waits longer than `offsets.commit.timeout.ms` for its append fails with an error of the coordinator;
    its records stay valid once they are committed.
+6. While the log accepts no appends, because too few replicas are in sync, no command runs: it would have to be undone
+   by a replay. Requests fail with COORDINATOR_NOT_AVAILABLE. The first timer that expires meanwhile ends the
+   incarnation, because members could not keep their sessions; the next one begins when the log accepts appends.
 
 Source: CoordinatorRuntime.java of Apache Kafka.
 """
@@ -70,8 +73,14 @@ class RecordWriter(Protocol):
     def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
         """Append the records of one command; calls `done(error)` once they are committed, perhaps before it returns."""
 
+    def refusal(self) -> int:
+        """The error that every append would have now, 0 = none: NOT_ENOUGH_REPLICAS."""
+
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
-        """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop."""
+        """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop.
+
+        NOT_ENOUGH_REPLICAS: too few replicas are in sync, or do not have all records yet.
+        """
 
     def write_pending(self) -> None:
         """Write the batches that were appended outside a loop iteration of the network."""
@@ -168,6 +177,12 @@ class CoordinatorShard(Generic[M]):
         return None if incarnation is None or incarnation.entries else incarnation.machine
 
     @property
+    def is_unloaded(self) -> bool:
+        """Whether it was never loaded."""
+        begun = self._incarnation is not None or self._stop is not None or self._retry is not None or self._open
+        return self._error == LOADING and not begun
+
+    @property
     def error(self) -> int:
         """The error of all commands now; 0 = the shard is loaded."""
         return 0 if self._incarnation is not None else self._error
@@ -182,6 +197,10 @@ class CoordinatorShard(Generic[M]):
         incarnation = self._incarnation
         if incarnation is None:
             self._refuse(command, completion)
+            return
+        refusal = self._writer.refusal()
+        if refusal:
+            self._refuse_append(incarnation, command, completion, refusal)
             return
         if completion is not None:
             incarnation.completions[completion] = None
@@ -201,6 +220,16 @@ class CoordinatorShard(Generic[M]):
             completion.fail(self._error)
         elif not self._closed:
             self._later.append(command)
+
+    def _refuse_append(
+        self, incarnation: Incarnation[M], command: Command[M], completion: CommandCompletion | None, error: int
+    ) -> None:
+        """The log accepts no appends (invariant 6)."""
+        if completion is not None:
+            completion.fail(coordinator_error(error))
+        else:
+            self._later.append(command)
+            self._drop(incarnation, coordinator_error(error))
 
     def _command_failed(self, incarnation: Incarnation[M], completion: CommandCompletion | None = None) -> None:
         """End the incarnation, because a command raised an exception (invariant 3)."""
@@ -320,6 +349,9 @@ class CoordinatorShard(Generic[M]):
         if self._incarnation is not incarnation:
             return
         del incarnation.timers[timer.name]
+        if refusal := self._writer.refusal():
+            self._drop(incarnation, coordinator_error(refusal))
+            return
         try:
             now = self.now()
             now = now._replace(ms=max(now.ms, timer.at_ms))  # the float may be slightly lower
@@ -387,7 +419,7 @@ class CoordinatorShard(Generic[M]):
         if self._closed:
             return
         if error:
-            self._failed_loads += 1
+            self._failed_loads += error != KafkaErrorCode.NOT_ENOUGH_REPLICAS  # that ends by itself
             self._load_again(soon=False)
             return
         self._failed_loads = 0

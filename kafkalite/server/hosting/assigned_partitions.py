@@ -81,8 +81,11 @@ class StoppedPartition(NamedTuple):
 class LeadershipChanges(Protocol):
     """Is called when this broker becomes or ceases to be the leader of a partition."""
 
-    def elected(self, partition: Partition) -> None: ...
-    def resigned(self, partition: Partition) -> None: ...
+    def elected(self, partition: Partition) -> None:
+        """It leads the partition: called once while `partition.is_behind`, and once when all records can be read."""
+
+    def resigned(self, partition: Partition) -> None:
+        """It leads the partition no more."""
 
 
 class NoDirectoryRecords:
@@ -421,6 +424,8 @@ class AssignedPartitions(PartitionHosting):
         """Lead a partition, or continue to lead it in another leader epoch."""
         led = not partition.error
         partition.lead(image, nothing if led else partial(self._changes.elected, partition))
+        if not led and partition.is_behind:
+            self._changes.elected(partition)
         if partition.log is not None:
             self._begin_leadership(partition, partition.log)
 
