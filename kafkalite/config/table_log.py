@@ -106,8 +106,7 @@ TOPIC_KEYS = (
     Key("segment.ms", LONG, 604_800_000, "Time after which a new segment is rolled, in ms.", low=1,
         synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS))),
     Key("unclean.leader.election.enable", BOOLEAN, False,
-        "Whether a replica outside the ISR may become leader; each partition has one replica, its leader.",
-        support=IDLE,
+        "Whether a replica outside the ISR becomes the leader if no other can: acknowledged records may be lost.",
         synonyms=synonyms("unclean.leader.election.enable")),
 )  # fmt: skip
 

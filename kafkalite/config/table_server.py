@@ -16,7 +16,6 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST, CLASS = (
 IDLE, REFUSED = Support.WITHOUT_EFFECT, Support.REFUSED
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-ONE_REPLICA = "each partition has one replica, its leader"
 PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
 IDENTITY = (
@@ -167,13 +166,13 @@ REPLICATION = (
         "Class that selects the replica a consumer reads from: the leader, or an in-sync replica in its rack.",
         allowed=(LEADER_SELECTOR, RACK_AWARE_SELECTOR)),
     Key("auto.leader.rebalance.enable", BOOLEAN, True,
-        f"Whether leadership is moved back to preferred replicas; {ONE_REPLICA}.", support=IDLE),
+        "Whether leadership is moved back to preferred replicas."),
     Key("leader.imbalance.check.interval.seconds", LONG, 300,
-        f"How often leader imbalance is checked, in seconds; {ONE_REPLICA}.", low=1, support=IDLE),
+        "How often leader imbalance is checked, in seconds.", low=1),
     Key("leader.imbalance.per.broker.percentage", INT, 10,
-        f"Leader imbalance allowed per broker, in percent; {ONE_REPLICA}.", support=IDLE),
+        "Share of the partitions whose preferred replica a broker has that others may lead, in percent.", low=0),
     Key("unclean.leader.election.interval.ms", LONG, 300_000,
-        f"How often unclean leader elections are attempted, in ms; {ONE_REPLICA}.", support=IDLE),
+        "How often a KRaft controller attempts unclean leader elections, in ms.", support=IDLE),
     Key("controller.socket.timeout.ms", INT, 30_000,
         "Timeout of connections and requests from the controller to a broker, in ms.", low=1),
     Key("controlled.shutdown.enable", BOOLEAN, True,

@@ -1,8 +1,7 @@
-"""Decides requested elections of leaders (ElectLeaders, KIP-183 and KIP-460).
+"""Says why no leader is elected on request (ElectLeaders, KIP-183 and KIP-460).
 
-The controller elects whenever a replica fails or returns, and every partition has one replica. So a request finds the
-leader elected, or a partition whose replica is not available: there is no other replica to elect, and none that is out
-of sync. This must change with replication.
+In a cluster, `state/controller` decides. A broker that is alone has one replica of each partition: a request finds the
+leader elected, or a partition whose replica is not available.
 
 Source: KafkaController.processReplicaLeaderElection of Apache Kafka 3.9.
 """
@@ -41,6 +40,26 @@ def election_refusal(partition: PartitionImage | None, offline: Container[int], 
         return NOT_NEEDED if led else _not_eligible(partition)
     preferred = partition.replicas[0]
     return NOT_NEEDED if led and partition.leader == preferred else _not_available(preferred)
+
+
+def reason_of(error: int, partition: PartitionImage | None) -> str | None:
+    """Return the message for an error of the controller; None = no error, or one that explains itself.
+
+    Arguments:
+        error: of the partition.
+        partition: its state; None = it is not in the image.
+    """
+    if error == UNKNOWN.error:
+        return UNKNOWN.message
+    if error == NOT_NEEDED.error:
+        return NOT_NEEDED.message
+    if partition is None:
+        return None
+    if error == KafkaErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
+        return _not_eligible(partition).message
+    if error == KafkaErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
+        return f"The preferred leader, on broker {partition.replicas[0]}, is not available or not in sync."
+    return None
 
 
 def _not_eligible(partition: PartitionImage) -> Refusal:

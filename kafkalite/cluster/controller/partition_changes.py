@@ -1,13 +1,14 @@
 """Converts requests that change the states of partitions into events of the controller, and results into responses.
 
-Source: KafkaController.processAlterPartition of Apache Kafka 3.9.
+Source: KafkaController.processAlterPartition, doControlledShutdown of Apache Kafka 3.9.
 """
 
 from collections.abc import Generator
 
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from kafkalite.state.controller.effects import Completion
-from kafkalite.state.controller.events import AlterPartitions, RequestedIsr
+from kafkalite.state.controller.events import AlterPartitions, RequestedIsr, ShutDownBroker
 from kafkalite.state.controller.partitions.requests import ANY_EPOCH
 from kafkalite.state.controller.values import PartitionOutcome
 
@@ -67,3 +68,22 @@ def answer_of(index: int, outcome: PartitionOutcome) -> Answer:
         leader_recovery_state=int(state.recovering),
         partition_epoch=outcome.version,
     )
+
+
+def shutdown(request: ControlledShutdownRequest) -> Generator[None, None, ShutDownBroker]:
+    """Return the event of a request."""
+    yield
+    return ShutDownBroker(None, request.broker_id, request.broker_epoch)
+
+
+def shutdown_response(
+    request: ControlledShutdownRequest, result: Completion
+) -> Generator[None, None, ControlledShutdownResponse]:
+    """Return the response with the partitions that the broker still leads; yields after each partition."""
+    remaining = []
+    for partition, _error, state, _version in result.outcomes:
+        if partition is not None and state is not None and state.leader == request.broker_id:
+            topic, index = partition
+            remaining.append(ControlledShutdownResponse.RemainingPartition(topic_name=topic, partition_index=index))
+        yield
+    return ControlledShutdownResponse(error_code=result.error, remaining_partitions=remaining)

@@ -15,7 +15,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -45,10 +45,14 @@ from kafkalite.state.controller.events import (
     AlterPartitions,
     AwaitDeletion,
     AwaitTopic,
+    ConfigsChanged,
     ControllerMoved,
+    ElectLeaders,
     Event,
     RequestFailed,
+    ShutDownBroker,
     TimerExpired,
+    TopicConfigsRead,
     TopicRead,
 )
 from kafkalite.state.controller.values import Broker, ControllerSettings, TimerName
@@ -60,7 +64,7 @@ FAILURES_END_S = 600.0  # a term that lasted so long ends the doubling
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-RequestEvent: TypeAlias = AlterPartitions
+RequestEvent: TypeAlias = AlterPartitions | ElectLeaders | ShutDownBroker
 
 
 class Machine(Protocol):
@@ -85,6 +89,9 @@ class ControllerHost(Protocol):
 
     def new_topic_id(self) -> bytes:
         """A random topic id."""
+
+    def allows_unclean_elections(self, configs: Mapping[str, str]) -> bool:
+        """Whether a topic with these configs elects replicas that are not in sync."""
 
     def peer(self, broker: Broker) -> ControllerPeer:
         """A connection to a live broker, or to this one."""
@@ -177,6 +184,11 @@ class ControllerRuntime:
             done(effects.Completion(None, KafkaErrorCode.NOT_CONTROLLER))
         else:
             self._running.request(event, done)
+
+    def configs_changed(self, topic: str | None) -> None:
+        """The configs of a topic have changed; None = those of all brokers."""
+        if self._running is not None:
+            self._running.report(ConfigsChanged(topic))
 
     def _elected(self, term: Term) -> None:
         self._running = RunningTerm(
@@ -313,6 +325,7 @@ class RunningTerm:
             effects.SendStopReplica: self._send,
             effects.DeleteNotifications: self._delete_notifications,
             effects.ReadTopic: lambda effect: self._read_topic(effect.topic),
+            effects.ReadTopicConfigs: self._read_configs,
             effects.ReadStates: lambda effect: self._reader.read_states(effect.read_id, effect.partitions),
             effects.Connect: self._connect,
             effects.Disconnect: lambda effect: self._disconnect(effect.broker_id),
@@ -444,6 +457,12 @@ class RunningTerm:
     def _read_topic(self, topic: str) -> None:
         self._topics_read.pop(topic, None)
         self._reader.read_topic(topic)
+
+    def _read_configs(self, effect: effects.ReadTopicConfigs) -> None:
+        def read(configs: Mapping[str, str]) -> None:
+            self.report(TopicConfigsRead(effect.topic, self._host.allows_unclean_elections(configs)))
+
+        self._reader.read_configs(effect.topic, read)
 
     def _write(self, write: effects.Write) -> Steps:
         operations = yield from transaction(write, self.term.epoch_version, self._host.new_topic_id)

@@ -13,7 +13,7 @@
 Sources: KafkaController.scala (its handlers of znode changes), KafkaZkClient.scala of Apache Kafka 3.9.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -125,6 +125,22 @@ class TreeReader:
             self._deliver(StatesRead(read_id, dict(zip(partitions, states, strict=True))))
 
         self._states(partitions, read)
+
+    def read_configs(self, topic: str, taken: Callable[[Mapping[str, str]], object]) -> None:
+        """Read the configs of a topic; nothing is passed on if they are invalid."""
+        path = znodes.topic_config_path(topic)
+
+        def read(configs: Mapping[str, str] | None) -> None:
+            if configs is not None:
+                taken(configs)
+
+        def found(value: Found) -> None:
+            if value is None:
+                taken({})
+            else:
+                self._use(path, value, lambda data, _stat: znodes.decode_configs(path, data), read)
+
+        self._get(path, None, found)
 
     # Watches.
 
@@ -282,16 +298,19 @@ class TreeReader:
     ) -> None:  # fmt: skip
         """Read a node; None = it does not exist or is invalid."""
 
-        def read(found: Found) -> None:
-            try:
-                value = None if found is None else decode(*found)
-                self._invalid.remove(path)
-            except ZnodeError as error:
-                value = None
-                self._invalid.add(path, error)
-            taken(value)
+        self._get(path, watch, lambda found: self._use(path, found, decode, taken))
 
-        self._get(path, watch, read)
+    def _use(
+        self, path: str, found: Found, decode: Callable[[bytes, Stat], T], taken: Callable[[T | None], object]
+    ) -> None:
+        """Pass on the value of a node that was read; None = it does not exist or is invalid."""
+        try:
+            value = None if found is None else decode(*found)
+            self._invalid.remove(path)
+        except ZnodeError as error:
+            value = None
+            self._invalid.add(path, error)
+        taken(value)
 
     def _names(self, path: str, watch: Watcher | None, taken: Callable[[list[str]], object]) -> None:
         """The children of a node; none if it does not exist."""

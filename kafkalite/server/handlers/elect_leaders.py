@@ -1,17 +1,22 @@
 """ElectLeaders, key 43, v0-2: elects the preferred leaders of partitions, or leaders out of sync (KIP-183, KIP-460).
 
-The controller answers; other brokers answer NOT_CONTROLLER. `cluster/controller/leader_elections` decides. A request
-for all partitions returns only those that need an election, as in Kafka.
+The controller answers; other brokers answer NOT_CONTROLLER. A controller elects as `state/controller` decides, and
+answers when the states are written. A broker that is alone has nothing to elect: `cluster/controller/leader_elections`
+says why. A request for all partitions returns only those that need an election, as in Kafka.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.controller.leader_elections import UNKNOWN, ElectionType, election_refusal
+from kafkalite.cluster.controller.leader_elections import UNKNOWN, ElectionType, election_refusal, reason_of
 from kafkalite.cluster.metadata.image import ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kafkalite.server.requests.call import AdminCall
+from kafkalite.state.controller.effects import Completion
 
 Result = ElectLeadersResponse.ReplicaElectionResult
 Elected = Result.PartitionResult
@@ -23,8 +28,57 @@ def elect_leaders(call: AdminCall, request: ElectLeadersRequest) -> ElectLeaders
     """Answer for each partition once, whatever its order and repetitions in the request."""
     if request.election_type not in ELECTION_TYPES:
         return ElectLeadersResponse(error_code=KafkaErrorCode.INVALID_REQUEST, replica_election_results=[])
-    call.answer_from(elect_each(call, request), objects_of(call, request))
+    controller = call.context.local_controller
+    if controller is None or not call.context.is_controller:
+        call.answer_from(elect_each(call, request), objects_of(call, request))
+        return None
+
+    def listed(wanted: Mapping[str, Iterable[int]]) -> None:
+        partitions = [TopicPartition(name, index) for name, indexes in wanted.items() for index in indexes]
+        controller.elect_leaders(
+            partitions,
+            unclean=request.election_type == ElectionType.UNCLEAN,
+            timeout_s=max(0, request.timeout_ms) / 1000,
+            then=call.guard(partial(answer_elected, call, request, partitions)),
+        )
+
+    call.in_slices(partitions_of(call.context.image, request), objects_of(call, request), listed)
     return None
+
+
+def answer_elected(
+    call: AdminCall, request: ElectLeadersRequest, partitions: Sequence[TopicPartition], result: Completion
+) -> None:
+    """Answer with the results of the controller."""
+    call.answer_from(elected(call, request, partitions, result), len(partitions))
+
+
+def elected(
+    call: AdminCall, request: ElectLeadersRequest, partitions: Sequence[TopicPartition], result: Completion
+) -> Generator[None, None, ElectLeadersResponse]:
+    """Return the response: the error of the whole request is that of each partition, too."""
+    errors = [result.error] * len(partitions) if result.error else [each.error for each in result.outcomes]
+    every = request.topic_partitions is None
+    results = call.elements()
+    for name, found in groupby(zip(partitions, errors, strict=True), lambda each: each[0].topic):
+        rows, count = call.elements(), 0
+        for key, error in found:
+            if not every or error != KafkaErrorCode.ELECTION_NOT_NEEDED:
+                rows.add(
+                    Elected(partition_id=key.partition, error_code=error, error_message=message_of(call, key, error))
+                )
+                count += 1
+            yield
+        if count:
+            results.add(Result(topic=name, partition_result=rows.finish()))
+    whole = result.error if result.error == KafkaErrorCode.NOT_CONTROLLER else 0
+    return ElectLeadersResponse(error_code=whole, replica_election_results=results.finish())
+
+
+def message_of(call: AdminCall, key: TopicPartition, error: int) -> str | None:
+    """Why no leader was elected."""
+    topic = call.context.image.topics.get(key.topic)
+    return reason_of(error, None if topic is None else topic.partition(key.partition))
 
 
 def objects_of(call: AdminCall, request: ElectLeadersRequest) -> int:

@@ -148,6 +148,7 @@ CLUSTER_ROWS = (  # served by a broker in a cluster, besides `ROWS`
     Row("leader_and_isr", 4, 0, 7, between_brokers=True),
     Row("stop_replica", 5, 0, 4, between_brokers=True),
     Row("update_metadata", 6, 0, 8, between_brokers=True),
+    Row("controlled_shutdown", 7, 0, 3, between_brokers=True),
     Row("alter_partition", 56, 2, 3, between_brokers=True),
     Row("describe_coordination", 10007, 0, 0, package="extensions"),
 )

@@ -15,7 +15,7 @@ from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.model import Node
+from kafkalite.model import Node, TopicPartition
 from kafkalite.server.configs.config_resources import ConfigResources
 from kafkalite.server.requests.api import Row
 from kafkalite.server.requests.description_cache import DescriptionCache
@@ -30,9 +30,11 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
     from kafkalite.server.hosting.controller_requests import ControllerRequests
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
+    from kafkalite.state.controller.effects import Completion
 
 
 class RequestDispatcher(Protocol):
@@ -93,6 +95,27 @@ class ClusterContext(LeaderContext, Protocol):
         """
 
 
+class StateController(Protocol):
+    """The elected controller on this broker; each `then` is called once with the response."""
+
+    def alter_partition(
+        self, request: "AlterPartitionRequest", then: "Callable[[AlterPartitionResponse], object]"
+    ) -> None: ...
+
+    def controlled_shutdown(
+        self, request: "ControlledShutdownRequest", then: "Callable[[ControlledShutdownResponse], object]"
+    ) -> None: ...
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition],
+        *,
+        unclean: bool,
+        timeout_s: float,
+        then: "Callable[[Completion], object]",
+    ) -> None: ...
+
+
 class AdminContext(ClusterContext, Protocol):
     """What administrators ask about the cluster as a whole."""
 
@@ -105,6 +128,10 @@ class AdminContext(ClusterContext, Protocol):
     @property
     def is_controller(self) -> bool:
         """Whether this broker is the controller; a broker that is alone always is."""
+
+    @property
+    def local_controller(self) -> StateController | None:
+        """The controller of the cluster, if this broker is elected; None = this broker takes part in no election."""
 
 
 class TopicContext(ClusterContext, Protocol):
@@ -164,23 +191,11 @@ class ConfigContext(CallContext, Protocol):
     configs: ConfigResources
 
 
-class StateController(Protocol):
-    """The elected controller on this broker; each `then` is called once with the response."""
-
-    def alter_partition(
-        self, request: "AlterPartitionRequest", then: "Callable[[AlterPartitionResponse], object]"
-    ) -> None: ...
-
-
-class ControllerCallContext(CallContext, Protocol):
+class ControllerCallContext(AdminContext, Protocol):
     """The requests of the controller, which a broker in a cluster serves, and its session."""
 
     @property
     def controller_requests(self) -> "ControllerRequests": ...
-
-    @property
-    def local_controller(self) -> "StateController | None":
-        """The controller of the cluster, if this broker is elected; None = this broker takes part in no election."""
 
     @property
     def coordination_suspended_ms(self) -> int:

@@ -24,7 +24,6 @@ from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
 from kafkalite.server.hosting.controller_requests import ControllerRequests, EpochReader, TopicConfigReader
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.api import CLUSTER_ROWS
-from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.offsets_partitions import OffsetsPartitions, PartitionCounter
 from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage.dirs.log_directory import Identity
@@ -95,11 +94,6 @@ class ClusteredBroker(RunningBroker):
         """Return this broker with its address in the image; with that of the connection before it is there."""
         known = self.image.brokers.nodes(connection.listener).get(self.broker_id)
         return known or super().own_node(connection)
-
-    @property
-    def local_controller(self) -> LocalController | None:
-        """The controller of the cluster, if this broker is elected."""
-        return None
 
     @property
     def coordination_suspended_ms(self) -> int:

@@ -3,19 +3,20 @@
 Requests of the controller to its own broker go to their handlers, without a connection.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.callbacks import once
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.controller.election import Term
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
-from kafkalite.cluster.controller.partition_changes import isr_changes, isr_response
+from kafkalite.cluster.controller.partition_changes import isr_changes, isr_response, shutdown, shutdown_response
 from kafkalite.cluster.controller.runtime import ControllerRuntime
 from kafkalite.cluster.peer import Answer, Fail, Peer
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import Endpoint
+from kafkalite.model import Endpoint, TopicPartition
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -26,7 +27,7 @@ from kafkalite.server.running.broker_listener import endpoint_for_brokers
 from kafkalite.slicing import Steps, group_steps
 from kafkalite.state.controller.controller import Controller
 from kafkalite.state.controller.effects import Completion
-from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
+from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic, ElectLeaders
 from kafkalite.state.controller.values import Broker, ControllerSettings
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class LocalController:
 
     def __init__(self, resources: BrokerResources, config: BrokerConfig) -> None:
         self._resources = resources
-        self._static = config
+        self._static = self._config = config
         self._broker_id = -1
         self._requests: ControllerRequests | None = None
         self._runtime: ControllerRuntime | None = None
@@ -126,10 +127,57 @@ class LocalController:
         self._request(isr_changes(request), ended)
 
     def controlled_shutdown(
-        self, _request: ControlledShutdownRequest, then: Callable[[ControlledShutdownResponse], object]
+        self, request: ControlledShutdownRequest, then: Callable[[ControlledShutdownResponse], object]
     ) -> None:
-        """Move the leaderships of a broker that stops."""
-        then(ControlledShutdownResponse(error_code=KafkaErrorCode.NOT_CONTROLLER, remaining_partitions=[]))
+        """Move the leaderships of a broker that stops; `then` is called once with the response."""
+
+        def ended(result: Completion) -> None:
+            self._respond(shutdown_response(request, result), then)
+
+        self._request(shutdown(request), ended)
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition],
+        *,
+        unclean: bool,
+        timeout_s: float,
+        then: Callable[[Completion], object],
+    ) -> None:
+        """Elect leaders on request.
+
+        Arguments:
+            partitions: each once.
+            unclean: see `ElectLeaders`.
+            timeout_s: after it the result is REQUEST_TIMED_OUT; the elections go on.
+            then: called once with the result.
+        """
+
+        def elections() -> Steps:
+            yield
+            return ElectLeaders(None, unclean, tuple(partitions))
+
+        clock = self._resources.clock
+        end = once(then)
+        late = Completion(None, KafkaErrorCode.REQUEST_TIMED_OUT)
+        timer = clock.call_at(clock.monotonic() + timeout_s, end, late)
+
+        def ended(result: Completion) -> None:
+            timer.cancel()
+            end(result)
+
+        self._request(elections(), ended)
+
+    def topic_configured(self, topic: str) -> None:
+        """The configs of a topic have changed."""
+        if self._runtime is not None:
+            self._runtime.configs_changed(topic)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Use another configuration of this broker."""
+        before, self._config = self._config, config
+        if self._runtime is not None and _unclean(before) != _unclean(config):
+            self._runtime.configs_changed(None)
 
     def _request(self, event: Steps, done: Callable[[Completion], object]) -> None:
         if self._runtime is None:
@@ -144,13 +192,20 @@ class LocalController:
 
     def controller_settings(self, term: Term) -> ControllerSettings:
         """The settings of a term."""
+        interval_s = self._static.leader_imbalance_check_interval_seconds
         chroot = (self._static.zookeeper_connect or "").partition("/")
         return ControllerSettings(
             self._broker_id,
             term.epoch,
             delete_topic_enable=self._static.delete_topic_enable,
+            rebalance_ms=interval_s * 1000 if self._static.auto_leader_rebalance_enable else None,
+            imbalance_max=self._static.leader_imbalance_per_broker_percentage / 100,
             path_prefix_bytes=len(chroot[1] + chroot[2]) if chroot[2] else 0,
         )
+
+    def allows_unclean_elections(self, configs: Mapping[str, str]) -> bool:
+        """Whether a topic with these configs elects replicas that are not in sync."""
+        return self._config.stored_topic_config(configs).config.unclean_leader_election_enable
 
     def new_topic_id(self) -> bytes:
         """A random topic id."""
@@ -168,3 +223,7 @@ class LocalController:
     def endpoint_of(self, broker: Broker) -> Endpoint | None:
         """The address at which brokers reach a broker, None if it has none."""
         return endpoint_for_brokers(broker.endpoints, self._static)
+
+
+def _unclean(config: BrokerConfig) -> bool:
+    return config.topic_defaults.unclean_leader_election_enable

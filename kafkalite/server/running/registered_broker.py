@@ -211,3 +211,9 @@ class RegisteredBroker(ClusteredBroker):
         """Apply the configs of a topic that were read from the tree."""
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.configure_topic(name, overrides)
+        self.participant.controller.topic_configured(name)
+
+    def apply_configs(self, default: Texts | None, own: Texts | None) -> None:
+        """Apply stored dynamic configs, see `RunningBroker.apply_configs`."""
+        super().apply_configs(default, own)
+        self.participant.controller.configure(self.config)

@@ -33,6 +33,7 @@ from kafkalite.server.hosting.partition_hosting import PartitionHosting
 from kafkalite.server.process.listeners import Listeners
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.api import ROWS, Row
+from kafkalite.server.requests.context import StateController
 from kafkalite.server.requests.deferred_free import empty_in_steps
 from kafkalite.server.requests.description_cache import DescriptionCache
 from kafkalite.server.requests.dispatch import BrokerService, Dispatcher
@@ -227,6 +228,11 @@ class RunningBroker(ABC):
     def is_controller(self) -> bool:
         """Whether this broker is the controller; a broker that is alone always is."""
         return True
+
+    @property
+    def local_controller(self) -> StateController | None:
+        """The controller of the cluster, if this broker is elected; None = this broker takes part in no election."""
+        return None
 
     @property
     def replica_moves(self) -> "ReplicaMoves":

@@ -34,8 +34,10 @@ def brokers_changed(context: ControllerContext, event: BrokersChanged) -> Steps:
     for broker in (*joined, *restarted):
         connect(context, now[broker])
     _send_brokers(context, before)
+    for broker in (*restarted, *(each for each in joined if now[each].unclean_start)):
+        yield from _note_restart(context, broker)
     for broker in (*restarted, *joined, *failed):
-        yield from _replicas_changed(context, broker, restarted=broker in restarted)
+        yield from _replicas_changed(context, broker)
 
 
 def compatible(context: ControllerContext, brokers: Iterable[Broker]) -> dict[int, Broker]:
@@ -59,6 +61,7 @@ def connect(context: ControllerContext, broker: Broker) -> None:
 def disconnect(context: ControllerContext, broker_id: int) -> Steps:
     """Send no more requests to this incarnation of a broker; its log directories may work after a restart."""
     channel = context.channels.pop(broker_id)
+    context.leaving.discard(broker_id)
     context.effects.append(Disconnect(broker_id))
     context.cancel_timer((RETRY, broker_id))
     for key in channel.offline:
@@ -112,15 +115,13 @@ def _send_brokers(context: ControllerContext, before: dict[int, Broker]) -> None
                 context.effects.append(Connect(broker))
 
 
-def _replicas_changed(context: ControllerContext, broker: int, *, restarted: bool) -> Steps:
+def _replicas_changed(context: ControllerContext, broker: int) -> Steps:
     """Evaluate the partitions of a broker, then the deletions that concern it."""
     in_deletion: dict[Topic, None] = {}
     for partition in list(context.hosted.get(broker, {}).values()):
         if partition.topic.state in IN_DELETION:
             in_deletion[partition.topic] = None
         elif partition.state is not PartitionState.DELETED:
-            if restarted:
-                _note_restart(partition, broker)
             step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
         yield
     for topic in in_deletion:
@@ -130,8 +131,13 @@ def _replicas_changed(context: ControllerContext, broker: int, *, restarted: boo
             yield from step_topic(context, topic, event, broker)
 
 
-def _note_restart(partition: Partition, broker: int) -> None:
-    """Remember that an in-sync replica has restarted; also if its state is being written."""
-    states = (partition.current, partition.wanted)
-    if any(state is not None and broker in state.isr for state in states):
-        partition.restarted |= {broker}
+def _note_restart(context: ControllerContext, broker: int) -> Steps:
+    """Remember the partitions in which a broker that has restarted is in sync; also if the state is being written.
+
+    All brokers of an event come first: then a partition needs one state, however many of its replicas have restarted.
+    """
+    for partition in context.hosted.get(broker, {}).values():
+        states = (partition.current, partition.wanted)
+        if any(state is not None and broker in state.isr for state in states):
+            partition.restarted |= {broker}
+        yield

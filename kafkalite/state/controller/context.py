@@ -8,7 +8,7 @@ request per broker however many partitions it concerns.
 from typing import Literal
 
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller.channel import Channel
+from kafkalite.state.controller.channel import Channel, Stop
 from kafkalite.state.controller.completions import Completions
 from kafkalite.state.controller.effects import Completion, Effect, Log, Operation, TopicMetadata, Write
 from kafkalite.state.controller.known_topics import Partition, Topic
@@ -28,6 +28,7 @@ class ControllerContext:
 
     Attributes:
         brokers: the live brokers that support the finalized features.
+        leaving: those of them that shut down.
         levels: the finalized features.
         topics: by name.
         unknown: names of the topics whose partitions are not known.
@@ -38,17 +39,21 @@ class ControllerContext:
         writes: transactions in flight by id.
         verifying: whether a check of the controller epoch is one of them.
         reads: partitions of each `ReadStates` in flight.
+        stuck: partitions without a leader, which an unclean election could elect.
+        unclean_elections: number of the states written in which a replica leads that was not in sync.
         moved: why this broker is not the controller any more.
     Of the current event:
         now_ms, effects: the time, and the effects in their order.
         chosen: partitions whose wanted state must be written.
         evaluated: whether the state of a partition or topic was evaluated.
-        states_to_read, topics_to_read, changed: partitions, topics; partitions whose metadata has changed.
+        states_to_read, topics_to_read, configs_to_read: partitions, topics, topics.
+        changed: partitions whose metadata has changed.
     """
 
     def __init__(self, settings: ControllerSettings) -> None:
         self.settings = settings
         self.brokers: dict[int, Broker] = {}
+        self.leaving: set[int] = set()
         self.levels: dict[str, int] = {}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -58,6 +63,8 @@ class ControllerContext:
         self.channels: dict[int, Channel] = {}
         self.writes: dict[int, PendingWrite] = {}
         self.reads: dict[int, list[Partition]] = {}
+        self.stuck: dict[Partition, None] = {}
+        self.unclean_elections = 0
         self.moved: str | None = None
         self.evaluated = False
         self.verifying = False
@@ -66,6 +73,7 @@ class ControllerContext:
         self.chosen: list[Partition] = []
         self.states_to_read: list[Partition] = []
         self.topics_to_read: dict[str, None] = {}
+        self.configs_to_read: dict[str, None] = {}
         self.changed: dict[TopicPartition, None] = {}
         self.completions = Completions(self.effects)
         self.requests = PartitionRequests(self.effects)
@@ -87,6 +95,11 @@ class ControllerContext:
             return tuple([replica for replica in partition.replicas if replica in brokers])
         return tuple([one for one in partition.replicas if one in brokers and one not in partition.offline])
 
+    def candidates(self, partition: Partition) -> Replicas:
+        """The replicas that are online and whose broker does not shut down."""
+        online = self.online(partition)
+        return tuple([one for one in online if one not in self.leaving]) if self.leaving else online
+
     def leader_online(self, partition: Partition) -> bool:
         """Whether the stored leader is online."""
         return partition.current is not None and partition.current.leader in self.online(partition)
@@ -107,6 +120,7 @@ class ControllerContext:
         if self.topics_by_id.get(topic.topic_id) is topic:
             del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions.values():
+            self.stuck.pop(partition, None)
             for broker in partition.replicas:
                 hosted = self.hosted[broker]
                 if hosted.get(partition.key) is partition:
@@ -118,10 +132,25 @@ class ControllerContext:
     # Brokers.
 
     def announce(self, partition: Partition, *, is_new: bool = False) -> None:
-        """Send the state of a partition to its replicas that are online, and to all brokers as metadata."""
+        """Send the state of a partition to its replicas that are online, and to all brokers as metadata.
+
+        A broker that shuts down stops the replicas that it does not lead.
+        """
         for broker in self.online(partition):
             self.channels[broker].lead(partition.key, is_new=is_new)
+            if broker in self.leaving:
+                self.stop_follower(broker, partition)
         self.change_metadata(partition.key)
+
+    def stop_follower(self, broker: int, partition: Partition) -> None:
+        """Have a broker stop a replica that it does not lead, and keep its log."""
+        if (channel := self.channels.get(broker)) is not None and self.follows(broker, partition):
+            channel.stop(partition.key, Stop(partition.topic, partition.leader_epoch, delete=False))
+
+    def follows(self, broker: int, partition: Partition) -> bool:
+        """Whether a broker that shuts down does not lead a partition that it has a replica of."""
+        state = partition.current
+        return broker in self.leaving and state is not None and state.leader != broker
 
     def announce_to(self, broker: int, partition: Partition) -> None:
         """Send the state of a partition to one of its replicas, if that is alive."""

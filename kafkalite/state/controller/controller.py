@@ -17,16 +17,20 @@ from kafkalite.state.controller.events import (
     AwaitDeletion,
     AwaitTopic,
     BrokersChanged,
+    ConfigsChanged,
     ControllerMoved,
     DeletionsChanged,
+    ElectLeaders,
     Event,
     LeaderAndIsrAnswered,
     LogDirsFailed,
     RequestFailed,
+    ShutDownBroker,
     SnapshotRead,
     StatesRead,
     StopReplicaAnswered,
     TimerExpired,
+    TopicConfigsRead,
     TopicRead,
     TopicsChanged,
     UpdateMetadataAnswered,
@@ -34,9 +38,10 @@ from kafkalite.state.controller.events import (
     WriteFailed,
     WriteRejected,
 )
+from kafkalite.state.controller.partitions import events as partition_events
 from kafkalite.state.controller.partitions import state_reads as reads
-from kafkalite.state.controller.partitions.events import alter_partitions
 from kafkalite.state.controller.partitions.state_writes import write_states
+from kafkalite.state.controller.rebalancing import REBALANCE, rebalance
 from kafkalite.state.controller.sending import send_pending
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps, run_steps
@@ -57,6 +62,7 @@ def timer_expired(context: ControllerContext, event: TimerExpired) -> Steps:
 TIMERS: dict[str, Callable[[ControllerContext, Any], object]] = {
     RETRY: answers.retry,
     write_results.WRITE: write_results.read_after_failure,
+    REBALANCE: rebalance,
     AWAIT: lambda context, number: context.completions.expired(number),
 }
 
@@ -79,7 +85,11 @@ HANDLERS: dict[type[Event], Callable[[ControllerContext, Any], object]] = {
     TimerExpired: timer_expired,
     AwaitTopic: topic_events.await_topic,
     AwaitDeletion: topic_events.await_deletion,
-    AlterPartitions: alter_partitions,
+    AlterPartitions: partition_events.alter_partitions,
+    ElectLeaders: partition_events.elect_leaders,
+    ShutDownBroker: partition_events.shut_down_broker,
+    TopicConfigsRead: partition_events.configs_read,
+    ConfigsChanged: partition_events.configs_changed,
 }
 
 
@@ -89,6 +99,7 @@ class ControllerCounts(NamedTuple):
     Arguments:
         offline_partitions: without a leader; partitions of topics in deletion do not count.
         topics_to_delete, ineligible_topics_to_delete: requested deletions, and those that wait for brokers.
+        unclean_elections: in this term, of replicas that were not in sync.
     """
 
     active_brokers: int
@@ -97,6 +108,7 @@ class ControllerCounts(NamedTuple):
     offline_partitions: int
     topics_to_delete: int
     ineligible_topics_to_delete: int
+    unclean_elections: int = 0
 
 
 class Controller:
@@ -155,6 +167,7 @@ class Controller:
             sum(one.current is None or one.current.leader == NO_LEADER for one in active),
             len(self._context.deletions),
             sum(topic.state is TopicState.INELIGIBLE for topic in topics),
+            self._context.unclean_elections,
         )
 
     def _resign(self, reason: str) -> list[Effect]:

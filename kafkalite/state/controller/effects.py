@@ -183,6 +183,12 @@ class ReadStates(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class ReadTopicConfigs(NamedTuple):
+    """Read the configs of a topic; ends with `TopicConfigsRead`, or without an event if they cannot be read."""
+
+    topic: str
+
+
 # Requests to brokers. The runtime adds the controller's id and epoch.
 
 
@@ -355,6 +361,7 @@ Effect: TypeAlias = (
     | DeleteNotifications
     | ReadTopic
     | ReadStates
+    | ReadTopicConfigs
     | SendUpdateMetadata
     | SendLeaderAndIsr
     | SendStopReplica

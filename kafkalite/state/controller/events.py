@@ -252,6 +252,52 @@ class AlterPartitions(NamedTuple):
     changes: tuple[RequestedIsr, ...]
 
 
+class ElectLeaders(NamedTuple):
+    """A client requests elections (ElectLeaders, KIP-183 and KIP-460).
+
+    Arguments:
+        token: completed with a `PartitionOutcome` for each partition, in their order.
+        unclean: whether replicas are elected that are not in sync, where there is no other; else preferred replicas.
+        partitions: each once.
+    """
+
+    token: Token
+    unclean: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+class ShutDownBroker(NamedTuple):
+    """A broker shuts down (ControlledShutdown).
+
+    Arguments:
+        token: completed with STALE_BROKER_EPOCH or BROKER_NOT_AVAILABLE, or with a `PartitionOutcome` for each of its
+            partitions with other replicas, once all that can move has moved.
+        broker_id, broker_epoch: of the sender; epoch -1 = not checked.
+    """
+
+    token: Token
+    broker_id: int
+    broker_epoch: int
+
+
+class TopicConfigsRead(NamedTuple):
+    """The configs of a topic, after `ReadTopicConfigs`.
+
+    Arguments:
+        topic: its name.
+        unclean_elections: whether replicas may be elected that are not in sync (`unclean.leader.election.enable`).
+    """
+
+    topic: str
+    unclean_elections: bool
+
+
+class ConfigsChanged(NamedTuple):
+    """The configs of a topic have changed; None = those of all brokers, which are the default."""
+
+    topic: str | None
+
+
 Event: TypeAlias = (
     SnapshotRead
     | BrokersChanged
@@ -272,4 +318,8 @@ Event: TypeAlias = (
     | AwaitTopic
     | AwaitDeletion
     | AlterPartitions
+    | ElectLeaders
+    | ShutDownBroker
+    | TopicConfigsRead
+    | ConfigsChanged
 )

@@ -13,6 +13,9 @@ from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import DeleteNotifications
 from kafkalite.state.controller.events import SnapshotRead
 from kafkalite.state.controller.known_topics import Topic
+from kafkalite.state.controller.partitions.events import elect_each
+from kafkalite.state.controller.partitions.requests import can_lead_preferred
+from kafkalite.state.controller.rebalancing import start_rebalancing
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics.events import add_unread, event_of, refuse_deletions
@@ -32,7 +35,8 @@ def snapshot_read(context: ControllerContext, event: SnapshotRead) -> Steps:
     for name, nodes in snapshot.topics.items():
         yield from _load_topic(context, name, nodes)
         yield
-    _load_requests(context, snapshot)
+    yield from _load_requests(context, snapshot)
+    start_rebalancing(context)
     _log_loaded(context)
 
 
@@ -58,12 +62,12 @@ def _load_topic(context: ControllerContext, name: str, nodes: TopicNodes | Inval
     yield from step(context, topic, event_of(nodes), nodes)
 
 
-def _load_requests(context: ControllerContext, snapshot: Snapshot) -> None:
+def _load_requests(context: ControllerContext, snapshot: Snapshot) -> Steps:
     """The requests of administrators that Kafka's tools before 2.x write, and notifications that are obsolete now."""
     if snapshot.reassignment is not None:
         _refuse_reassignment(context, snapshot.reassignment)
     if snapshot.preferred_election is not None:
-        _report_election(context, snapshot.preferred_election)
+        yield from _elect_preferred(context, snapshot.preferred_election)
     obsolete = DeleteNotifications(
         snapshot.log_dir_events,
         snapshot.isr_changes,
@@ -84,14 +88,20 @@ def _refuse_reassignment(context: ControllerContext, reassignment: Mapping[Topic
             context.log("error", f"reassignment of {key} {change} refused: replicas cannot be moved yet")
 
 
-def _report_election(context: ControllerContext, partitions: tuple[TopicPartition, ...]) -> None:
-    """The preferred replica of a partition with one replica leads it whenever it is online."""
+def _elect_preferred(context: ControllerContext, partitions: tuple[TopicPartition, ...]) -> Steps:
+    """Elect the preferred replicas that are online and in sync."""
+    elected = []
     for key in partitions:
         partition = find(context, key)
         if partition is None:
             context.log("warning", f"preferred replica election of {key} refused: the partition does not exist")
-        elif partition.current is None or partition.current.leader != partition.replicas[0]:
+        elif partition.current is not None and partition.current.leader == partition.replicas[0]:
+            continue
+        elif can_lead_preferred(context, partition):
+            elected.append(partition)
+        else:
             context.log("warning", f"preferred replica election of {key} failed: the preferred replica is not online")
+    yield from elect_each(context, elected, unclean=False)
 
 
 def _log_loaded(context: ControllerContext) -> None:

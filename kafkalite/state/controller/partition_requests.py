@@ -4,22 +4,35 @@ A request has one answer, once every partition of it has its outcome. A partitio
 its own change: so a request that was repeated after a lost response, or whose write had no response, finds its change.
 """
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kafkalite.state.controller.effects import Completion, Effect
 from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.values import PartitionOutcome, Token
 
-Ask: TypeAlias = RequestedIsr
+
+class Election(NamedTuple):
+    """Elect the preferred replica, or one that is not in sync if there is no other."""
+
+    unclean: bool
+
+
+class Departure(NamedTuple):
+    """A broker shuts down: it has left the partition as far as it can."""
+
+    broker_id: int
+
+
+Ask: TypeAlias = RequestedIsr | Election | Departure
 
 
 class PartitionBatch:
     """The partitions of one request.
 
     Arguments:
-        token: of the event.
-        sender: broker id of the sender.
+        token: of the event; None = the controller itself requests it, and needs no answer.
+        sender: broker id of the sender; -1 = it counts not.
         count: number of partitions.
 
     Attributes:
@@ -105,12 +118,13 @@ class PartitionRequests:
 
     def fail_all(self, error: int) -> None:
         """Complete all requests with an error."""
-        self._effects += [Completion(batch.token, error) for batch in self._open]
+        self._effects += [Completion(batch.token, error) for batch in self._open if batch.token is not None]
         self._open.clear()
         self._waiting.clear()
 
     def _end(self, batch: PartitionBatch) -> None:
         if batch.missing == 0:
             del self._open[batch]
-            outcomes = tuple(outcome for outcome in batch.outcomes if outcome is not None)
-            self._effects.append(Completion(batch.token, 0, outcomes))
+            if batch.token is not None:
+                outcomes = tuple(outcome for outcome in batch.outcomes if outcome is not None)
+                self._effects.append(Completion(batch.token, 0, outcomes))

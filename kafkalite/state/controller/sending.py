@@ -148,6 +148,8 @@ def _send_stops(context: ControllerContext, channel: Channel) -> Next:
     left: dict[TopicPartition, Stop] = {}
     for key, stop in channel.stops.items():
         if _must_stop(context, broker.broker_id, key, stop):
+            if not stop.delete and (partition := find(context, key)) is not None:
+                stop = stop._replace(leader_epoch=partition.leader_epoch)
             accepted = not stop.delete or channel.accepted.get(key) is stop.topic
             sent = accepted and (names is None or key.topic in names) and not is_left_out(context, channel, key.topic)
             (stops if sent else left)[key] = stop
@@ -164,11 +166,14 @@ def _send_stops(context: ControllerContext, channel: Channel) -> Next:
 
 
 def _must_stop(context: ControllerContext, broker_id: int, key: TopicPartition, stop: Stop) -> bool:
-    """Whether the replica must still be stopped. A log is deleted only while the deletion of its topic is requested."""
+    """Whether the replica must still be stopped: it is not hosted any more, or its broker shuts down and does not lead
+    it. A log is deleted only while the deletion of its topic is requested.
+    """
     topic = context.topics.get(key.topic)
     if stop.delete:
         return topic is stop.topic and key.partition in topic.stopping.get(broker_id, ())
-    return key not in context.hosted.get(broker_id, {})
+    partition = context.hosted.get(broker_id, {}).get(key)
+    return partition is None or context.follows(broker_id, partition)
 
 
 SENDERS = {

@@ -30,6 +30,8 @@ class ControllerSettings:
         delete_topic_enable: `delete.topic.enable`; if false, requests to delete topics are removed from the tree.
         retry_backoff_ms: until a failed request to a broker is repeated; doubled up to `retry_backoff_max_ms`.
         path_prefix_bytes: length of the chroot, which every path in a transaction has.
+        rebalance_ms: how often leadership moves back to preferred replicas; None = never.
+        imbalance_max: the share of the preferred replicas of a broker that may not lead, until it is moved.
     """
 
     broker_id: int
@@ -38,6 +40,8 @@ class ControllerSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     path_prefix_bytes: int = 0
+    rebalance_ms: int | None = None
+    imbalance_max: float = 0.1
 
 
 class Broker(NamedTuple):
@@ -48,6 +52,7 @@ class Broker(NamedTuple):
         endpoints: the advertised listeners.
         rack: None = no rack.
         features: lowest and highest supported version by feature.
+        unclean_start: whether the broker has started after a power failure: it may have lost what was not flushed.
     """
 
     broker_id: int
@@ -55,6 +60,7 @@ class Broker(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = {}
+    unclean_start: bool = False
 
 
 class LeaderAndIsr(NamedTuple):

@@ -32,6 +32,7 @@ from tests.story.controller.session import LostError, Session
 from tests.story.controller.tree import RejectedError
 
 Request = out.SendUpdateMetadata | out.SendLeaderAndIsr | out.SendStopReplica
+UNCLEAN = "unclean"  # the configs of a topic that elects replicas that are not in sync
 Answer = Callable[[object], object]
 
 
@@ -332,6 +333,15 @@ class ControllerRuntime:
         execute = partial(_states, self.session.tree, effect.partitions)
         self.session.read(execute, lambda value: self.handle(into.StatesRead(effect.read_id, _any(value))))
 
+    def read_configs(self, effect: out.ReadTopicConfigs) -> None:
+        """A topic allows unclean elections if the value of its configs says so."""
+
+        def execute() -> object:
+            node = self.session.tree.get(f"{nodes.CONFIGS}/{effect.topic}")
+            return node is not None and node.value == UNCLEAN
+
+        self.session.read(execute, lambda value: self.handle(into.TopicConfigsRead(effect.topic, bool(value))))
+
     def connect(self, effect: out.Connect) -> None:
         self._connections[effect.broker.broker_id] = effect.broker
 
@@ -392,6 +402,7 @@ EXECUTE: dict[type[out.Effect], Callable[[ControllerRuntime, Any], None]] = {
     out.SendUpdateMetadata: ControllerRuntime.send,
     out.SendLeaderAndIsr: ControllerRuntime.send,
     out.SendStopReplica: ControllerRuntime.send,
+    out.ReadTopicConfigs: ControllerRuntime.read_configs,
     out.Connect: ControllerRuntime.connect,
     out.Disconnect: ControllerRuntime.disconnect,
     out.Completion: ControllerRuntime.complete,

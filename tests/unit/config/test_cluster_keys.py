@@ -12,6 +12,10 @@ from kafkalite.config.definitions import BROKER_KEYS
 from kafkalite.config.keys import ConfigError, Support
 
 HONOURED = (
+    "auto.leader.rebalance.enable",
+    "leader.imbalance.check.interval.seconds",
+    "leader.imbalance.per.broker.percentage",
+    "unclean.leader.election.enable",
     "controlled.shutdown.enable",
     "controlled.shutdown.max.retries",
     "controlled.shutdown.retry.backoff.ms",
@@ -48,13 +52,9 @@ REFUSED = {
     "control.plane.listener.name": "CONTROLLER",
     "security.inter.broker.protocol": "SSL",
 }
-ONE_REPLICA, NOT_ENFORCED = "each partition has one replica", "not enforced yet"
+NOT_ENFORCED = "not enforced yet"
 WITHOUT_EFFECT = {
-    "auto.leader.rebalance.enable": ONE_REPLICA,
-    "leader.imbalance.check.interval.seconds": ONE_REPLICA,
-    "leader.imbalance.per.broker.percentage": ONE_REPLICA,
-    "unclean.leader.election.enable": ONE_REPLICA,
-    "unclean.leader.election.interval.ms": ONE_REPLICA,
+    "unclean.leader.election.interval.ms": "KRaft controller",
     "inter.broker.protocol.version": "always that of Kafka 3.9",
     "zookeeper.clientCnxnSocket": "Java class",
     "zookeeper.ssl.truststore.password": "PEM files have none",

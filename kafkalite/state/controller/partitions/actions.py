@@ -8,6 +8,7 @@ from kafkalite.state.controller.known_topics import NO_BROKERS, Partition
 from kafkalite.state.controller.partitions.isr_elections import first_state, next_state
 from kafkalite.state.controller.partitions.requests import refuse_requests
 from kafkalite.state.controller.states import PartitionEvent
+from kafkalite.state.controller.values import NO_LEADER
 
 
 def do_nothing(context: ControllerContext, partition: Partition) -> None:
@@ -17,19 +18,38 @@ def do_nothing(context: ControllerContext, partition: Partition) -> None:
 def choose_first_state(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
     """Choose the state of a new partition, if one of its replicas is online."""
     refuse_requests(context, partition)
-    partition.wanted = first_state(context.online(partition), context.settings.epoch)
+    partition.wanted = first_state(context.candidates(partition), context.settings.epoch)
     return None if partition.wanted is None else PartitionEvent.STATE_CHOSEN
 
 
 def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | None:
     """Choose the next state, if the replicas that are online require another one; else evaluate requests."""
     assert partition.current is not None
-    online, epoch = context.online(partition), context.settings.epoch
-    partition.wanted = next_state(partition.current, online, epoch, restarted=partition.restarted)
+    online, restarted = context.online(partition), partition.restarted
+    partition.wanted = next_state(
+        partition.current,
+        online,
+        context.settings.epoch,
+        restarted=restarted,
+        leaving=context.leaving,
+        lossy=[each for each in restarted if each in context.brokers and context.brokers[each].unclean_start],
+    )
     partition.restarted = NO_BROKERS  # those that restart during the write are evaluated after it
+    if partition.wanted is None:
+        _ask_for_unclean_election(context, partition)
     if partition.wanted is not None:
         return PartitionEvent.STATE_CHOSEN
     return PartitionEvent.REQUESTED if context.requests.waits(partition) else None
+
+
+def _ask_for_unclean_election(context: ControllerContext, partition: Partition) -> None:
+    """Read whether the topic allows an unclean election, if only that can elect a leader."""
+    state = partition.current
+    if state is not None and state.leader == NO_LEADER and context.candidates(partition):
+        context.stuck[partition] = None
+        context.configs_to_read[partition.key.topic] = None
+    elif partition in context.stuck:
+        del context.stuck[partition]
 
 
 def elect_or_announce(context: ControllerContext, partition: Partition) -> PartitionEvent | None:

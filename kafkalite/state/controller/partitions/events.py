@@ -1,14 +1,27 @@
 """Brokers and clients request other states of partitions."""
 
+from collections.abc import Sequence
+
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.controller.contents import find
 from kafkalite.state.controller.context import ControllerContext
-from kafkalite.state.controller.events import AlterPartitions, RequestedIsr
+from kafkalite.state.controller.events import (
+    AlterPartitions,
+    ConfigsChanged,
+    ElectLeaders,
+    RequestedIsr,
+    ShutDownBroker,
+    TopicConfigsRead,
+)
 from kafkalite.state.controller.known_topics import Partition
-from kafkalite.state.controller.partition_requests import PartitionBatch, PartitionRequest
+from kafkalite.state.controller.partition_requests import Departure, Election, PartitionBatch, PartitionRequest
+from kafkalite.state.controller.partitions.requests import ANY_EPOCH
 from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.values import PartitionOutcome
+from kafkalite.state.controller.values import NO_LEADER, PartitionOutcome
+
+UNCHANGEABLE = frozenset((PartitionState.DELETED, PartitionState.INVALID))
 
 
 def alter_partitions(context: ControllerContext, event: AlterPartitions) -> Steps:
@@ -21,9 +34,77 @@ def alter_partitions(context: ControllerContext, event: AlterPartitions) -> Step
     for at, change in enumerate(event.changes):
         partition = _partition(context, batch, at, change)
         if partition is not None:
-            context.requests.wait(partition, PartitionRequest(batch, at, change))
-            step(context, partition, PartitionEvent.REQUESTED)
+            _request(context, partition, PartitionRequest(batch, at, change))
         yield
+
+
+def elect_leaders(context: ControllerContext, event: ElectLeaders) -> Steps:
+    """A client requests elections."""
+    batch = context.requests.open(event.token, NO_LEADER, len(event.partitions))
+    for at, key in enumerate(event.partitions):
+        partition = find(context, key)
+        if partition is None:
+            context.requests.complete(batch, at, PartitionOutcome(key, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif partition.state is PartitionState.DELETED:
+            context.requests.complete(batch, at, PartitionOutcome(key, KafkaErrorCode.INVALID_TOPIC_EXCEPTION))
+        else:
+            _request(context, partition, PartitionRequest(batch, at, Election(event.unclean)))
+        yield
+
+
+def configs_read(context: ControllerContext, event: TopicConfigsRead) -> Steps:
+    """Elect leaders out of sync, if the topic allows it."""
+    if not event.unclean_elections:
+        return
+    stuck = [one for one in context.stuck if one.key.topic == event.topic and one.state is PartitionState.OFFLINE]
+    yield from elect_each(context, stuck, unclean=True)
+
+
+def configs_changed(context: ControllerContext, event: ConfigsChanged) -> None:
+    """Read again whether topics allow unclean elections, where that counts."""
+    for partition in context.stuck:
+        if event.topic in (None, partition.key.topic):
+            context.configs_to_read[partition.key.topic] = None
+
+
+def elect_each(context: ControllerContext, partitions: Sequence[Partition], *, unclean: bool) -> Steps:
+    """Elect leaders on behalf of the controller itself."""
+    batch = context.requests.open(None, NO_LEADER, len(partitions))
+    for at, partition in enumerate(partitions):
+        _request(context, partition, PartitionRequest(batch, at, Election(unclean)))
+        yield
+
+
+def shut_down_broker(context: ControllerContext, event: ShutDownBroker) -> Steps:
+    """Move the leaders of a broker, and stop its followers: KafkaController.doControlledShutdown.
+
+    A partition with one replica stays where it is.
+    """
+    broker = context.brokers.get(event.broker_id)
+    if broker is None:
+        context.complete(event.token, KafkaErrorCode.BROKER_NOT_AVAILABLE)
+        return
+    if event.broker_epoch not in (ANY_EPOCH, broker.epoch):
+        context.complete(event.token, KafkaErrorCode.STALE_BROKER_EPOCH)
+        return
+    context.log("info", f"broker {event.broker_id} shuts down")
+    context.leaving.add(event.broker_id)
+    partitions = [one for one in context.hosted.get(event.broker_id, {}).values() if _may_move(one)]
+    batch = context.requests.open(event.token, event.broker_id, len(partitions))
+    for at, partition in enumerate(partitions):
+        context.requests.wait(partition, PartitionRequest(batch, at, Departure(event.broker_id)))
+        step(context, partition, PartitionEvent.REPLICAS_CHANGED)
+        yield
+
+
+def _may_move(partition: Partition) -> bool:
+    """Whether a partition has a state and several replicas."""
+    return len(partition.replicas) > 1 and partition.current is not None and partition.state not in UNCHANGEABLE
+
+
+def _request(context: ControllerContext, partition: Partition, request: PartitionRequest) -> None:
+    context.requests.wait(partition, request)
+    step(context, partition, PartitionEvent.REQUESTED)
 
 
 def _partition(context: ControllerContext, batch: PartitionBatch, at: int, change: RequestedIsr) -> Partition | None:

@@ -1,8 +1,8 @@
-"""Chooses the leader and the ISR of a partition: Election.scala and PartitionStateMachine.scala of Kafka 3.9.
+"""The elections of a leader and of the ISR of a partition: Election.scala and PartitionStateMachine.scala of Kafka 3.9.
 
 `online` are the assigned replicas whose broker is alive and whose log directory works, in the order of the assignment.
-Each election raises the leader epoch.
-There is no unclean election: with one replica, the ISR always is that replica.
+Each election raises the leader epoch. Only an unclean election, which a topic config or a request must allow, elects a
+replica outside the ISR: records that were acknowledged may be lost.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,13 @@ def first_state(online: Replicas, controller_epoch: int) -> LeaderAndIsr | None:
 
 
 def next_state(
-    state: LeaderAndIsr, online: Replicas, controller_epoch: int, *, restarted: Collection[int] = ()
+    state: LeaderAndIsr,
+    online: Replicas,
+    controller_epoch: int,
+    *,
+    restarted: Collection[int] = (),
+    leaving: Collection[int] = (),
+    lossy: Collection[int] = (),
 ) -> LeaderAndIsr | None:
     """The state that follows from the replicas that are online.
 
@@ -27,28 +33,57 @@ def next_state(
     KafkaController.processBrokerChange it has failed, and then started: another in-sync replica leads, and it leaves
     the ISR. If all in-sync replicas have restarted, one of them leads in a new leader epoch and is the ISR alone.
 
+    A replica whose broker shuts down leads only while no other in-sync replica can, and then the ISR keeps those that
+    shut down with it, so that a whole cluster that stops at once keeps its ISRs.
+
     Arguments:
         state: the current state.
         online: see above.
         controller_epoch: for the new state.
         restarted: the brokers that have registered again since the state was written.
+        leaving: the brokers that shut down (ControlledShutdownPartitionLeaderElectionStrategy).
+        lossy: those of `restarted` that have lost what was not flushed: they leave the ISR also if the other members
+            are not alive (not in Kafka).
 
     Returns None if the current state remains. Without an in-sync replica that is online there is no leader, and the ISR
     is kept: its members may be elected when they return.
     """
-    running = [replica for replica in online if replica not in restarted]
-    leader = _leader(state, running)
-    isr = tuple(replica for replica in state.isr if replica in running)
-    if leader == NO_LEADER and (leader := _leader(state, online)) != NO_LEADER:
-        isr = (leader,)
-    isr = isr or state.isr
+    kept = tuple(member for member in state.isr if member not in lossy) or state.isr
+    sound = [replica for replica in online if replica in kept]
+    unbroken = [replica for replica in sound if replica not in restarted]
+    leader, members = _first_leader(
+        state,
+        [replica for replica in unbroken if replica not in leaving],
+        unbroken if state.leader in unbroken else [],
+    )
+    if leader == NO_LEADER:
+        leader, _ = _first_leader(state, [replica for replica in sound if replica not in leaving])
+        members = [leader]
+    isr = kept if leader == NO_LEADER else tuple(member for member in kept if member in members)
     if leader == state.leader and isr == state.isr and leader not in restarted:
         return None
     return LeaderAndIsr(leader, state.leader_epoch + 1, isr, controller_epoch, state.recovering)
 
 
-def _leader(state: LeaderAndIsr, candidates: Sequence[int]) -> int:
-    """The leader if it is a candidate, else the first in-sync one (offlinePartitionLeaderElection), or none."""
-    if state.leader in candidates:
-        return state.leader
-    return next((replica for replica in candidates if replica in state.isr), NO_LEADER)
+def preferred_state(state: LeaderAndIsr, preferred: int, controller_epoch: int) -> LeaderAndIsr:
+    """The state in which the first replica leads, which is online and in sync (KIP-183)."""
+    return LeaderAndIsr(preferred, state.leader_epoch + 1, state.isr, controller_epoch, state.recovering)
+
+
+def unclean_state(state: LeaderAndIsr, candidates: Sequence[int], controller_epoch: int) -> LeaderAndIsr | None:
+    """The state in which a replica leads that is not in sync: it is the ISR alone, and recovers (KIP-704).
+
+    Returns None without a candidate.
+    """
+    if not candidates:
+        return None
+    leader = candidates[0]
+    return LeaderAndIsr(leader, state.leader_epoch + 1, (leader,), controller_epoch, recovering=True)
+
+
+def _first_leader(state: LeaderAndIsr, *groups: Sequence[int]) -> tuple[int, Sequence[int]]:
+    """The leader of the first group that has a replica, with the group: the current one, else the first replica."""
+    for group in groups:
+        if group:
+            return state.leader if state.leader in group else group[0], group
+    return NO_LEADER, ()

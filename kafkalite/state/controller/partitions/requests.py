@@ -11,7 +11,8 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
-from kafkalite.state.controller.partition_requests import Ask, PartitionRequest
+from kafkalite.state.controller.partition_requests import Ask, Departure, Election, PartitionRequest
+from kafkalite.state.controller.partitions.isr_elections import preferred_state, unclean_state
 from kafkalite.state.controller.states import PartitionEvent
 from kafkalite.state.controller.values import LeaderAndIsr
 
@@ -42,7 +43,7 @@ def change_isr(context: ControllerContext, partition: Partition, request: Partit
     After INVALID_UPDATE_VERSION the leader waits for the state, which a tool may have written: it is sent.
     """
     change, current = request.ask, partition.current
-    assert current is not None
+    assert isinstance(change, RequestedIsr) and current is not None
     members = tuple(broker for broker, _ in change.isr)
     if change.leader_epoch != current.leader_epoch:
         return KafkaErrorCode.FENCED_LEADER_EPOCH
@@ -70,11 +71,48 @@ def _is_valid(
 
 
 def _is_eligible(context: ControllerContext, partition: Partition, broker_id: int, broker_epoch: int) -> bool:
-    """Whether a member is alive in the registration that the leader knows (KIP-841, KIP-903)."""
+    """Whether a member is alive in the registration that the leader knows (KIP-841, KIP-903); a replica whose broker
+    shuts down does not join.
+    """
     broker = context.brokers.get(broker_id)
-    return broker is not None and broker_epoch in (ANY_EPOCH, broker.epoch) and broker_id not in partition.offline
+    if broker is None or broker_epoch not in (ANY_EPOCH, broker.epoch) or broker_id in partition.offline:
+        return False
+    return broker_id not in context.leaving or (partition.current is not None and broker_id in partition.current.isr)
+
+
+def elect_leader(context: ControllerContext, partition: Partition, request: PartitionRequest) -> int | LeaderAndIsr:
+    """The state with the elected leader, or an error code: KafkaController.processReplicaLeaderElection."""
+    state = partition.current
+    assert isinstance(request.ask, Election) and state is not None
+    done = KafkaErrorCode.NONE if request.written else KafkaErrorCode.ELECTION_NOT_NEEDED
+    if request.ask.unclean:
+        if context.leader_online(partition):
+            return done
+        chosen = unclean_state(state, context.candidates(partition), context.settings.epoch)
+        return KafkaErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if chosen is None else chosen
+    preferred = partition.replicas[0]
+    if state.leader == preferred and context.leader_online(partition):
+        return done
+    if not can_lead_preferred(context, partition):
+        return KafkaErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    return preferred_state(state, preferred, context.settings.epoch)
+
+
+def can_lead_preferred(context: ControllerContext, partition: Partition) -> bool:
+    """Whether the preferred replica could lead: it is online, in sync, and its broker does not shut down."""
+    preferred, state = partition.replicas[0], partition.current
+    return state is not None and preferred in state.isr and preferred in context.candidates(partition)
+
+
+def leave(context: ControllerContext, partition: Partition, request: PartitionRequest) -> int:
+    """The elections before this have moved what can move: a follower stops; the outcome says whether it leads."""
+    assert isinstance(request.ask, Departure)
+    context.stop_follower(request.ask.broker_id, partition)
+    return KafkaErrorCode.NONE
 
 
 DECISIONS: dict[type[Ask], Callable[[ControllerContext, Partition, Any], int | LeaderAndIsr]] = {
     RequestedIsr: change_isr,
+    Election: elect_leader,
+    Departure: leave,
 }

@@ -1,7 +1,7 @@
 """States of partitions that were read: after a write was rejected or failed, or with the nodes of a topic."""
 
 from kafkalite.state.controller.context import ControllerContext
-from kafkalite.state.controller.effects import ReadStates, ReadTopic
+from kafkalite.state.controller.effects import ReadStates, ReadTopic, ReadTopicConfigs
 from kafkalite.state.controller.events import StatesRead
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partitions.table import step
@@ -22,6 +22,8 @@ def read_nodes(context: ControllerContext) -> None:
         read_id = context.next_id()
         context.reads[read_id] = partitions
         context.effects.append(ReadStates(read_id, tuple(partition.key for partition in partitions)))
+    context.effects += [ReadTopicConfigs(name) for name in context.configs_to_read]
+    context.configs_to_read.clear()
     context.topics_to_read.clear()
     context.states_to_read.clear()
 

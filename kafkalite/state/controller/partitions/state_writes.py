@@ -8,7 +8,7 @@ from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.values import LeaderAndIsr
+from kafkalite.state.controller.values import NO_LEADER, LeaderAndIsr
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
@@ -36,8 +36,14 @@ def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[
             before, partition.current, partition.wanted = partition.current, partition.wanted, None
             partition.version = version
             partition.has_node = True
+            context.unclean_elections += _is_unclean(partition.current, before)
             step(context, partition, _written(context, partition, before))
             yield
+
+
+def _is_unclean(state: LeaderAndIsr | None, before: LeaderAndIsr | None) -> bool:
+    """Whether a replica leads that was not in sync."""
+    return state is not None and before is not None and state.leader not in (*before.isr, NO_LEADER)
 
 
 def _written(context: ControllerContext, partition: Partition, before: LeaderAndIsr | None) -> PartitionEvent:

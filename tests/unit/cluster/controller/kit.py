@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkalite.clock import Outcome
@@ -165,6 +165,9 @@ class NotingHost:
 
     def controller_settings(self, term: Term) -> ControllerSettings:
         return ControllerSettings(self.broker_id, term.epoch)
+
+    def allows_unclean_elections(self, configs: Mapping[str, str]) -> bool:
+        return configs.get("unclean.leader.election.enable") == "true"
 
     def new_topic_id(self) -> bytes:
         return TOPIC_ID

@@ -59,6 +59,7 @@ class Situation:
         topics: in the tree at the election.
         alive: the other brokers that are alive.
         deletions: that are requested.
+        machine: a new one; None = with the default settings.
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class Situation:
         topics: Mapping[str, TopicNodes | InvalidNode],
         alive: tuple[int, ...] = (1,),
         deletions: frozenset[str] = frozenset(),
+        machine: Controller | None = None,
     ) -> None:
-        self.machine = Controller(ControllerSettings(2, EPOCH))
+        self.machine = machine or Controller(ControllerSettings(2, EPOCH))
         self.now_ms = 0
         self.requests: dict[int, Send] = {}  # in flight, by broker
         self.writes: list[out.Write] = []  # all
