@@ -161,6 +161,7 @@ class BrokerConfig:
     offsets_retention_check_interval_ms: int = from_row()
     offsets_commit_timeout_ms: int = from_row()
     offsets_load_buffer_size: int = from_row()
+    replica_lag_time_max_ms: int = from_row()
     fetch_max_bytes: int = from_row()
     max_incremental_fetch_session_cache_slots: int = from_row()
     kafkalite_fetch_session_memory_max_bytes: int = from_row()
@@ -202,7 +203,7 @@ class BrokerConfig:
         put(self, "max_connections_per_ip_overrides", MappingProxyType(parse_overrides(overrides)))
         self._check_queued()
         self._check_coordination()
-        check_groups(self)
+        check_limits(self)
         defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
         put(self, "topic_defaults", build_topic_config(defaults, {}, self.undefined_topic_keys))
 
@@ -349,8 +350,10 @@ def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
-# The least, the one that holds, and the greatest, of which none may be above the next (GroupCoordinatorConfig.java).
+# None may be above the next: the least, the one that holds and the greatest (GroupCoordinatorConfig.java); the wait of
+# a follower's fetch, or idle followers would leave the ISR (KafkaConfig.scala).
 IN_ORDER = (
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     *(
         (f"group.{group_type}.min.{what}", f"group.{group_type}.{what}", f"group.{group_type}.max.{what}")
@@ -365,8 +368,8 @@ IN_ORDER = (
 )
 
 
-def check_groups(config: BrokerConfig) -> None:
-    """Raise ConfigError if the limits of groups contradict each other."""
+def check_limits(config: BrokerConfig) -> None:
+    """Raise ConfigError if limits of followers or groups contradict each other."""
     for less, more in itertools.chain.from_iterable(map(itertools.pairwise, IN_ORDER)):
         below, above = config.values[less], config.values[more]
         assert isinstance(below, int) and isinstance(above, int)

@@ -145,7 +145,7 @@ FETCH = (
 
 REPLICATION = (
     Key("replica.lag.time.max.ms", LONG, 30_000, "Time after which a lagging follower is removed from the ISR, in ms.",
-        support=IDLE),
+        low=1),
     Key("replica.fetch.max.bytes", INT, 1_048_576, "Number of bytes per partition that a follower fetches.", low=0,
         support=IDLE),
     Key("replica.fetch.min.bytes", INT, 1, "Minimum size of a response to a follower's fetch, in bytes.",

@@ -63,11 +63,16 @@ class HeldWrite:
 
 
 class HeldAppends:
-    """The queue: the writes that wait for a flush are behind those that only wait for the high watermark."""
+    """The queue: the writes that wait for a flush are behind those that only wait for the high watermark.
 
-    __slots__ = ("_uncommitted", "_unflushed")
+    Attributes:
+        flush_requested: a flush up to this offset was requested.
+    """
+
+    __slots__ = ("_uncommitted", "_unflushed", "flush_requested")
 
     def __init__(self) -> None:
+        self.flush_requested = 0
         self._unflushed: deque[HeldWrite] = deque()
         self._uncommitted: deque[HeldWrite] = deque()
 

@@ -99,6 +99,16 @@ class LedPartition(Protocol):
         """Complete all delayed fetches with the records that exist; exceptions are reported."""
 
 
+class ProgressWait(Protocol):
+    """What waits for the followers, beside appends."""
+
+    def check(self) -> None:
+        """The progress of a follower, the replicas or the live brokers may be others."""
+
+    def fail(self, error: int) -> None:
+        """The leadership has ended, with a Kafka error code."""
+
+
 class Leader:
     """The leadership of a partition, over one or more leader epochs.
 
@@ -110,12 +120,12 @@ class Leader:
         followers: the progress of the other replicas, by broker id.
         epoch_start: the log end at which the leader epoch began.
         isr: the members of the ISR, also those whose addition the controller has not confirmed yet.
+        progress_waits: what is checked after each fetch of a follower.
     """
 
     __slots__ = (
         "_deadline",
         "_ended",
-        "_flush_requested",
         "_held",
         "_host",
         "_isr_changes",
@@ -125,6 +135,7 @@ class Leader:
         "epoch_start",
         "followers",
         "isr",
+        "progress_waits",
     )
 
     def __init__(self, partition: LedPartition, host: LeaderHost) -> None:
@@ -136,9 +147,9 @@ class Leader:
         self._ended = False
         self._own_end = 0
         self._held: HeldAppends | None = None  # until the first append waits
-        self._flush_requested = 0  # a flush up to this offset was requested
         self._ready: tuple[Callable[[], object], ...] = ()
         self._deadline: Deadline | None = None
+        self.progress_waits: tuple[ProgressWait, ...] = ()
         self._isr_changes: IsrChanges | None = None  # until there are followers
 
     # Leader epochs, and the ISR.
@@ -164,6 +175,7 @@ class Leader:
             self._begin_log(log)
         self._check_minimum()
         self.advance()
+        self._check_progress()
 
     def _begin_isr(self, state: PartitionImage) -> None:
         """Use the ISR of a state, and request its changes while there are followers."""
@@ -249,7 +261,21 @@ class Leader:
             self._isr_changes.follower_fetched(replica_id, now_ms)
         if self._partition.high_watermark < self._own_end or self._held:
             self.advance()
+        if self.progress_waits:
+            self._check_progress()
         return 0
+
+    def low_watermark(self) -> int:
+        """The lowest log start of this and the live replicas; -1 if a live one has not fetched yet."""
+        log = self._partition.log
+        lowest = 0 if log is None else log.log_start_offset
+        for replica_id, progress in self.followers.items():
+            if progress.log_start_offset < lowest and self._host.is_live(replica_id, progress.broker_epoch):
+                lowest = progress.log_start_offset
+        return lowest
+
+    def _check_progress(self) -> None:
+        call_each(lambda wait: wait.check(), self.progress_waits)
 
     # Appends.
 
@@ -265,14 +291,14 @@ class Leader:
         if held.can_leave(log.recovery_point):  # an exception has lost the end of a flush
             self.advance()
         end = log.log_end_offset
-        flush = end - max(self._flush_requested, log.recovery_point) >= self._partition.config.flush_messages
+        flush = end - max(held.flush_requested, log.recovery_point) >= self._partition.config.flush_messages
         if not (flush or held or self.followers):  # another flush has included them
             self.plan()
             self._own_end = end
             self._partition.answer(appends, log, end, size)
             return
         waiting = [append for append in appends if append.required_acks != ACKS_NONE]
-        flush_offset = end if flush else self._flush_requested if held.unflushed else 0
+        flush_offset = end if flush else held.flush_requested if held.unflushed else 0
         write = HeldWrite(end, flush_offset, size, waiting, self._host.clock.monotonic())
         self._lower_deadline(write.deadline)
         self._add(write, log, flush=flush)
@@ -283,15 +309,16 @@ class Leader:
 
     def _add(self, write: HeldWrite, log: Log, *, flush: bool) -> None:
         """Hold a write. If its flush cannot be requested, nothing is held, and the next append requests one for all."""
-        held, requested = self._queue(), self._flush_requested
+        held = self._queue()
+        requested = held.flush_requested
         held.add(write)
         self._partition.hold_at = 0
         try:
             if flush:
-                self._flush_requested = write.end_offset
+                held.flush_requested = write.end_offset
                 self._host.flusher.request_flush(log, self._flushed)
         except Exception:
-            self._flush_requested = requested
+            held.flush_requested = requested
             held.remove(write)
             self.plan()
             raise
@@ -419,7 +446,10 @@ class Leader:
         changes, self._isr_changes = self._isr_changes, None
         if changes is not None:
             changes.end()
-        reject_each(error, self._take_all())
+        waits, self.progress_waits = self.progress_waits, ()
+        call_all(
+            partial(reject_each, error, self._take_all()), partial(call_each, lambda wait: wait.fail(error), waits)
+        )
 
     def _take_all(self) -> list[Append]:
         return [] if self._held is None else self._held.take_all()

@@ -78,9 +78,7 @@ class PartitionHosting:
     @property
     def replica_lag_max_ms(self) -> int:
         """How long a follower may lag (`replica.lag.time.max.ms`)."""
-        lag_max_ms = self._config.values["replica.lag.time.max.ms"]
-        assert isinstance(lag_max_ms, int)
-        return lag_max_ms
+        return self._config.replica_lag_time_max_ms
 
     def is_live(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether the registration of a broker with this epoch is the present one. No other broker has replicas."""

@@ -6,6 +6,7 @@ from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsResponse
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.kit.server import Client, Hub, Wire, batch, outcomes, produce_request, stopped_time
@@ -140,3 +141,90 @@ async def test_follower_serves_offsets_to_the_debugging_replica_only(filled: Cli
         assert found.error_code == code
     found = await filled.offset("t", LATEST, replica_id=-2, current_leader_epoch=partition.leader_epoch - 1)
     assert found.error_code == KafkaErrorCode.FENCED_LEADER_EPOCH
+
+
+# DeleteRecords.
+
+
+def delete_request(offset: int, timeout_ms: int = TIMEOUT_MS) -> tuple[DeleteRecordsRequest, int]:
+    topics = DeleteRecordsRequest.DeleteRecordsTopic
+    deleted = topics.DeleteRecordsPartition(partition_index=0, offset=offset)
+    return DeleteRecordsRequest(topics=[topics(name="t", partitions=[deleted])], timeout_ms=timeout_ms), 2
+
+
+async def deleted(wire: Wire) -> tuple[int, int]:
+    (topic,) = (await wire.answer()).topics
+    (found,) = topic.partitions
+    return found.error_code, found.low_watermark
+
+
+def fetch_of(leader: Leader, replica_id: int, offset: int, log_start: int) -> None:
+    assert leader.follower_fetched(replica_id, 1, offset, log_start, 0) == 0
+
+
+@pytest.mark.parametrize("offset", [1, -1])
+async def test_deletion_is_answered_when_the_live_replicas_have_moved_their_log_starts(
+    filled: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    monkeypatch.setattr(type(filled.broker.hosting), "is_live", lambda *_: True)
+    leader, wire = lead(filled, 3), Wire(hub)
+    fetch(leader, 1)
+    wire.send(delete_request(offset))
+    hub.pump()
+    fetch_of(leader, 8, 1, 1)
+    hub.pump()
+    assert wire.answers() == [], "9 has not moved its log start"
+    fetch_of(leader, 9, 1, 1)
+    hub.pump()
+    assert await deleted(wire) == (0, 1)
+    assert leader.progress_waits == ()
+
+
+async def test_deletion_does_not_wait_for_dead_replicas(filled: Client, hub: Hub) -> None:
+    leader, wire = lead(filled, 3), Wire(hub)
+    fetch(leader, 1)
+    wire.send(delete_request(1))
+    hub.pump()
+    assert await deleted(wire) == (0, 1)
+
+
+async def test_deletion_ends_when_the_last_awaited_replica_has_died(
+    filled: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = {9}
+    monkeypatch.setattr(type(filled.broker.hosting), "is_live", lambda _, broker_id, __: broker_id in live)
+    leader, wire = lead(filled, 3), Wire(hub)
+    fetch(leader, 1)
+    wire.send(delete_request(1))
+    hub.pump()
+    assert wire.answers() == []
+    live.clear()
+    lead(filled, 3)
+    hub.pump()
+    assert await deleted(wire) == (0, 1)
+
+
+async def test_deletion_times_out_and_is_not_undone(filled: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(filled.broker.hosting), "is_live", lambda *_: True)
+    clock = stopped_time(filled.broker)
+    leader, wire = lead(filled, 2), Wire(hub)
+    fetch(leader, 1)
+    wire.send(delete_request(1))
+    hub.pump()
+    clock.advance(TIMEOUT_MS)
+    hub.pump()
+    assert await deleted(wire) == (KafkaErrorCode.REQUEST_TIMED_OUT, -1)
+    assert partition_of(filled).log_start_offset == 1 and leader.progress_waits == ()
+
+
+async def test_deletion_fails_when_the_leadership_ends(
+    filled: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(filled.broker.hosting), "is_live", lambda *_: True)
+    leader, wire = lead(filled, 2), Wire(hub)
+    fetch(leader, 1)
+    wire.send(delete_request(1))
+    hub.pump()
+    partition_of(filled).resign()
+    hub.pump()
+    assert await deleted(wire) == (KafkaErrorCode.NOT_LEADER_OR_FOLLOWER, -1)

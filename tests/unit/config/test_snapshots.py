@@ -70,6 +70,11 @@ class TestConnections:
         default = limits_of(BrokerConfig()).all_requests_bytes_max
         assert default == memory_bytes() // 8 and 1 << 24 < default < 1 << 50
 
+    def test_wait_of_a_followers_fetch_must_not_exceed_the_allowed_lag(self) -> None:
+        assert BrokerConfig({"replica.lag.time.max.ms": "500"}).replica_lag_time_max_ms == 500
+        with pytest.raises(ConfigError, match=r"replica\.lag\.time\.max\.ms \(499\) must not be below"):
+            BrokerConfig({"replica.lag.time.max.ms": "499"})
+
     def test_connection_limits_resolve_host_names(self) -> None:
         known = BrokerConfig({"max.connections.per.ip.overrides": "localhost:5"})
         assert limits_of(known).connections_per_ip_overrides["127.0.0.1"] == 5
