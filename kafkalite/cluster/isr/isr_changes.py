@@ -13,7 +13,7 @@ from kafkalite.clock import Clock
 from kafkalite.cluster.isr.alter_partition_sender import AlterPartitionSender
 from kafkalite.cluster.isr.lag_checker import LagChecker
 from kafkalite.cluster.metadata.image import PartitionImage
-from kafkalite.metrics import Counter
+from kafkalite.metrics import Registry
 from kafkalite.state.isr.partition_isr import CommittedIsr, IsrChange, PartitionIsr, Result
 from kafkalite.state.isr.replica_progress import ReplicaProgress
 from kafkalite.storage.log.log import Log
@@ -65,6 +65,9 @@ class IsrLeader(Protocol):
 class IsrCounts:
     """Changes of in-sync replicas since the start.
 
+    Arguments:
+        registry: of the broker's metrics.
+
     Attributes:
         expands, shrinks: committed changes (Kafka: IsrExpandsPerSec, IsrShrinksPerSec).
         failed: results with an error, or of a state that is out of date (FailedIsrUpdatesPerSec).
@@ -72,10 +75,10 @@ class IsrCounts:
 
     __slots__ = ("expands", "failed", "shrinks")
 
-    def __init__(self) -> None:
-        self.expands = Counter()
-        self.shrinks = Counter()
-        self.failed = Counter()
+    def __init__(self, registry: Registry) -> None:
+        self.expands = registry.counter("kafkalite_isr_expands_total", "Replicas that have joined the ISR.")
+        self.shrinks = registry.counter("kafkalite_isr_shrinks_total", "Removals of lagging replicas from the ISR.")
+        self.failed = registry.counter("kafkalite_failed_isr_updates_total", "ISR changes that were not applied.")
 
 
 class IsrParts(Protocol):

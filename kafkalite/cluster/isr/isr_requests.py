@@ -10,6 +10,7 @@ from kafkalite.cluster.isr.alter_partition_sender import AlterPartitionSender, C
 from kafkalite.cluster.isr.isr_changes import IsrChanges, IsrCounts, IsrHost, IsrLeader, IsrPartition
 from kafkalite.cluster.isr.lag_checker import LagChecker
 from kafkalite.cluster.metadata.image import PartitionImage
+from kafkalite.metrics import Registry
 
 
 class IsrRequests:
@@ -21,6 +22,7 @@ class IsrRequests:
         broker_id: of this broker.
         broker_epoch: returns that of the present registration; with each registration, leaderships begin again.
         lag_max_ms: returns how long a follower may lag (`replica.lag.time.max.ms`).
+        registry: of the broker's metrics.
 
     Attributes:
         sender: sends the changes.
@@ -35,11 +37,12 @@ class IsrRequests:
         broker_id: int,
         broker_epoch: Callable[[], int],
         lag_max_ms: Callable[[], int],
+        registry: Registry,
     ) -> None:
         self._broker_epoch = broker_epoch
         self.sender = AlterPartitionSender(clock, controller, broker_id, broker_epoch)
         self.lag_checks = LagChecker(clock, lag_max_ms)
-        self.counts = IsrCounts()
+        self.counts = IsrCounts(registry)
 
     def begin(self, partition: IsrPartition, leader: IsrLeader, host: IsrHost, state: PartitionImage) -> IsrChanges:
         """Begin a leadership with followers; `end` of the result ends it.

@@ -29,6 +29,7 @@ from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.server.running.controlled_shutdown import ControlledShutdown
 from kafkalite.server.running.controller_calls import CallsToController
 from kafkalite.server.running.local_controller import LocalController
+from kafkalite.server.running.replica_metrics import register_replica_metrics
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
@@ -76,7 +77,9 @@ class RegisteredBroker(ClusteredBroker):
             self.broker_id,
             lambda: self.registered_epoch,
             lambda: self.hosting.replica_lag_max_ms,
+            self.metrics,
         )
+        register_replica_metrics(self.metrics, self.replicas)
 
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections, join the cluster, and wait until the controller has described it: for at most twice the

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.metrics import Registry
 from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
+from kafkalite.server.running.replica_metrics import register_replica_metrics
 from kafkalite.storage import checkpoints
 from tests.kit.controlled import Cluster, errors
 from tests.kit.server import batch
@@ -399,3 +402,27 @@ async def test_follower_with_a_later_epoch_than_the_assigned_one_is_fenced(repli
     assert await replica.assign(OTHER, isr=(OTHER,)) == {Error.FENCED_LEADER_EPOCH}
     replica.cluster.topics["t"].partitions[0].epoch = 7
     assert await replica.assign(OTHER, isr=(OTHER,)) == {0}
+
+
+# Metrics.
+
+
+async def test_led_partitions_are_counted_by_their_in_sync_replicas(replica: Replica) -> None:
+    registry = Registry()
+    register_replica_metrics(registry, replica.cluster[OWN].replicas)
+
+    def counted() -> tuple[float, ...]:
+        names = ("under_replicated", "under_min_isr", "at_min_isr")
+        gauges = {family.name: family.members[()].value for family in registry.walk()}
+        return tuple(gauges[f"kafkalite_{name}_partitions"] for name in names)
+
+    await replica.assign(OTHER)
+    assert counted() == (0, 0, 0), "it follows"
+    await replica.assign(OWN, isr=(OWN, OTHER, THIRD))
+    assert counted() == (0, 0, 0)
+    await replica.assign(OWN, isr=(OWN,))
+    assert counted() == (1, 0, 1), "min.insync.replicas is 1"
+    replica.partition.configure(replace(replica.partition.config, min_insync_replicas=2))
+    assert counted() == (1, 1, 0)
+    replica.partition.resign()
+    assert counted() == (0, 0, 0)

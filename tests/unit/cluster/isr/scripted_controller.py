@@ -10,6 +10,7 @@ from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.config.topic import TopicConfig
+from kafkalite.metrics import Registry
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kafkalite.testing.virtual_clock import VirtualClock
 from tests.unit.cluster.partition.test_flush import Rig
@@ -86,7 +87,7 @@ class LeadingBroker:
         assert isinstance(self.rig.clock, VirtualClock)
         self.clock = self.rig.clock
         self.controller = ScriptedController()
-        self.requests = IsrRequests(self.clock, self.controller, OWN, lambda: OWN_EPOCH, lambda: LAG_MS)
+        self.requests = IsrRequests(self.clock, self.controller, OWN, lambda: OWN_EPOCH, lambda: LAG_MS, Registry())
         self.rig.isr_requests = self.requests
         self.rig.live = {2, 3}
         self.partitions: list[Partition] = self.rig.partitions[:led]

@@ -1,0 +1,70 @@
+"""Counts the replicas of the partitions that a broker leads, with the meanings of Kafka's metrics.
+
+| gauge | Kafka |
+|---|---|
+| `kafkalite_under_replicated_partitions` | UnderReplicatedPartitions: a replica is not in sync |
+| `kafkalite_under_min_isr_partitions` | UnderMinIsrPartitionCount: fewer in-sync replicas than the effective minimum |
+| `kafkalite_at_min_isr_partitions` | AtMinIsrPartitionCount: just the minimum, also those with one replica |
+
+The effective minimum is min(min.insync.replicas, replicas). Source: Partition.scala of Apache Kafka 3.9.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from kafkalite.cluster.partition.leader import Leader
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.metrics import Registry
+
+
+def register_replica_metrics(registry: Registry, replicas: Replicas) -> None:
+    """Register the gauges; the partitions are counted when they are read.
+
+    Arguments:
+        registry: of the broker.
+        replicas: the hosted partitions.
+    """
+    registry.gauge(
+        "kafkalite_under_replicated_partitions",
+        "Partitions led by this broker with fewer in-sync replicas than replicas.",
+        partial(count_led, replicas, is_under_replicated),
+    )
+    registry.gauge(
+        "kafkalite_under_min_isr_partitions",
+        "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas.",
+        partial(count_led, replicas, is_under_minimum),
+    )
+    registry.gauge(
+        "kafkalite_at_min_isr_partitions",
+        "Partitions led by this broker with min.insync.replicas in-sync replicas.",
+        partial(count_led, replicas, is_at_minimum),
+    )
+
+
+def count_led(replicas: Replicas, counts: Callable[[Partition, Leader], bool]) -> int:
+    """Count the partitions led by this broker for which `counts` is true."""
+    return sum(counts(partition, leader) for partition, leader in led(replicas))
+
+
+def led(replicas: Replicas) -> Iterator[tuple[Partition, Leader]]:
+    """The partitions that this broker leads, with their roles."""
+    for hosted in replicas:
+        for partition in hosted.partitions.values():
+            if isinstance(partition.role, Leader):
+                yield partition, partition.role
+
+
+def is_under_replicated(partition: Partition, leader: Leader) -> bool:
+    """Whether a replica is not in sync."""
+    return len(partition.isr) <= len(leader.followers)
+
+
+def is_under_minimum(partition: Partition, _leader: Leader) -> bool:
+    """Whether fewer replicas are in sync than writes with acks=all need."""
+    return len(partition.isr) < partition.replicas_min
+
+
+def is_at_minimum(partition: Partition, _leader: Leader) -> bool:
+    """Whether writes with acks=all fail with one in-sync replica less."""
+    return len(partition.isr) == partition.replicas_min
