@@ -21,7 +21,7 @@ BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests start thousands of processes; each would compile the modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-MAKEFLAGS += -j2  # pip installs the dependencies while the extensions are compiled
+MAKEFLAGS += -j2  # pip installs the dependencies while it installs Cython, and while the extensions are compiled
 
 # The debug and ASan builds precede the checkout on the path, also for plugins that pytest loads before conftest.py.
 ENVIRON_debug = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug:$(CURDIR)
@@ -41,8 +41,10 @@ help:
 	@sed -n 's/^#: //p' Makefile
 
 #: make run       start a broker on localhost:9092 with its data in ./data (LISTEN=host:port, DATA=dir)
-run: build
-	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
+# A broker does not need the extensions of the SDK: they are compiled beside it. `$(MAKE)` in a recipe would run it for -n.
+COMPILE_REST = MAKEFLAGS= $(MAKE) -s build
+run: build/stamp-broker .venv/stamp-kafkalite
+	@$(COMPILE_REST) & exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
 
 #: make test      run all tests (ENGINE=c|debug|asan, JOBS=3, PYTEST_ARGS=...; with CI=true a skip is an error)
 # A test that fails beside others is repeated alone when all have ended: see docs/testing.md, Failures.
@@ -167,16 +169,23 @@ clean:
 
 .venv/stamp-python:
 	@$(PYTHON) tools/check_toolchain.py
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip .venv
 	@touch $@
 
+# Modules are compiled when they are imported: a build imports few of those of pip, setuptools and Cython.
 .venv/stamp-build: pyproject.toml .venv/stamp-python
 	$(BIN)/python tools/requirements.py build > .venv/requirements-build.txt
-	$(BIN)/pip install -q -r .venv/requirements-build.txt
+	$(BIN)/python tools/run_pip.py --with-pip install -q --no-compile -r .venv/requirements-build.txt
+	@touch $@
+
+# A second pip, beside that of .venv/stamp-build: they install different packages.
+.venv/stamp-run: pyproject.toml .venv/stamp-python
+	$(BIN)/python tools/requirements.py run > .venv/requirements-run.txt
+	$(BIN)/python tools/run_pip.py install -q --no-compile -r .venv/requirements-run.txt
 	@touch $@
 
 # The metadata and the `kafkalite` command; the extensions are compiled by their own rule.
-.venv/stamp-kafkalite: .venv/stamp-build
+.venv/stamp-kafkalite: .venv/stamp-build .venv/stamp-run
 	KAFKALITE_ONLY=none $(BIN)/pip install -q --no-build-isolation -e .
 	@touch $@
 
@@ -203,8 +212,12 @@ $(SPARK_ENV)/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
 
 # --- the extensions, one directory per variant so that none overwrites another's ----------------------------------------
 
-build/stamp-c: setup.py $(CYTHON) .venv/stamp-build
-	@echo "compiling the extensions, about a minute on two cores"
+build/stamp-broker: setup.py $(filter kafkalite/%,$(CYTHON)) .venv/stamp-build
+	@echo "compiling the extensions of the broker, about half a minute on two cores"
+	@KAFKALITE_PART=broker $(BIN)/python setup.py -q build_ext --inplace
+	@mkdir -p build && touch $@
+
+build/stamp-c: setup.py $(CYTHON) build/stamp-broker
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@mkdir -p build && touch $@
 

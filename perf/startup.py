@@ -29,7 +29,7 @@ from tests.kit.jvm import api_versions_answers
 ROOT = Path(__file__).parents[1]
 ROUNDS = 30
 RUN_S_MAX = 600
-STAMPS = (".venv/stamp-python", ".venv/stamp-build", ".venv/stamp-kafkalite", "build/stamp-c")
+STAMPS = (*(f".venv/stamp-{name}" for name in ("python", "build", "run", "kafkalite")), "build/stamp-broker")
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 Times = dict[str, float]
 

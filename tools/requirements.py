@@ -1,7 +1,7 @@
-"""Prints the requirements for pip: `requirements.py build`, or `dev FOREIGN.toml`, or `spark FOREIGN.toml`.
+"""Prints the requirements for pip: `requirements.py build`, `run`, `dev FOREIGN.toml` or `spark FOREIGN.toml`.
 
-`build` reads [build-system] of pyproject.toml; `dev` reads its `dev` extra, and the pinned foreign clients from the
-table [clients] of the given file; `spark` reads the table [spark] of the file.
+`build` reads [build-system] of pyproject.toml; `run` the dependencies of the project; `dev` reads its `dev` extra,
+and the pinned foreign clients from the table [clients] of the given file; `spark` reads the table [spark] of the file.
 """
 
 import sys
@@ -14,6 +14,8 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text())
 def main(kind: str, *files: str) -> None:
     if kind == "build":
         lines = PROJECT["build-system"]["requires"]
+    elif kind == "run":
+        lines = PROJECT["project"]["dependencies"]
     else:
         lines = list(PROJECT["project"]["optional-dependencies"]["dev"]) if kind == "dev" else []
     for file in files:

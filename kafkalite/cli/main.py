@@ -20,6 +20,7 @@ from kafkalite.cli.standard_streams import require_stdout, reserve_standard_fds
 
 WITHOUT_OUTPUT = ("serve", "produce")  # their output is not a result: they run without standard output
 INTERRUPTED = 130  # exit code that a shell reports for a process ended by SIGINT
+EXTENSIONS = ("kafkalite._speedups.", "kafkalite_sdk._speedups.")
 OUTPUT_CLOSED = 141  # and for a process ended by SIGPIPE; 1 would be the result of a check
 
 # The subcommands in `kafkalite --help`; each module has the full text.
@@ -69,9 +70,16 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command as click does; if the reader of the output ended, exit with OUTPUT_CLOSED instead of 1."""
+        """Run the command as click does; if the reader of the output ended, exit with OUTPUT_CLOSED instead of 1.
+
+        Raises: Failure with the next step if an extension is not built; `make run` builds those of the SDK last.
+        """
         try:
             return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith(EXTENSIONS):
+                raise
+            raise Failure(f"the extension {error.name} is not built (yet): run `make build` in the checkout") from error
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for output that is still buffered at the exit
             sys.exit(OUTPUT_CLOSED)
@@ -102,13 +110,9 @@ class LazyGroup(click.Group):
 
 
 def import_command(name: str) -> object:
-    """Return the command of this name. Raises Failure with the next step if the extensions are not built."""
+    """Return the command of this name."""
     try:
         return import_module(f"kafkalite.cli.{name}").command
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("kafkalite._speedups."):
-            raise
-        raise Failure(f"the extension {error.name} is not built: run `make build` in the checkout") from error
     finally:
         if not gc.isenabled():  # `run` disabled it
             gc.freeze()
