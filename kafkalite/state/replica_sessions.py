@@ -82,12 +82,14 @@ class ReplicaPartition(SessionPartition):
     def log_end_moved(self) -> None:
         """Records were written. Called before the leader evaluates the lag of its followers."""
         session = self.session
-        if self.at_end and self.progress is not None:
-            self.progress.renew(session.fetched_ms)
-        self.at_end = False
+        self.renew(session.fetched_ms)
         session.marked[self] = None
         if session.waiting is not None:
             session.waiting.wake(urgent=False)
+
+    def epoch_begins(self) -> None:
+        """The progress begins with a new leader epoch: the fetches before it are not renewed."""
+        self.at_end = False
 
     def high_watermark_moved(self) -> None:
         """The high watermark is another one."""
@@ -103,7 +105,6 @@ class ReplicaPartition(SessionPartition):
     def changed(self) -> None:
         """The role, the leader epoch or an error is another one, or records were deleted by a request."""
         session = self.session
-        self.at_end = False
         session.marked[self] = None
         if session.waiting is not None:
             session.waiting.wake(urgent=True)
@@ -125,13 +126,23 @@ class ReplicaPartition(SessionPartition):
     def detach(self) -> None:
         """Let no partition mark it, and end its job."""
         partition: MarkedPartition | None = self.handle  # type: ignore[assignment]
-        self.handle, self.at_end = None, False
+        self.handle = None
+        self.renew(self.session.fetched_ms)
         if partition is not None:
             self.session.attached -= 1
             partition.replica_sessions = tuple(mark for mark in partition.replica_sessions if mark is not self)
         cancel, self.cancel, self.ahead = self.cancel, None, None
         if cancel is not None:
             cancel()
+
+    def renew(self, fetched_ms: int) -> None:
+        """Let the leader know the fetches since the last recorded one. Later ones may not be at its log end.
+
+        `fetched_ms`: when the last of these fetches was received.
+        """
+        if self.at_end and self.progress is not None:
+            self.progress.renew(fetched_ms)
+        self.at_end = False
 
     def is_read(self, now_ms: int) -> bool:
         """Whether consumers are expected to read from the follower."""
@@ -153,7 +164,7 @@ class ReplicaSession:
     Attributes:
         id: 0 until it is open, and for a fetch without a session.
         epoch: of the next request.
-        fetched_ms: when the last fetch was received.
+        fetched_ms, previous_ms: when the last fetch was received, and the one before it.
         marked: the partitions that the next response may contain, in the order of reading.
         waiting: the fetch that waits, or None.
         attached: number of partitions that mark this session.
@@ -169,6 +180,7 @@ class ReplicaSession:
         "marked",
         "owner",
         "partitions",
+        "previous_ms",
         "replica_id",
         "waiting",
     )
@@ -180,7 +192,7 @@ class ReplicaSession:
         self.owner = owner
         self.id = SESSION_NONE
         self.epoch = EPOCH_INITIAL
-        self.fetched_ms = now_ms
+        self.fetched_ms = self.previous_ms = now_ms
         self.partitions: ReplicaPartitions = {}
         self.marked: dict[ReplicaPartition, None] = {}
         self.waiting: DelayedReplicaFetch | None = None
@@ -197,6 +209,7 @@ class ReplicaSession:
         part = self.partitions.get(key)
         if part is None:
             part = self.partitions[key] = ReplicaPartition(self, topic, topic_id, index)
+        part.renew(self.previous_ms)
         self.marked[part] = None
         return part
 
@@ -204,6 +217,7 @@ class ReplicaSession:
         """Remove a partition; an unknown one is ignored."""
         part = self.partitions.pop(key, None)
         if part is not None:
+            part.renew(self.previous_ms)
             part.detach()
             self.marked.pop(part, None)
 
@@ -247,7 +261,7 @@ class ReplicaSessions:
             return KafkaErrorCode.INVALID_FETCH_SESSION_EPOCH
         if known.by_id != session.by_id:
             return KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        known.fetched_ms = session.fetched_ms
+        known.previous_ms, known.fetched_ms = known.fetched_ms, session.fetched_ms
         known.owner = session.owner
         known.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         self._sessions[session_id] = self._sessions.pop(session_id)

@@ -38,6 +38,10 @@ class HousekeptLogs(CleanerLogs, Protocol):
     def lock_checked(self, path: str, lock: File, outcome: Outcome) -> None: ...
 
 
+def ignore(log: Log) -> None:
+    """Do nothing."""
+
+
 class Housekeeping:
     """The periodic work of a broker's logs.
 
@@ -61,6 +65,7 @@ class Housekeeping:
         closed: Flusher,
         files: CheckpointWriter,
     ) -> None:
+        self.on_log_start: Callable[[Log], object] = ignore
         self.producer_silent_ms = 0  # given by `start`; may be assigned
         self._logs = logs
         self._clock = clock
@@ -86,6 +91,7 @@ class Housekeeping:
         jump_pause_ms: int = PAUSE_MS,
         producer_check_ms: int = 600_000,
         producer_silent_ms: int = 86_400_000,
+        on_log_start: Callable[[Log], object] = ignore,
     ) -> None:
         """Start all timers.
 
@@ -100,7 +106,9 @@ class Housekeeping:
             jump_pause_ms: pause of retention after a jump of the clock, in ms.
             producer_check_ms: interval of the checks for silent producers, in ms.
             producer_silent_ms: a producer without appends is forgotten after this time, in ms.
+            on_log_start: called with a log whose start retention has moved.
         """
+        self.on_log_start = on_log_start
         self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
         self._repeat(0, SPACE_CHECK_MS, self.check_space)
         self._repeat(SPACE_CHECK_MS, SPACE_CHECK_MS, self.check_locks)
@@ -157,6 +165,7 @@ class Housekeeping:
             self._logs.report_disk_error(log.root, error)
             return
         if segments:
+            self.on_log_start(log)
             release = self._logs.holds.enter(log.directory)
             self._removals.run(retention.mark_deleted, segments, done=partial(self._marked, log, release))
 

@@ -401,6 +401,8 @@ class Partition(PartitionState):
         self.error = 0
         if not isinstance(self.role, Leader):
             self.role = Leader(self, self._host)
+        for mark in self.replica_sessions:
+            mark.epoch_begins()
         self.role.begin_epoch(state, ready)
         self.wake_fetches()  # the leader epoch that they know has ended
 

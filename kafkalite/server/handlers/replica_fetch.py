@@ -140,6 +140,8 @@ class ReplicaFetch:
 
     def _visit(self, part: ReplicaPartition, bytes_left: int, min_one: bool, first: bool) -> PartitionRead | None:
         """Record and read one partition; None while a job reads its bytes."""
+        if first:
+            part.renew(self._session.previous_ms)
         partition = self._resolve(part)
         if not isinstance(partition, Partition):
             return self._keep(part, PartitionRead(partition))

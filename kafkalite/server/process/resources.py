@@ -170,6 +170,7 @@ class BrokerResources:
             jump_pause_ms=config.kafkalite_retention_clock_jump_pause_ms,
             producer_check_ms=config.producer_id_expiration_check_interval_ms,
             producer_silent_ms=config.producer_id_expiration_ms,
+            on_log_start=self.log_start_moved,
         )
 
     def finish_flushes(self) -> None:
@@ -202,6 +203,12 @@ class BrokerResources:
             self.logs.cleaner = None
         if self._cleaner_jobs is not None:
             self._cleaner_jobs.close()
+
+    def log_start_moved(self, log: Log) -> None:
+        """Let the followers of a partition know the log start that retention has moved."""
+        partition = self._partition(log)
+        if partition is not None:
+            partition.log_start_moved()
 
     def high_watermark(self, log: Log) -> int:
         """Return the high watermark of the partition of a log, the log start where the log has no partition."""

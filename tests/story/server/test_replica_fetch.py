@@ -174,6 +174,22 @@ async def test_new_leader_learns_the_progress_without_being_named(follower: Scri
     assert leader.followers[FOLLOWER].end_offset == 1
 
 
+async def test_log_start_that_retention_moves_is_sent_with_the_next_response(led: Client, hub: Hub) -> None:
+    await led.create("old", retention_bytes="1", segment_bytes="1048576")
+    partition = hosted(led.broker, "old")
+    lead(partition)
+    for _ in range(3):
+        await led.produce("old", batch(bytes(600_000)), acks=1)
+    follower = ScriptedFollower(hub, led.broker)
+    await follower.fetch(("old", 0, 3))
+    await follower.fetch(max_wait_ms=0)
+    led.broker.logs.upkeep.check_retention(lambda log: log.log_end_offset)
+    start = partition.log_start_offset
+    assert start > 0
+    await follower.fetch(max_wait_ms=0)
+    assert follower.log_starts["old", 0] == start
+
+
 # What the leader learns.
 
 
