@@ -214,7 +214,8 @@ def write_clean_shutdown(
     """Write the mark of a clean shutdown: every log of the directory is complete on the disk. Raises OSError.
 
     Arguments:
-        broker_epoch: the last flushed zxid of the journal, -1 where it is unknown (CleanShutdownFileHandler.java).
+        broker_epoch: of the last registration in a cluster, or the last flushed zxid of the journal of a broker that is
+            alone; -1 where it is unknown (CleanShutdownFileHandler.java).
         unclean: partitions that are not complete: the next start checks them. Apache Kafka ignores this field.
         tree_zxid: in a cluster the last change of the tree that the broker has seen, so that a start notices an older
             tree. Apache Kafka ignores this field, too.

@@ -36,6 +36,8 @@ class BrokerRegistration(NamedTuple):
         rack: None = no rack.
         features: supported versions by name.
         jmx_port: -1 = no JMX.
+        unclean_start: whether the broker has started after a power failure, so that its logs may lack records that were
+            not flushed. A field of ours, absent after other starts; Apache Kafka ignores it.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -43,6 +45,7 @@ class BrokerRegistration(NamedTuple):
     rack: str | None = None
     features: Mapping[str, FeatureRange] = {}
     jmx_port: int = -1
+    unclean_start: bool = False
 
 
 def registration_path(broker_id: int) -> str:
@@ -70,6 +73,8 @@ def encode_registration(broker: BrokerRegistration) -> bytes:
         "version": 5,
         "timestamp": str(broker.timestamp_ms),
     }
+    if broker.unclean_start:
+        fields["unclean_start"] = True
     return dump(fields)
 
 
@@ -94,6 +99,7 @@ def decode_registration(broker_id: int, data: bytes) -> BrokerRegistration:
         fields.optional_text("rack"),
         {name: _range(each) for name, each in fields.object_by_name("features", optional=True).items()},
         fields.whole("jmx_port", -1, minimum=-1, maximum=PORT_MAX),
+        fields.optional_flag("unclean_start"),
     )
 
 

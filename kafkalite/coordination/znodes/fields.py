@@ -130,6 +130,13 @@ class ZnodeReader:
         """A text, or None when it is missing or null."""
         return None if self._fields.get(name) is None else self.text(name)
 
+    def optional_flag(self, name: str) -> bool:
+        """A boolean; False if it is missing."""
+        value = self._fields.get(name, False)
+        if not isinstance(value, bool):
+            raise self.wrong(name)
+        return value
+
     def wrong(self, name: str) -> ZnodeError:
         """Return the error for an invalid field."""
         return ZnodeError(f"{self._path}: the field {name!r} is missing or wrong")

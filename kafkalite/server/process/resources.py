@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.callbacks import call_each
@@ -42,6 +42,18 @@ ADOPTING, ADOPTED = f"{JOURNAL}.adopting", f"{JOURNAL}.adopted"  # its names dur
 
 class StartError(Exception):
     """The broker cannot start; the text has the reason and the next step."""
+
+
+class CleanMark(NamedTuple):
+    """What the mark of a clean shutdown says, see `checkpoints.write_clean_shutdown`.
+
+    Attributes:
+        broker_epoch: of the last registration in a cluster; the last flushed zxid of the journal of a broker alone.
+        tree_zxid: in a cluster, the last change of the tree that this broker has seen.
+    """
+
+    broker_epoch: int = -1
+    tree_zxid: int = -1
 
 
 class BrokerResources:
@@ -77,7 +89,7 @@ class BrokerResources:
         self.read_ahead = ReadAhead(self.offload, holds=self.logs.holds)
         self.journal = os.path.join(directories[0], JOURNAL)
         self.coordination: EmbeddedCoordination | None = None
-        self.tree_zxid = -1  # in a cluster: the last change of the tree that this broker has seen
+        self.clean_mark = CleanMark()
 
     def _open_executors(self, config: BrokerConfig, opened: ExitStack) -> None:
         directories = config.log_dirs
@@ -186,8 +198,10 @@ class BrokerResources:
         self.offload.close()
         self._close_cleaner()
         service = self.coordination
-        durable_zxid = -1 if service is None or service.failure is not None else service.durable_zxid
-        self.logs.close(durable_zxid, self.tree_zxid)
+        mark = self.clean_mark
+        if service is not None and service.failure is None:
+            mark = CleanMark(service.durable_zxid)
+        self.logs.close(*mark)
 
     def close(self) -> None:
         """End all jobs and timers, close the coordination service and unlock the log directories."""

@@ -36,10 +36,13 @@ class EarlierProcess(NamedTuple):
     Attributes:
         key: of its session; None if the session must not be closed.
         running: its process id if it is another process that runs now, else 0.
+        has_page_cache: whether it had this directory in this boot of the machine, after a start that was not unclean:
+            what it has written is there, also what it has not flushed.
     """
 
     key: SavedKey | None = None
     running: int = 0
+    has_page_cache: bool = False
 
 
 UNKNOWN = EarlierProcess()
@@ -53,9 +56,13 @@ class SavedSession:
         directory: the log directory.
         lock: its lock, which this broker holds; None if the directory is offline.
         boot_id: of this boot of the machine, "" where there is none.
+
+    Attributes:
+        unclean_start: whether this process has started after a power failure; saved with the key.
     """
 
     def __init__(self, disk: Disk, directory: str, lock: File | None, boot_id: str) -> None:
+        self.unclean_start = False
         self._disk = disk
         self._boot_id = boot_id
         self._path = os.path.join(directory, NAME)
@@ -78,7 +85,7 @@ class SavedSession:
         if not found.get("boot_id") or found["boot_id"] != self._boot_id:
             return UNKNOWN
         if self._lock is not None and found.get("lock") == lock_identity(self._lock):
-            return EarlierProcess(key)
+            return EarlierProcess(key, has_page_cache=not found.get("unclean_start", False))
         runs = process_id != os.getpid() and started_at(process_id) == found.get("started") != ""
         return EarlierProcess(running=process_id if runs else 0)
 
@@ -92,6 +99,7 @@ class SavedSession:
             "lock": None if self._lock is None else lock_identity(self._lock),
             "process_id": os.getpid(),
             "started": started_at(os.getpid()),
+            "unclean_start": self.unclean_start,
         }
         temporary = f"{self._path}.tmp"
         try:

@@ -23,6 +23,7 @@ from kafkalite.server.configs.config_follower import ConfigFollower, ConfiguredB
 from kafkalite.server.configs.topic_reader import TopicReader
 from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.process.saved_session import SavedKey, SavedSession
+from kafkalite.server.process.unclean_start import was_stopped
 from kafkalite.server.process.zookeeper_access import explain, load_access
 from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.tree_counters import TreeCounters
@@ -111,6 +112,8 @@ class ClusterParticipant:
                 await self._served.open()
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 earlier = self._saved.load()
+                stopped = was_stopped(self._resources.disk, self._resources.logs.online())
+                self._saved.unclean_start = not (stopped or earlier.has_page_cache)
                 if earlier.key is not None:
                     await self._end_earlier_session(earlier.key)
                 self._copied_from = earlier.running
@@ -190,7 +193,7 @@ class ClusterParticipant:
         if self._opening is not None:
             self._opening.stop()
         self._see_last_change()
-        self._resources.tree_zxid = self.counters.last_zxid
+        self._resources.clean_mark = self._resources.clean_mark._replace(tree_zxid=self.counters.last_zxid)
         session = self._sessions.session  # None: the key may be that of an earlier process
         if session is not None:
             error = (await await_outcome(session.close)).error
@@ -244,7 +247,10 @@ class ClusterParticipant:
     def registration(self) -> BrokerRegistration:
         """The node of this broker."""
         return BrokerRegistration(
-            self.broker.listening.registered_endpoints(), self.clock.wall_ms(), self._static.broker_rack
+            self.broker.listening.registered_endpoints(),
+            self.clock.wall_ms(),
+            self._static.broker_rack,
+            unclean_start=self._saved.unclean_start,
         )
 
     def raise_counters(self, session: Coordination, then: Then) -> None:
@@ -259,6 +265,7 @@ class ClusterParticipant:
         """Take part in the cluster with a session."""
         self.session.session = session
         self.broker.controller_requests.fence.registered(broker_epoch)
+        self._resources.clean_mark = self._resources.clean_mark._replace(broker_epoch=broker_epoch)
         self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
         self._configs.start()
         self.controller.start(session, self.broker_id, self.broker.controller_requests)

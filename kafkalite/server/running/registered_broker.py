@@ -29,6 +29,7 @@ from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.server.running.controlled_shutdown import ControlledShutdown
 from kafkalite.server.running.controller_calls import CallsToController
 from kafkalite.server.running.local_controller import LocalController
+from kafkalite.server.running.log_directory_reports import LogDirectoryReports
 from kafkalite.server.running.replica_metrics import register_replica_metrics
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
@@ -70,6 +71,8 @@ class RegisteredBroker(ClusteredBroker):
         self.peers: BrokerPeers | None = peers(lambda: self.config.kafkalite_group_peer_timeout_ms)
         controller = peers(lambda: self.config.controller_socket_timeout_ms)
         self._calls = CallsToController(participant.controller, self.tables, controller, resources.clock)
+        self._failed_directories = LogDirectoryReports(participant.session, resources.clock, self.broker_id)
+        resources.replicas.offline_observers.append(lambda _logs: self._failed_directories.report())
         self._shutdown = ControlledShutdown(self, self._calls, participant.session, resources.clock)
         self._isr_requests = self.hosting.isr_requests = IsrRequests(
             resources.clock,
@@ -195,6 +198,7 @@ class RegisteredBroker(ClusteredBroker):
             self.peers.close()
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.roles.fetchers.close()
+        self._failed_directories.close()
         self._isr_requests.close()
         self._calls.close()
 

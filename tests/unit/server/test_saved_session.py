@@ -42,7 +42,9 @@ def test_a_saved_key_is_loaded_by_the_next_process_and_only_its_owner_may_read_i
     saved.save(SavedKey(1, bytes(16)))
     saved.save(KEY)
     lock.close()
-    assert SavedSession(Disk(), str(tmp_path), locked(tmp_path), BOOT).load() == EarlierProcess(KEY)
+    assert SavedSession(Disk(), str(tmp_path), locked(tmp_path), BOOT).load() == EarlierProcess(
+        KEY, has_page_cache=True
+    )
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, NAME]
     saved.remove()

@@ -1,0 +1,35 @@
+"""Finds whether the logs of a broker may lack records that were written before its start, but not flushed.
+
+1. After a clean stop they have all: each log directory with partitions has the mark of the clean shutdown.
+2. After a kill they have all, too: the page cache is that of the same boot of the machine.
+3. Otherwise the start is unclean: the power failed, or the machine was booted before the broker could stop.
+
+The boot id of the earlier process is in `saved_session`. A process that is killed after an unclean start leaves an
+unclean start behind, until a clean stop: its controller may not have noticed the first one.
+
+Not detected: a log directory that was replaced by an older copy of itself, with its mark.
+"""
+
+import os
+from collections.abc import Iterable
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.storage import checkpoints, names
+
+
+def was_stopped(disk: Disk, directories: Iterable[str]) -> bool:
+    """Whether every log directory with partitions has the mark of a clean shutdown; read before the logs are loaded."""
+    return all(_was_stopped(disk, path) for path in directories)
+
+
+def _was_stopped(disk: Disk, path: str) -> bool:
+    try:
+        if checkpoints.read_clean_shutdown(disk, path) is not None:
+            return True
+        return not any(_is_partition(disk, path, name) for name in disk.list(path))
+    except OSError:  # reported by the load
+        return False
+
+
+def _is_partition(disk: Disk, path: str, name: str) -> bool:
+    return names.parse_directory_name(name) is not None and disk.is_dir(os.path.join(path, name))
