@@ -1,5 +1,6 @@
 """Fetches of a follower: what it receives, when, and what its leader learns from them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
+from kafkalite.storage.log.log import Log
 from tests.kit.scripted_follower import FOLLOWER, LEADER, ScriptedFollower, hosted, lead
-from tests.kit.server import Client, Hub, Wire, batch, outcomes, produce_request, stopped_time
+from tests.kit.server import ANSWER_S, Client, Hub, Wire, batch, outcomes, produce_request, stopped_time
 
 DELETION = DeleteRecordsRequest.DeleteRecordsTopic
 T0 = ("t", 0)
@@ -174,7 +176,9 @@ async def test_new_leader_learns_the_progress_without_being_named(follower: Scri
     assert leader.followers[FOLLOWER].end_offset == 1
 
 
-async def test_log_start_that_retention_moves_is_sent_with_the_next_response(led: Client, hub: Hub) -> None:
+async def test_log_start_that_retention_moves_is_sent_with_the_next_response(
+    led: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await led.create("old", retention_bytes="1", segment_bytes="1048576")
     partition = hosted(led.broker, "old")
     lead(partition)
@@ -183,7 +187,18 @@ async def test_log_start_that_retention_moves_is_sent_with_the_next_response(led
     follower = ScriptedFollower(hub, led.broker)
     await follower.fetch(("old", 0, 3))
     await follower.fetch(max_wait_ms=0)
-    led.broker.logs.upkeep.check_retention(lambda log: log.log_end_offset)
+    moved, upkeep = asyncio.Event(), led.broker.logs.upkeep
+    original = upkeep.on_log_start
+
+    def on_log_start(log: Log) -> None:
+        original(log)
+        if log is partition.log:
+            moved.set()
+
+    monkeypatch.setattr(upkeep, "on_log_start", on_log_start)
+    upkeep.check_retention(lambda log: log.log_end_offset)
+    async with asyncio.timeout(ANSWER_S):
+        await moved.wait()
     start = partition.log_start_offset
     assert start > 0
     await follower.fetch(max_wait_ms=0)
