@@ -15,7 +15,7 @@ from kafkalite.state.controller.effects import (
     SendStopReplica,
     SendUpdateMetadata,
 )
-from kafkalite.state.controller.values import Broker
+from kafkalite.state.controller.values import Broker, Replicas
 
 Errors = dict[TopicPartition, int]
 DISKS = 2
@@ -45,6 +45,8 @@ class Rules(Protocol):
 
     def next_log(self) -> int: ...
 
+    def leads(self, key: TopicPartition, topic_id: bytes, leader_epoch: int, broker_id: int) -> None: ...
+
 
 class BrokerDisks:
     """The logs of a broker: they survive its processes."""
@@ -60,11 +62,13 @@ class BrokerState:
     """The memory of a broker process.
 
     Arguments:
+        broker_id: of the broker.
         disks: its log directories.
         rules: watch the logs and the image.
     """
 
-    def __init__(self, disks: BrokerDisks, rules: Rules) -> None:
+    def __init__(self, broker_id: int, disks: BrokerDisks, rules: Rules) -> None:
+        self.broker_id = broker_id
         self.disks = disks
         self.rules = rules
         self.epoch = 0  # of the current registration
@@ -72,6 +76,7 @@ class BrokerState:
         self.image: dict[TopicPartition, Image] = {}
         self.brokers: tuple[Broker, ...] = ()
         self.hosted: dict[TopicPartition, PartitionLeadership] = {}
+        self.isrs: dict[TopicPartition, tuple[Replicas, int]] = {}  # that leaders know, with the partition epoch
         self.introduced: set[tuple[int, int]] = set()  # controller epoch and broker epoch with an UpdateMetadata
 
     def check(self, controller_epoch: int, broker_epoch: int) -> int:
@@ -144,9 +149,15 @@ class BrokerState:
             number = self.rules.next_log()
             disks.logs[key] = Log(topic_id, working[number % len(working)], number)
         self.hosted[key] = state
-        if state.leader in state.replicas and topic_id not in self.rules.requested:
+        self.isrs[key] = state.isr, state.partition_epoch
+        if state.leader == self.broker_id and topic_id not in self.rules.requested:
             self._lead(key, topic_id, state.leader_epoch)
         return Error.NONE
+
+    @property
+    def led(self) -> list[TopicPartition]:
+        """The partitions that this broker leads."""
+        return sorted(key for key, state in self.hosted.items() if state.leader == self.broker_id)
 
     def _lead(self, key: TopicPartition, topic_id: bytes, leader_epoch: int) -> None:
         """A registration leads in no leader epoch of an earlier one, whose records may be lost (KIP-320)."""
@@ -154,6 +165,7 @@ class BrokerState:
         if registration != self.epoch and leader_epoch <= led:
             self.rules.report(f"{key} is led in the leader epoch {leader_epoch} of an earlier registration")
         self.disks.led[key, topic_id] = self.epoch, leader_epoch
+        self.rules.leads(key, topic_id, leader_epoch, self.broker_id)
 
     def _stray(self, key: TopicPartition) -> None:
         log = self.disks.logs.pop(key)

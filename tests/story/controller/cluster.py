@@ -22,11 +22,11 @@ CreateRuntime = Callable[..., ControllerRuntime]
 class Process:
     """One process of a broker: a session, a registration, the memory of the broker, and at times the controller."""
 
-    def __init__(self, cluster: "Cluster", broker_id: int, port: int) -> None:
-        self.cluster, self.broker_id, self.port = cluster, broker_id, port
+    def __init__(self, cluster: "Cluster", broker_id: int, port: int, *, unclean: bool = False) -> None:
+        self.cluster, self.broker_id, self.port, self.unclean = cluster, broker_id, port, unclean
         self.running = True
         self.controller: ControllerRuntime | None = None
-        self.state = BrokerState(cluster.disks[broker_id], cluster.invariants)
+        self.state = BrokerState(broker_id, cluster.disks[broker_id], cluster.invariants)
         self.open_session()
 
     @property
@@ -37,7 +37,7 @@ class Process:
         """Register, and join the election."""
         cluster = self.cluster
         self.session = Session(cluster.tree, cluster.schedule, cluster.next_session(), self._session_lost)
-        registration = Broker(self.broker_id, 0, (self.endpoint,))
+        registration = Broker(self.broker_id, 0, (self.endpoint,), unclean_start=self.unclean)
         create = nodes.Create(f"{nodes.BROKERS}/{self.broker_id}", registration, self.session.number)
         self.session.write([create], partial(self._registered, self.session))
 
@@ -138,14 +138,14 @@ class Cluster:
         self._sessions += 1
         return self._sessions
 
-    def start(self, broker_id: int) -> None:
-        """Start a process of a broker. Failed disks are replaced: their logs are lost."""
+    def start(self, broker_id: int, *, unclean: bool = False) -> None:
+        """Start a process of a broker, perhaps after a power failure. Failed disks are replaced: logs are lost."""
         disks = self.disks[broker_id]
         for key in [key for key, log in disks.logs.items() if log.disk in disks.failed]:
             del disks.logs[key]
         disks.failed.clear()
         self._ports += 1
-        self.processes[broker_id] = Process(self, broker_id, self._ports)
+        self.processes[broker_id] = Process(self, broker_id, self._ports, unclean=unclean)
 
     def controllers(self) -> list[ControllerRuntime]:
         """The runtimes of controllers, obsolete ones too."""

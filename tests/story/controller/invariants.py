@@ -1,20 +1,21 @@
 """What must hold at every moment, and what must hold once the cluster is quiet.
 
-At every moment: transactions of a controller are committed in its own controller epoch only, and an epoch has one
-writer; nodes and logs of a topic are deleted only after the deletion of that topic, by its id, was requested; an image
-is never replaced by an older state.
+At every moment: a leader is in the ISR of the state before, or an unclean election was allowed; the ISR is not empty;
+a leader epoch has one leader; transactions of a controller are committed in its own controller epoch only, and that
+has one writer; nodes and logs of a topic are deleted only after the deletion of that topic, by its id, was requested;
+an image is never replaced by an older state.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller.values import LeaderAndIsr
+from kafkalite.state.controller.values import NO_LEADER, LeaderAndIsr
 from tests.story.controller import tree as nodes
 from tests.story.controller.broker import BrokerState, Log
 from tests.story.controller.changes import TopicValue, state_path
-from tests.story.controller.runtime import ControllerRuntime
-from tests.story.controller.tree import Change, Remove, ZnodeTree
+from tests.story.controller.runtime import UNCLEAN, ControllerRuntime
+from tests.story.controller.tree import Change, Put, Remove, ZnodeTree
 
 if TYPE_CHECKING:
     from tests.story.controller.cluster import Cluster
@@ -33,6 +34,8 @@ class Invariants:
         self.requested: set[bytes] = set()  # topics whose deletion was requested while they existed
         self.ids: dict[int, bytes] = {}  # by creation of a topic: its node may lose its id
         self.foreign: set[str] = set()  # states that others have written; a controller reads them before it writes
+        self.unclean: set[str] = set()  # topics for which an unclean election was requested
+        self.leaders: dict[tuple[TopicPartition, bytes, int], int] = {}  # by topic id and leader epoch
         self._logs = 0
         tree.committed = self.committed
 
@@ -44,6 +47,12 @@ class Invariants:
         self._logs += 1
         return self._logs
 
+    def leads(self, key: TopicPartition, topic_id: bytes, leader_epoch: int, broker_id: int) -> None:
+        """A broker leads a partition: there is one leader per epoch."""
+        other = self.leaders.setdefault((key, topic_id, leader_epoch), broker_id)
+        if other != broker_id:
+            self.report(f"{key} is led by {other} and {broker_id} in leader epoch {leader_epoch}")
+
     # At every moment.
 
     def committed(self, writer: object, changes: Sequence[Change], before: dict[str, object]) -> None:
@@ -51,6 +60,9 @@ class Invariants:
         if isinstance(writer, ControllerRuntime):
             self._check_epoch(writer)
             self._check_deletions(changes, before)
+            for change in changes:
+                if isinstance(change, Put) and isinstance(change.value, LeaderAndIsr):
+                    self._check_change(change.path, before[change.path], change.value)
         states = {change.path for change in changes if change.path.endswith("/state")}
         self.foreign = self.foreign - states if isinstance(writer, ControllerRuntime) else self.foreign | states
         for change in [each for each in changes if nodes.parent(each.path) == nodes.TOPICS]:
@@ -61,6 +73,22 @@ class Invariants:
             node = self.tree.get(f"{nodes.TOPICS}/{name}")
             if node is not None and node.czxid in self.ids:
                 self.requested.add(self.ids[node.czxid])
+
+    def _check_change(self, path: str, before: object, after: LeaderAndIsr) -> None:
+        """A state follows from the one before: the ISR is not empty, has the leader, and epochs grow."""
+        assert isinstance(before, LeaderAndIsr)
+        if not after.isr or after.leader not in (*after.isr, NO_LEADER):
+            self.report(f"{path}: {after} has no leader in sync")
+        if after.leader_epoch < before.leader_epoch:
+            self.report(f"{path}: {after} follows {before}")
+        if after.leader_epoch == before.leader_epoch and after.leader != before.leader:
+            self.report(f"{path}: another leader in the same epoch: {after} follows {before}")
+        if after.leader not in (*before.isr, NO_LEADER):
+            name = path.removeprefix(f"{nodes.TOPICS}/").partition("/")[0]
+            config = self.tree.get(f"{nodes.CONFIGS}/{name}")
+            allowed = name in self.unclean or (config is not None and config.value == UNCLEAN)
+            if not allowed or not after.recovering or after.isr != (after.leader,):
+                self.report(f"{path}: a replica leads that was not in sync: {after} follows {before}")
 
     def topic(self, name: str) -> TopicValue | None:
         node = self.tree.get(f"{nodes.TOPICS}/{name}")
@@ -110,6 +138,7 @@ class Invariants:
                 self.report(f"broker {broker} is not registered")
             self._check_image(broker, process.state, states)
             self._check_logs(broker, process.state, states)
+            self._check_leaders(broker, process.state, states)
 
     def _check_topics(self) -> dict[TopicPartition, tuple[bytes, LeaderAndIsr, int]]:
         """Every topic is whole and led; returns the states."""
@@ -133,8 +162,8 @@ class Invariants:
         node = self.tree.get(f"{nodes.TOPICS}/{key.topic}/partitions/{key.partition}/state")
         if node is None or not isinstance(node.value, LeaderAndIsr):
             raise ViolationError(f"{key} has no state")
-        if node.value.leader != replicas[0]:
-            self.report(f"{key} is led by {node.value.leader} instead of {replicas[0]}")
+        if node.value.leader not in node.value.isr or not set(node.value.isr) <= set(replicas):
+            self.report(f"{key} is led by {node.value.leader} with the ISR {node.value.isr} of {replicas}")
         registered = self.tree.nodes.get(f"{nodes.BROKERS}/{node.value.leader}")
         if registered is not None and registered.czxid > node.mzxid and state_path(key) not in self.foreign:
             self.report(f"{key}: broker {node.value.leader} has restarted and leads in the same leader epoch")
@@ -167,11 +196,22 @@ class Invariants:
     def _check_logs(
         self, broker: int, state: BrokerState, states: dict[TopicPartition, tuple[bytes, LeaderAndIsr, int]]
     ) -> None:
-        led = {key: (each[1].leader_epoch) for key, each in states.items() if each[1].leader == broker}
+        assigned = {key: each[1].leader_epoch for key, each in states.items() if broker in self._replicas(key)}
         hosted = {key: each.leader_epoch for key, each in state.hosted.items()}
-        if hosted != led:
-            wrong = {key for key in hosted.keys() | led.keys() if hosted.get(key) != led.get(key)}
-            self.report(f"broker {broker} hosts other partitions than it leads: {sorted(wrong)}")
+        if hosted != assigned:
+            wrong = {key for key in hosted.keys() | assigned.keys() if hosted.get(key) != assigned.get(key)}
+            self.report(f"broker {broker} hosts other partitions than those assigned to it: {sorted(wrong)}")
         for key, log in state.disks.logs.items():
-            if key not in led or states[key][0] != log.topic_id:
-                self.report(f"broker {broker} has a log of {key}, which it does not lead")
+            if key not in assigned or states[key][0] != log.topic_id:
+                self.report(f"broker {broker} has a log of {key}, which is not assigned to it")
+
+    def _replicas(self, key: TopicPartition) -> tuple[int, ...]:
+        topic = self.topic(key.topic)
+        return () if topic is None else topic.replicas[key.partition]
+
+    def _check_leaders(
+        self, broker: int, state: BrokerState, states: dict[TopicPartition, tuple[bytes, LeaderAndIsr, int]]
+    ) -> None:
+        led = sorted(key for key, each in states.items() if each[1].leader == broker)
+        if state.led != led:
+            self.report(f"broker {broker} leads {state.led} instead of {led}")

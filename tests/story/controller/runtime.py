@@ -64,9 +64,10 @@ class ControllerRuntime:
     ) -> None:
         self.session, self.schedule, self.network = session, schedule, network
         self.epoch, self.epoch_version = epoch, epoch_version
-        self.machine = create(ControllerSettings(broker_id, epoch))
+        self.machine = create(ControllerSettings(broker_id, epoch, rebalance_ms=3_000))
         self.active = True
         self.completions: dict[object, int] = {}
+        self.responses: dict[object, Callable[[out.Completion], object]] = {}  # called with the results, by token
         self.logged: list[out.Log] = []
         self._resigned = resigned
         self._reading = True
@@ -371,6 +372,8 @@ class ControllerRuntime:
     def complete(self, effect: out.Completion) -> None:
         assert effect.token not in self.completions, "completed twice"
         self.completions[effect.token] = effect.error
+        if effect.token in self.responses:
+            self.responses.pop(effect.token)(effect)
 
     def set_timer(self, effect: SetTimer) -> None:
         self._timer_number += 1

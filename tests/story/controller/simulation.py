@@ -6,19 +6,33 @@ seed draws its own subset of the operations, so that rare combinations occur (sw
 
 import random
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
+from kafkalite.state.controller.effects import Completion
+from kafkalite.state.controller.events import (
+    AlterPartitions,
+    AwaitDeletion,
+    AwaitTopic,
+    ConfigsChanged,
+    ElectLeaders,
+    RequestedIsr,
+    ShutDownBroker,
+    TimerExpired,
+)
+from kafkalite.state.controller.rebalancing import REBALANCE
 from kafkalite.state.controller.values import InvalidNode, LeaderAndIsr
 from tests.story.controller import tree as nodes
+from tests.story.controller.broker import BrokerState
 from tests.story.controller.changes import TopicValue, partition_path, state_path, topic_path
 from tests.story.controller.cluster import Cluster, CreateRuntime, Process
-from tests.story.controller.runtime import ControllerRuntime
+from tests.story.controller.runtime import UNCLEAN, ControllerRuntime
 from tests.story.controller.schedule import Schedule
 from tests.story.controller.tree import Change, RejectedError
 
+Request: TypeAlias = AwaitTopic | AwaitDeletion | ElectLeaders | AlterPartitions | ShutDownBroker
 NAMES = ("a", "b", "c", "d")
 HISTORY_MS = 20_000
 QUIET_MS = 10_000
@@ -76,7 +90,8 @@ class Simulation:
         """As CreateTopics does: configs and topic together; the client waits for the leaders."""
         name = self.chance.choice(NAMES)
         topic = self._new_topic(with_id=True)
-        if self._commit([nodes.Create(f"{nodes.CONFIGS}/{name}"), nodes.Create(topic_path(name), topic)]):
+        configs = self.chance.choice((None, None, UNCLEAN))
+        if self._commit([nodes.Create(f"{nodes.CONFIGS}/{name}", configs), nodes.Create(topic_path(name), topic)]):
             self._await(AwaitTopic(self._token(), name, topic.topic_id or b"", len(topic.replicas), self._deadline()))
 
     def create_topic_in_the_tree(self) -> None:
@@ -156,7 +171,90 @@ class Simulation:
             if self.chance.random() < 0.5:
                 self._commit([nodes.Put(path, self.tree.nodes[path].value)])
 
+    def change_configs(self) -> None:
+        """A topic allows unclean elections, or forbids them; the brokers are notified."""
+        name = self.chance.choice(NAMES)
+        path = f"{nodes.CONFIGS}/{name}"
+        if self._commit([nodes.Put(path, self.chance.choice((None, UNCLEAN)))]):
+            for controller in self.cluster.controllers():
+                controller.handle(ConfigsChanged(name))
+
+    def elect_leaders(self) -> None:
+        """As ElectLeaders does."""
+        name = self.chance.choice(NAMES)
+        keys = tuple(TopicPartition(name, index) for index in range(3))
+        unclean = self.chance.random() < 0.3
+        if unclean:
+            self.cluster.invariants.unclean.add(name)
+        self._await(ElectLeaders(self._token(), unclean, keys))
+
+    def rebalance(self) -> None:
+        """The timer of the controller is due."""
+        controller = self.cluster.controller()
+        if controller is not None:
+            controller.handle(TimerExpired((REBALANCE, None)))
+
     # Brokers, disks, sessions and controllers.
+
+    def change_isrs(self) -> None:
+        """A leader removes followers, or adds them; its request may be lost, and so may the response."""
+        process = self._process()
+        state, controller = process.state, self.cluster.controller()
+        keys = [key for key in state.led if len(state.hosted[key].replicas) > 1]
+        if not process.running or controller is None or not keys:
+            return
+        keys = self.chance.sample(keys, min(len(keys), self.chance.randint(1, 4)))
+        changes = tuple(self._isr_change(state, key) for key in keys)
+        request = AlterPartitions(self._token(), process.broker_id, state.epoch, changes)
+        repeated = self.chance.random() < 0.3
+
+        def send() -> None:
+            if controller.active:
+                again = request._replace(token=self._token()) if repeated else request
+                controller.responses[again.token] = partial(self._isrs_changed, state, keys)
+                self._report(controller, again, "an ISR")
+
+        for _ in range(1 + repeated):
+            self.schedule.after(self.schedule.delay_ms(), send)
+
+    def _isr_change(self, state: BrokerState, key: TopicPartition) -> RequestedIsr:
+        known, partition_epoch = state.isrs[key]
+        hosted, follower = state.hosted[key], self.chance.choice(state.hosted[key].replicas)
+        isr = tuple(each for each in known if each != follower) if follower in known else (*known, follower)
+        if state.broker_id not in isr and self.chance.random() < 0.9:
+            isr = (*isr, state.broker_id)
+        epochs = [self.chance.choice((-1, self.cluster.processes[each].state.epoch)) for each in isr]
+        members = tuple(zip(isr, epochs, strict=True))
+        topic_id = state.disks.logs[key].topic_id
+        return RequestedIsr(topic_id, key.partition, hosted.leader_epoch, partition_epoch, members)
+
+    def _isrs_changed(self, state: BrokerState, keys: list[TopicPartition], result: Completion) -> None:
+        if self.chance.random() < 0.1:
+            return  # the response is lost
+        for key, outcome in zip(keys, result.outcomes, strict=False):
+            hosted, new = state.hosted.get(key), outcome.state
+            if outcome.error != SUCCESS or hosted is None or new is None:
+                continue
+            if new.leader_epoch == hosted.leader_epoch and outcome.version > state.isrs[key][1]:
+                state.isrs[key] = new.isr, outcome.version
+
+    def shut_down_broker(self) -> None:
+        """A broker stops in the controlled way, and does not wait for the end."""
+        process, controller = self._process(), self.cluster.controller()
+        if process.running and controller is not None:
+            self._report(
+                controller, ShutDownBroker(self._token(), process.broker_id, process.state.epoch), "a shutdown"
+            )
+            self.schedule.run_until(self.schedule.now_ms + self.chance.choice((1, 50, 200)))
+            process.kill()
+
+    def cut_power(self) -> None:
+        """A broker restarts after a power failure."""
+        process = self._process()
+        if process.running:
+            process.kill()
+            process.session.expire()
+            self.cluster.start(process.broker_id, unclean=True)
 
     def kill_broker(self) -> None:
         process = self._process()
@@ -233,7 +331,9 @@ class Simulation:
         )
 
     def _replicas(self, first: int, end: int) -> dict[int, tuple[int, ...]]:
-        return {index: (self.chance.choice(sorted(self.cluster.disks)),) for index in range(first, end)}
+        brokers = sorted(self.cluster.disks)
+        factor = self.chance.randint(1, min(3, len(brokers)))
+        return {index: tuple(self.chance.sample(brokers, factor)) for index in range(first, end)}
 
     def _token(self) -> int:
         self._tokens += 1
@@ -242,11 +342,16 @@ class Simulation:
     def _deadline(self) -> int:
         return self.schedule.now_ms + AWAIT_MS
 
-    def _await(self, event: AwaitTopic | AwaitDeletion) -> None:
+    def _await(self, event: AwaitTopic | AwaitDeletion | ElectLeaders) -> None:
         """The client has sent its request to the controller."""
         controller = self.cluster.controller()
-        if controller is not None and controller.active:
-            self.awaited.append((controller, event.token, event.topic))
+        if controller is not None:
+            self._report(controller, event, "an election" if isinstance(event, ElectLeaders) else event.topic)
+
+    def _report(self, controller: ControllerRuntime, event: Request, name: str) -> None:
+        """Report a request, which must be completed while the controller is active."""
+        if controller.active:
+            self.awaited.append((controller, event.token, name))
             controller.handle(event)
 
 
@@ -270,5 +375,11 @@ OPERATIONS: tuple[Callable[[Simulation], None], ...] = (
     Simulation.expire_session,
     Simulation.break_connection,
     Simulation.delete_controller,
+    *(Simulation.change_isrs,) * 4,
+    Simulation.change_configs,
+    Simulation.elect_leaders,
+    Simulation.rebalance,
+    Simulation.shut_down_broker,
+    Simulation.cut_power,
 )
 SUCCESS = KafkaErrorCode.NONE
