@@ -61,7 +61,8 @@ def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered)
     fenced = {key for key, error in refused.items() if error == KafkaErrorCode.FENCED_LEADER_EPOCH}
     yield
     for key, topic in request.topics.items():
-        if key not in refused or key in fenced:  # a fenced one has this topic id: its log may be deleted
+        # A fenced one has this topic id, and one that is offline has no usable log of another: it may be deleted.
+        if key not in refused or key in fenced or refused[key] == KafkaErrorCode.KAFKA_STORAGE_ERROR:
             channel.accepted[key] = topic
         yield
     yield from replicas_offline(context, channel, _current(context, request, offline))

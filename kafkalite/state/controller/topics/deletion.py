@@ -1,6 +1,7 @@
 """The deletion of topics, as TopicDeletionManager.scala of Kafka 3.9: first the logs on all brokers, then the nodes.
 
-Replicas on brokers that are not alive, or in failed log directories, wait until their broker is back. Every transaction
+Replicas on brokers that are not alive, or in failed log directories, wait until their broker is back. A broker that is
+alive is asked in any case: a replica that is offline because its files are lost can be deleted. Every transaction
 that deletes nodes checks that the deletion is still requested, and the last one removes the topic, its configs and the
 request together.
 """
@@ -137,18 +138,15 @@ def _topic_nodes(topic: Topic, nodes: TopicNodes) -> tuple[Operation, ...]:
 
 
 def _stop(context: ControllerContext, topic: Topic, broker: int) -> Steps:
-    """Ask a broker to delete its replicas, if it is alive; those of failed log directories wait."""
+    """Ask a broker to delete its replicas, if it is alive."""
     if (channel := context.channels.get(broker)) is None:
         return
     for index in sorted(topic.unavailable.pop(broker, ())):
         partition = topic.partitions[index]
-        if broker in partition.offline:
-            topic.unavailable.setdefault(broker, set()).add(index)
-        else:
-            topic.stopping.setdefault(broker, set()).add(index)
-            channel.stop(partition.key, Stop(topic, partition.leader_epoch, delete=True))
-            if channel.accepted.get(partition.key) is not topic:
-                channel.lead(partition.key, is_new=False)
+        topic.stopping.setdefault(broker, set()).add(index)
+        channel.stop(partition.key, Stop(topic, partition.leader_epoch, delete=True))
+        if channel.accepted.get(partition.key) is not topic:
+            channel.lead(partition.key, is_new=False)
         yield
 
 

@@ -144,6 +144,15 @@ def test_failed_log_directory_takes_the_leader_and_a_repaired_one_returns_it() -
     assert situation.summary[0] == "SetState leader 1 epoch 2"
 
 
+def test_log_of_a_deleted_topic_is_deleted_where_its_broker_has_reported_the_replica_as_offline() -> None:
+    """Its files may be lost: then the broker has nothing to delete, and the deletion must not wait for them."""
+    situation = Situation({"a": nodes(stored(1))}, alive=(1,), deletions=frozenset({"a"}))
+    situation.answer_until(1, out.SendLeaderAndIsr).answer(1, KafkaErrorCode.KAFKA_STORAGE_ERROR)
+    situation.answer_until(1, out.SendStopReplica)
+    stop = situation.requests[1]
+    assert isinstance(stop, out.SendStopReplica) and stop.topics[0].partitions[0].delete
+
+
 # Topics.
 
 
