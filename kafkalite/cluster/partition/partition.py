@@ -400,6 +400,7 @@ class Partition(PartitionState):
         self._assign(state)
         self.error = 0
         if not isinstance(self.role, Leader):
+            self._bound_high_watermark()
             self.role = Leader(self, self._host)
         for mark in self.replica_sessions:
             mark.epoch_begins()

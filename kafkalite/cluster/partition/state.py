@@ -173,6 +173,11 @@ class PartitionState:
         known = max(log.high_watermark, log.log_start_offset)
         self.high_watermark = log.high_watermark = min(known, log.log_end_offset)
 
+    def _bound_high_watermark(self) -> None:
+        """Limit the high watermark to the log, which may have been truncated since the last fetch."""
+        if self.log is not None:
+            self.high_watermark = max(self.log.log_start_offset, min(self.high_watermark, self.log.log_end_offset))
+
     def _use(self, config: TopicConfig) -> None:
         self.config = config
         self._rules = BatchRules(config)

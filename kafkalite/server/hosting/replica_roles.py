@@ -133,6 +133,11 @@ class ReplicaRoles:
         if is_fetched and not (partition.is_paused or (log is not None and log.moving)):
             self.fetchers.follow(partition)
 
+    def close(self) -> None:
+        """Fetch nothing any more."""
+        fetchers, self.fetchers = self.fetchers, NoFetching()
+        fetchers.close()
+
     # Logs that are not ready yet.
 
     def when_ready(self, then: Callable[[dict[TopicPartition, int]], object]) -> None:

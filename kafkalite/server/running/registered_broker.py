@@ -197,7 +197,7 @@ class RegisteredBroker(ClusteredBroker):
         if self.peers is not None:
             self.peers.close()
         assert isinstance(self.hosting, AssignedPartitions)
-        self.hosting.roles.fetchers.close()
+        self.hosting.roles.close()
         self._failed_directories.close()
         self._isr_requests.close()
         self._calls.close()

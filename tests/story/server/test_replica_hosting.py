@@ -305,6 +305,17 @@ async def test_high_watermarks_are_written_at_intervals(tmp_path: Path) -> None:
             await asyncio.sleep(0)
 
 
+async def test_high_watermark_of_a_new_leader_is_within_its_truncated_log(replica: Replica) -> None:
+    """After an unclean election, a follower removes records that were committed before."""
+    await replica.assign(OTHER)
+    replica.append(0, 0, 0)
+    assert isinstance(replica.partition.role, Follower) and replica.partition.log is not None
+    replica.partition.role.follow_offsets(3, 0)
+    replica.cluster[OWN].logs.truncate({replica.partition.log: 1}, lambda _outcome: None)
+    assert await replica.assign(OWN) == {0}
+    assert replica.partition.high_watermark == replica.partition.log.log_end_offset == 1
+
+
 # Lost and damaged files.
 
 
