@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafkalite.cli.cluster.commands import state_of
+from kafkalite.cli.cluster.replica_counts import ReplicaCounts
 from kafkalite.cli.cluster.status import BrokerStatus, ClusterStatus
 from kafkalite.protocol.extensions.describe_coordination import DescribeCoordinationRequest
 from kafkalite.testing.memory_network import MemoryNetwork
@@ -46,7 +47,7 @@ def test_status_names_brokers_that_are_cut_off() -> None:
         connected._replace(broker=3, controller=False, answers=False, coordination=None),
     ]
     assert [state_of(each) for each in brokers] == ["answers", "cut off", "silent"]
-    status = ClusterStatus("id", 1, brokers, {}, 0, 0, [], [], 0)
+    status = ClusterStatus("id", 1, brokers, {}, 0, 0, [], ReplicaCounts(0, 0, 0), [], 0)
     assert status.problems == [
         "broker 2 has not reached zk:2181 for 12 s: it serves, but changes of topics and configs wait or fail"
     ]
