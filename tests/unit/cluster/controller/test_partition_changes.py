@@ -2,10 +2,13 @@
 
 import pytest
 
-from kafkalite.cluster.controller.partition_changes import isr_changes, isr_response
+from kafkalite.cluster.controller.partition_changes import isr_changes, isr_response, shutdown, shutdown_response
+from kafkalite.coordination import znodes
+from kafkalite.coordination.znodes import brokers
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import Endpoint, TopicPartition
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkalite.slicing import finish
 from kafkalite.state.controller import effects, events
 from kafkalite.state.controller.values import LeaderAndIsr, PartitionOutcome
@@ -68,6 +71,39 @@ def test_request_waits_for_the_machine_and_fails_at_the_end_of_the_term() -> Non
     assert [each.error for each in results] == [0, KafkaErrorCode.NOT_CONTROLLER]
     node.runtime.request(isr_changes(request()), results.append)
     assert results[-1].error == KafkaErrorCode.NOT_CONTROLLER
+
+
+def test_registration_after_a_power_failure_is_one_for_the_machine() -> None:
+    service = Service()
+    endpoint = Endpoint("PLAINTEXT", "host", 9092)
+    for broker_id in (1, 2):
+        registration = brokers.BrokerRegistration((endpoint,), timestamp_ms=1, unclean_start=broker_id == 2)
+        service.write(brokers.registration_path(broker_id), brokers.encode_registration(registration))
+    (event,) = Node(service).machine.of(events.SnapshotRead)
+    assert [(each.broker_id, each.unclean_start) for each in event.snapshot.brokers] == [(1, False), (2, True)]
+
+
+def test_configs_of_a_topic_are_read_for_an_unclean_election() -> None:
+    service = Service()
+    service.write(znodes.topic_config_path("yes"), znodes.encode_configs({"unclean.leader.election.enable": "true"}))
+    service.write(znodes.topic_config_path("no"), znodes.encode_configs({}))
+    service.write(znodes.topic_config_path("invalid"), b"[]")
+    wanted = [effects.ReadTopicConfigs(name) for name in ("yes", "no", "invalid", "absent")]
+    node = Node(service, {events.SnapshotRead: lambda _event: wanted})
+    found = {event.topic: event.unclean_elections for event in node.machine.of(events.TopicConfigsRead)}
+    assert found == {"yes": True, "no": False, "absent": False}
+    node.runtime.configs_changed("yes")
+    assert node.machine.of(events.ConfigsChanged) == [events.ConfigsChanged("yes")]
+
+
+def test_shutdown_returns_the_partitions_that_the_broker_still_leads() -> None:
+    request = ControlledShutdownRequest(broker_id=1, broker_epoch=7)
+    assert finish(shutdown(request)) == events.ShutDownBroker(None, 1, 7)
+    led, moved = LeaderAndIsr(1, 3, (1,), 1), LeaderAndIsr(2, 4, (2,), 1)
+    outcomes = (PartitionOutcome(KEYS[0], 0, led, 6), PartitionOutcome(KEYS[1], 0, moved, 7), PartitionOutcome(None, 3))
+    response = finish(shutdown_response(request, effects.Completion(None, 0, outcomes)))
+    remaining = [(each.topic_name, each.partition_index) for each in response.remaining_partitions]
+    assert (response.error_code, remaining) == (0, [("orders", 0)])
 
 
 @pytest.mark.parametrize("at", [0, 1])

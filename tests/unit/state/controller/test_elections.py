@@ -230,3 +230,43 @@ def test_death_of_a_broker_costs_one_state_per_partition_in_few_transactions() -
         situation.report(into.WriteDone(write.write_id, (7,) * len(write.operations)))
     situation.quiet()
     assert len(situation.writes) == 3
+
+
+# Failed log directories, and deletions.
+
+
+def test_failed_log_directory_of_the_leader_elects_another_member() -> None:
+    situation = running(topic(1, 1, 3, 4)).report(into.LogDirsFailed({"event": 1}))
+    situation.answer_until(1, out.SendLeaderAndIsr).answer(1, Error.KAFKA_STORAGE_ERROR)
+    assert states(situation) == [(3, 5, (3, 4))]
+    situation.written(7).quiet()
+    offline = [each for each in situation.sent if isinstance(each, out.SendUpdateMetadata)][-1]
+    assert offline.topics[0].partitions[0].offline_replicas == (1,)
+
+
+def test_failed_log_directory_of_a_follower_removes_it_from_the_isr() -> None:
+    situation = running(topic(1, 1, 3)).report(into.LogDirsFailed({"event": 3}))
+    situation.answer_until(3, out.SendLeaderAndIsr).answer(3, Error.KAFKA_STORAGE_ERROR)
+    assert states(situation) == [(1, 5, (1,))]
+    situation.written(7).quiet().alter((1, 3), leader_epoch=5, partition_epoch=7)
+    assert error(situation, (1, 3)) == Error.INELIGIBLE_REPLICA
+
+
+def test_failed_log_directory_of_the_last_member_leaves_no_leader_and_the_isr() -> None:
+    situation = running(topic(1, 1)).report(into.LogDirsFailed({"event": 1}))
+    situation.answer_until(1, out.SendLeaderAndIsr).answer(1, Error.KAFKA_STORAGE_ERROR)
+    assert states(situation) == [(NONE, 5, (1,))]
+
+
+def test_nodes_of_a_topic_are_deleted_after_the_logs_of_all_replicas() -> None:
+    found = topic(1, 1, 3, replicas=(1, 3))
+    situation = running(found, alive=(1,)).written(7).quiet().requested("a").read(found).quiet()
+    assert stopped(situation, 1) == [(True, -2)]
+    writes = len(situation.writes)
+    situation.report(into.BrokersChanged(situation.registrations({1: 1, 3: 2})))
+    assert len(situation.writes) == writes, "the log of broker 3 exists still"
+    situation.quiet()
+    assert stopped(situation, 3) == [(True, -2)]
+    situation.read(found)
+    names = [type(each).__name__ for each in situation.writes[-1].operations]
+    assert "DeletePartitionNode" in names
