@@ -16,7 +16,7 @@ Source: AlterPartitionManager.scala of Apache Kafka 3.9.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -30,6 +30,8 @@ from kafkalite.state.isr.partition_isr import CommittedIsr, IsrChange, Result
 LOGGER = logging.getLogger("kafkalite.cluster")
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
 STATE_WAIT_S = 1.0
+REPORT_EACH = 60  # repeated requests in a row, about a minute
+NAMED_MAX = 5  # partitions in a log line
 
 TopicData = AlterPartitionRequest.TopicData
 PartitionData = TopicData.PartitionData
@@ -88,6 +90,10 @@ class AlterPartitionSender:
         self._timer: Timer | None = None  # sends the changes that wait
         self._closed = False
 
+    def __len__(self) -> int:
+        """Number of changes that have no result."""
+        return len(self._waiting) + len(self._later) + len(self._sent or ())
+
     def submit(self, owner: IsrOwner, change: IsrChange) -> None:
         """Request a change; it replaces one of this partition that waits.
 
@@ -130,13 +136,15 @@ class AlterPartitionSender:
         if self._closed:
             return
         if response is None or response.error_code:
-            LOGGER.info("ISR changes of %d partitions are requested again: %s", len(sent), reason(response))
+            if self._failures % REPORT_EACH == 0:
+                LOGGER.warning("ISR changes of %d partitions are requested again: %s", len(sent), reason(response))
             self._waiting = {**sent, **self._waiting}
             self._go_on(repeats=bool(sent))
         else:
             results = {(topic_id, result.partition_index): result for topic_id, result in results_of(response)}
             repeated: dict[IsrOwner, IsrChange] = {}
             apply = partial(self._apply, results, repeated)
+            report_states(sent, results)
             call_all(partial(call_each, apply, list(sent.items())), partial(self._repeat, repeated))
 
     def _apply(
@@ -203,6 +211,18 @@ def results_of(response: AlterPartitionResponse) -> Iterator[tuple[bytes, Partit
     for topic in response.topics:
         for result in topic.partitions:
             yield topic.topic_id, result
+
+
+def report_states(sent: Collection[IsrOwner], results: Mapping[tuple[bytes, int], PartitionResult]) -> None:
+    """Write one log line about the partitions of a request that have another ISR."""
+    states = [
+        f"{owner.topic}-{owner.index} ({', '.join(map(str, result.isr))})"
+        for owner in sent
+        if (result := results.get((owner.topic_id, owner.index))) is not None and not result.error_code
+    ]
+    if states:
+        more = f" and {len(states) - NAMED_MAX} more" if len(states) > NAMED_MAX else ""
+        LOGGER.info("in-sync replicas have changed: %s%s", ", ".join(states[:NAMED_MAX]), more)
 
 
 def reason(response: AlterPartitionResponse | None) -> str:

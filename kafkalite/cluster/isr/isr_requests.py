@@ -43,6 +43,9 @@ class IsrRequests:
         self.sender = AlterPartitionSender(clock, controller, broker_id, broker_epoch)
         self.lag_checks = LagChecker(clock, lag_max_ms)
         self.counts = IsrCounts(registry)
+        registry.gauge(
+            "kafkalite_pending_isr_changes", "ISR changes that the controller has not answered.", self.sender.__len__
+        )
 
     def begin(self, partition: IsrPartition, leader: IsrLeader, host: IsrHost, state: PartitionImage) -> IsrChanges:
         """Begin a leadership with followers; `end` of the result ends it.

@@ -127,6 +127,22 @@ def test_change_that_waits_for_a_state_is_requested_again_after_a_second(sender:
     assert list(sender.controller.asked) == [0]
 
 
+def test_log_names_some_of_the_changed_partitions_and_reports_a_lost_controller_once(
+    sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafkalite.cluster")
+    sender.submit(*(Owner(index) for index in range(7)))
+    for pause_ms in (50, 100):
+        sender.controller.respond(None)
+        sender.clock.advance(pause_ms + 1)
+    assert len(sender.changes) == 7
+    sender.controller.apply(p0=KafkaErrorCode.INELIGIBLE_REPLICA)
+    again, changed = caplog.messages
+    assert again == "ISR changes of 7 partitions are requested again: the controller did not respond"
+    assert changed.startswith("in-sync replicas have changed: t-1 (1, 2), t-2") and changed.endswith(" and 1 more")
+    assert len(sender.changes) == 0
+
+
 def test_withdrawn_change_is_neither_sent_nor_repeated_nor_applied(sender: Sender) -> None:
     waiting, flying = Owner(0), Owner(1)
     sender.submit(flying)
