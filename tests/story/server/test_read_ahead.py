@@ -22,6 +22,7 @@ from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.server.broker import Broker
 from kafkalite.server.process.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
+from tests.kit.scripted_follower import ScriptedFollower, lead
 from tests.kit.server import (
     NOW_MS,
     Client,
@@ -366,3 +367,54 @@ async def test_cold_read_with_the_real_page_cache(tmp_path: Path) -> None:
         assert jobs, f"{pages_in_memory(file)} pages were in memory at the end"
         assert await client.read("old", offset=0)
         assert client.broker.read_ahead.jobs == jobs, "what was brought in is in memory"
+
+
+async def test_follower_receives_other_partitions_while_a_cold_read_waits(
+    client: Client, hub: Hub, cellar: Cellar
+) -> None:
+    """The cold partition is in the response after its job, without being named again."""
+    for index in (0, 1):
+        lead(hosted(client, "old", index))
+    follower = ScriptedFollower(hub, client.broker)
+    await follower.fetch(("old", 0, 12), ("old", 1, 12))
+    make_cold(client, cellar, 0)
+    await follower.fetch(("old", 0, 0), ("old", 1, 0))
+    assert set(follower.ends) == {("old", 1)}
+    await cellar.job_waits()
+    follower.send(("old", 1, 12))
+    assert follower.received() is None
+    cellar.door.set()
+    response = await follower.answer()
+    assert numbers(follower.parts(response)["old", 0])[0] == 0
+    assert cellar.loop_reads == [] and client.broker.read_ahead.jobs == 1
+
+
+async def test_end_of_a_followers_session_cancels_its_queued_cold_reads(
+    client: Client, hub: Hub, cellar: Cellar
+) -> None:
+    for index in range(PARTITIONS):
+        lead(hosted(client, "old", index))
+    make_cold(client, cellar, *range(PARTITIONS))
+    follower = ScriptedFollower(hub, client.broker)
+    await follower.fetch(*(("old", index, 0) for index in range(PARTITIONS)))
+    await cellar.job_waits()
+    await cellar.job_waits()
+    read_ahead = client.broker.read_ahead
+    assert (read_ahead.jobs, len(read_ahead)) == (2, PARTITIONS), "two jobs at a time"
+    follower.wire.hang_up()
+    hub.pump()
+    assert len(read_ahead) == 2
+    cellar.door.set()
+
+
+async def test_failed_cold_read_of_a_follower_is_a_storage_error(
+    client: Client, hub: Hub, cellar: Cellar, disk: FaultyDisk
+) -> None:
+    lead(hosted(client, "old"))
+    make_cold(client, cellar, 0)
+    cellar.door.set()
+    disk.fail("read", errno.EIO, path=first_segment(client).path(".log"))
+    follower = ScriptedFollower(hub, client.broker)
+    await follower.fetch(("old", 0, 0))
+    part = follower.parts(await follower.fetch())["old", 0]
+    assert part.error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
