@@ -272,7 +272,7 @@ class ReplicaSessions:
         same = [each for each in self._sessions.values() if each.replica_id == session.replica_id]
         old = [each for each in same if each.broker_epoch < session.broker_epoch]
         kept = [each for each in same if each.broker_epoch >= session.broker_epoch]
-        for each in [*old, *kept[: len(kept) + 1 - SESSIONS_MAX]]:
+        for each in [*old, *kept[: max(0, len(kept) + 1 - SESSIONS_MAX)]]:
             self.close(each.id)
         session.id = self._new_id()
         session.epoch = 1

@@ -8,6 +8,7 @@ import pytest
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
+from kafkalite.server.requests.call import OBJECTS_MAX
 from kafkalite.storage.log.log import Log
 from tests.kit.scripted_follower import FOLLOWER, LEADER, ScriptedFollower, hosted, lead
 from tests.kit.server import ANSWER_S, Client, Hub, Wire, batch, outcomes, produce_request, stopped_time
@@ -366,3 +367,22 @@ async def test_deleted_topic_is_answered_and_detached(follower: ScriptedFollower
     codes = {data.error_code for topic in response.responses for data in topic.partitions}
     assert codes == {KafkaErrorCode.UNKNOWN_TOPIC_ID}
     assert partition.replica_sessions == ()
+
+
+async def test_session_with_many_partitions_is_served_in_slices(led: Client, hub: Hub) -> None:
+    """More than one request may visit at once; appends meanwhile are found."""
+    count = OBJECTS_MAX + 100
+    await led.create("many", partitions=count)
+    for index in range(count):
+        lead(hosted(led.broker, "many", index))
+    follower = ScriptedFollower(hub, led.broker)
+    response = await follower.fetch(*(("many", index, 0) for index in range(count)))
+    assert len(follower.parts(response)) == count and follower.session_id
+    follower.send(*(("many", index, 0) for index in range(count)))
+    await led.produce("many", batch(b"value"), partition=count - 1, acks=1)
+    response = await follower.answer()
+    assert follower.values["many", count - 1] == [b"value"]
+    follower.wire.hang_up()
+    hub.pump()
+    while any(hosted(led.broker, "many", index).replica_sessions for index in range(count)):
+        await asyncio.sleep(0)  # the session is freed in slices
