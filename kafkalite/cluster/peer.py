@@ -11,6 +11,7 @@ from typing import Any
 from kafkalite.errors import EncodeError, KafkaError
 from kafkalite.model import Endpoint
 from kafkalite.net.client.connection import ClientConnection, Dial
+from kafkalite.net.client.core import FRAME_BYTES_MAX
 from kafkalite.protocol.schema import Request
 
 Answer = Callable[[Any], object]
@@ -31,31 +32,36 @@ class Peer:
         client_id: sent with each request.
         dial: connects.
         timeout_s: deadline of a connection and of each request, in seconds (`controller.socket.timeout.ms`).
+        frame_bytes_max: largest accepted response, in bytes.
     """
 
-    def __init__(self, endpoint: Endpoint, client_id: str, dial: Dial, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: Endpoint, client_id: str, dial: Dial, timeout_s: float, frame_bytes_max: int = FRAME_BYTES_MAX
+    ) -> None:
         self.endpoint = endpoint
         self._client_id = client_id
         self._dial = dial
         self._timeout_s = timeout_s
+        self._frame_bytes_max = frame_bytes_max
         self._connection: ClientConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._waiting: list[tuple[Request, Answer, Fail]] = []
+        self._waiting: list[tuple[Request, Answer, Fail, int | None]] = []
         self._closed = False
 
-    def call(self, request: Request, answer: Answer, fail: Fail) -> None:
+    def call(self, request: Request, answer: Answer, fail: Fail, version_max: int | None = None) -> None:
         """Send a request.
 
         Arguments:
             request: any request message.
             answer: called with the response.
             fail: called with the reason instead: no connection, a broken one, a timeout, no common version.
+            version_max: the highest version to use; None = the highest that both sides have.
         """
         assert not self._closed, "a closed peer is not called"
         if self._connection is not None and self._connection.failure is None:
-            self._submit(self._connection, request, answer, fail)
+            self._submit(self._connection, request, answer, fail, version_max)
             return
-        self._waiting.append((request, answer, fail))
+        self._waiting.append((request, answer, fail, version_max))
         if self._connecting is None:
             self._connection = None
             self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"peer {self.endpoint}")
@@ -76,6 +82,7 @@ class Peer:
             client_id=self._client_id,
             timeout_s=self._timeout_s,
             connect_timeout_s=self._timeout_s,
+            frame_bytes_max=self._frame_bytes_max,
             dial=self._dial,
         )
         failure: KafkaError | None = None
@@ -91,13 +98,15 @@ class Peer:
         waiting, self._waiting = self._waiting, []
         if failure is None:
             self._connection = connection
-        for request, answer, fail in waiting:
+        for request, answer, fail, version_max in waiting:
             if failure is None:
-                self._submit(connection, request, answer, fail)
+                self._submit(connection, request, answer, fail, version_max)
             else:
                 fail(str(failure))
 
-    def _submit(self, connection: ClientConnection, request: Request, answer: Answer, fail: Fail) -> None:
+    def _submit(
+        self, connection: ClientConnection, request: Request, answer: Answer, fail: Fail, version_max: int | None
+    ) -> None:
         def answered(response: Any) -> None:
             if not self._closed:
                 answer(response)
@@ -107,6 +116,6 @@ class Peer:
                 fail(EncodingFailure(error) if isinstance(error, EncodeError) else str(error))
 
         try:
-            connection.submit(request, answered, failed)
+            connection.submit(request, answered, failed, version_max=version_max)
         except KafkaError as error:  # no common version, or a value that does not fit
             asyncio.get_running_loop().call_soon(failed, error)

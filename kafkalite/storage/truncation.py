@@ -242,7 +242,6 @@ class Truncation:
         """One log less is waited for."""
         change.log.end_truncation()
         self._unfinished -= 1
-        steps: list[Callable[[], object]] = [partial(self._ports.in_progress.end, change.log)]
-        if not self._unfinished:
-            steps.append(partial(self._done, Outcome(error=self._error)))
-        call_all(*steps)
+        # The caller first: those that wait, as for a leadership, find what it derives from the new offsets.
+        done = [] if self._unfinished else [partial(self._done, Outcome(error=self._error))]
+        call_all(*done, partial(self._ports.in_progress.end, change.log))

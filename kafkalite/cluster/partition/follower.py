@@ -40,6 +40,18 @@ class FollowingPartition(Protocol):
         """Complete all delayed fetches with the records that exist; exceptions are reported."""
 
 
+class BoundedPartition(Protocol):
+    """The part of a partition whose high watermark is bounded by its log."""
+
+    high_watermark: int
+
+
+def bound_high_watermark(partition: BoundedPartition, log: Log) -> None:
+    """Limit the high watermark to the offsets of a log that was truncated, or has restarted."""
+    known = max(log.log_start_offset, min(partition.high_watermark, log.log_end_offset))
+    partition.high_watermark = log.high_watermark = known
+
+
 class Follower:
     """The role of a partition that another broker leads.
 

@@ -38,6 +38,9 @@ class ReplicaFetching(Protocol):
     def brokers_changed(self) -> None:
         """The image has other brokers, or other addresses of them."""
 
+    def configure(self) -> None:
+        """The configs of the broker have changed."""
+
     def close(self) -> None:
         """End the connections."""
 
@@ -55,6 +58,9 @@ class NoFetching:
         """Nothing is fetched."""
 
     def brokers_changed(self) -> None:
+        """Nothing is fetched."""
+
+    def configure(self) -> None:
         """Nothing is fetched."""
 
     def close(self) -> None:

@@ -223,4 +223,6 @@ class RegisteredBroker(ClusteredBroker):
     def apply_configs(self, default: Texts | None, own: Texts | None) -> None:
         """Apply stored dynamic configs, see `RunningBroker.apply_configs`."""
         super().apply_configs(default, own)
+        assert isinstance(self.hosting, AssignedPartitions)
+        self.hosting.roles.fetchers.configure()
         self.participant.controller.configure(self.config)

@@ -89,7 +89,6 @@ TRANSITIONS: Mapping[FetchState, Mapping[FetchEvent, FetchState]] = {
     },
     S.DELAYED: {
         E.PAUSE_ENDED: S.FETCHING,
-        E.FLUSH_REQUIRED: S.FLUSHING,
         E.LOG_FAILED: S.FAILED,
         E.NEW_EPOCH: S.FETCHING,
     },

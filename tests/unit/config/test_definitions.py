@@ -143,6 +143,7 @@ def test_dynamic_keys_are_topic_defaults_or_applied_at_run_time() -> None:
     live = {
         "max.connections",
         "max.connections.per.ip",
+        "num.replica.fetchers",
         "producer.id.expiration.ms",
         "group.consumer.assignment.interval.ms",
     }
