@@ -69,10 +69,15 @@ def _check(racks: Mapping[int, str | None], partitions: int, replication_factor:
         raise PlacementError(
             KafkaErrorCode.INVALID_PARTITIONS, f"Number of partitions was {partitions}, expected >= 1."
         )
-    if not 1 <= replication_factor <= len(racks):
+    if replication_factor < 1:
         raise PlacementError(
             KafkaErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor was {replication_factor}, but {len(racks)} broker(s) are alive.",
+            f"Replication factor must be larger than 0, but was {replication_factor}.",
+        )
+    if replication_factor > len(racks):
+        raise PlacementError(
+            KafkaErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor: {replication_factor} larger than available brokers: {len(racks)}.",
         )
     without = sorted(broker for broker, rack in racks.items() if rack is None)
     if without and len(without) < len(racks):

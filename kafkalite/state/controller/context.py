@@ -132,12 +132,17 @@ class ControllerContext:
     # Brokers.
 
     def announce(self, partition: Partition, *, is_new: bool = False) -> None:
-        """Send the state of a partition to its replicas that are online, and to all brokers as metadata.
+        """Send the state of a partition to its replicas on live brokers, and to all brokers as metadata.
 
+        A replica in a failed log directory is among them once it has left the ISR: it may begin empty in another one.
         A broker that shuts down stops the replicas that it does not lead.
         """
-        for broker in self.online(partition):
-            self.channels[broker].lead(partition.key, is_new=is_new)
+        isr = () if partition.current is None else partition.current.isr
+        for broker in partition.replicas:
+            channel = self.channels.get(broker)
+            if channel is None or (broker in partition.offline and broker in isr):
+                continue
+            channel.lead(partition.key, is_new=is_new)
             if broker in self.leaving:
                 self.stop_follower(broker, partition)
         self.change_metadata(partition.key)

@@ -239,7 +239,7 @@ def test_failed_log_directory_of_the_leader_elects_another_member() -> None:
     situation = running(topic(1, 1, 3, 4)).report(into.LogDirsFailed({"event": 1}))
     situation.answer_until(1, out.SendLeaderAndIsr).answer(1, Error.KAFKA_STORAGE_ERROR)
     assert states(situation) == [(3, 5, (3, 4))]
-    situation.written(7).quiet()
+    situation.written(7).answer_until(1, out.SendLeaderAndIsr).answer(1, Error.KAFKA_STORAGE_ERROR).quiet()
     offline = [each for each in situation.sent if isinstance(each, out.SendUpdateMetadata)][-1]
     assert offline.topics[0].partitions[0].offline_replicas == (1,)
 
@@ -248,8 +248,23 @@ def test_failed_log_directory_of_a_follower_removes_it_from_the_isr() -> None:
     situation = running(topic(1, 1, 3)).report(into.LogDirsFailed({"event": 3}))
     situation.answer_until(3, out.SendLeaderAndIsr).answer(3, Error.KAFKA_STORAGE_ERROR)
     assert states(situation) == [(1, 5, (1,))]
-    situation.written(7).quiet().alter((1, 3), leader_epoch=5, partition_epoch=7)
+    situation.written(7).answer_until(3, out.SendLeaderAndIsr).answer(3, Error.KAFKA_STORAGE_ERROR)
+    situation.quiet().alter((1, 3), leader_epoch=5, partition_epoch=7)
     assert error(situation, (1, 3)) == Error.INELIGIBLE_REPLICA
+
+
+def test_replica_that_has_left_the_isr_is_sent_the_state_and_may_work_again() -> None:
+    """Its files were missing: it begins empty, once it is not in the ISR."""
+    situation = running(topic(1, 1, 3)).report(into.LogDirsFailed({"event": 3}))
+    situation.answer_until(3, out.SendLeaderAndIsr).answer(3, Error.KAFKA_STORAGE_ERROR)
+    situation.written(7).answer_until(3, out.SendLeaderAndIsr)
+    send = situation.requests[3]
+    assert isinstance(send, out.SendLeaderAndIsr) and send.topics[0].partitions[0].isr == (1,)
+    situation.answer(3).quiet()
+    metadata = [each for each in situation.sent if isinstance(each, out.SendUpdateMetadata)][-1]
+    assert metadata.topics[0].partitions[0].offline_replicas == ()
+    situation.alter((1, 3), leader_epoch=5, partition_epoch=7)
+    assert states(situation) == [(1, 5, (1, 3))]
 
 
 def test_failed_log_directory_of_the_last_member_leaves_no_leader_and_the_isr() -> None:
