@@ -26,6 +26,7 @@ from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 from kafkalite.server.broker import EMBEDDED
 from kafkalite.server.hosting.assigned_partitions import EPOCH_DURING_DELETE
+from kafkalite.server.hosting.missing_logs import mark_incomplete
 from kafkalite.server.process.ports import Ports
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.running.clustered_broker import ClusteredBroker
@@ -104,6 +105,7 @@ class ControlledBroker:
             resources = BrokerResources(self.config, self.ports, False, lambda text: None)
             opened.callback(resources.close)
             resources.logs.lock()
+            mark_incomplete(resources.logs)
             metadata = await open_metadata(resources, self.config)
             loaded = resources.logs.load(lambda topic: self.config.topic_defaults)
             broker = ClusteredBroker(

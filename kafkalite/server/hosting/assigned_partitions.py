@@ -379,6 +379,7 @@ class AssignedPartitions(PartitionHosting):
         is_damaged, leads = key in self._logs.refused, image.leader == self._broker_id
         if empty and is_damaged:
             self._files.set_aside(key)
+        empty = empty or (not is_damaged and self._missing.is_complete)
         if self._use_files(partition, leads=False):
             if partition.log is None and partition.defect:
                 self._files.take_offline(key)

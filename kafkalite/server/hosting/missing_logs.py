@@ -60,6 +60,11 @@ class MissingLogs:
         self._offline: list[TopicPartition] = []
         self._created: list[TopicPartition] = []
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether each log directory has all partitions that it ever had: one without files was never created."""
+        return not self._marked
+
     def may_create(self, key: TopicPartition, leader_epoch: int, *, leads: bool, is_new: bool) -> bool:
         """Whether the files of a partition without files may be created.
 

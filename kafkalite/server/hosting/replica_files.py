@@ -3,6 +3,7 @@
 | a replica without files, or with a damaged log, which the controller assigns | what happens |
 |---|---|
 | that is new, or of a partition in leader epoch 0: no broker has led it before | it begins empty |
+| in log directories that have lost no files (`missing_logs`): its creation was interrupted | it begins empty |
 | as a follower outside the ISR | it begins empty, and fetches everything from the leader |
 | as a follower in the ISR: without its records it must not be elected | KAFKA_STORAGE_ERROR |
 | as the leader: another in-sync replica has the records | KAFKA_STORAGE_ERROR |

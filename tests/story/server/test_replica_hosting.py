@@ -390,6 +390,14 @@ async def test_partition_whose_first_leader_has_not_begun_is_created(replica: Re
     assert replica.partition.log is not None
 
 
+@pytest.mark.parametrize("leader", [OWN, OTHER])
+async def test_replica_whose_creation_was_interrupted_begins_empty(replica: Replica, leader: int) -> None:
+    """The last member of an ISR that has never answered would else have no leader for ever."""
+    replica.cluster.replicate("t", OTHER, OWN, OTHER, THIRD)
+    assert await replica.assign(leader, isr=(OWN,), is_new=False) == {0}
+    assert replica.partition.log is not None and replica.partition.leader_epoch == 1
+
+
 @pytest.mark.parametrize("kind", [1, FULL])
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_log_of_another_topic_id_becomes_a_stray(replica: Replica, kind: int, restarted: bool) -> None:
