@@ -10,6 +10,7 @@ from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.configs.writes import Texts
 from kafkalite.cluster.controller.epoch import ControllerEpochReader
 from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+from kafkalite.cluster.fetchers.replica_fetchers import ReplicaFetchers, register_metrics
 from kafkalite.cluster.isr.isr_requests import IsrRequests
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange
@@ -28,6 +29,7 @@ from kafkalite.server.running.cluster_participant import WAIT_FACTOR, ClusterPar
 from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.server.running.controlled_shutdown import ControlledShutdown
 from kafkalite.server.running.controller_calls import CallsToController
+from kafkalite.server.running.fetching_broker import FetchingBroker
 from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.log_directory_reports import LogDirectoryReports
 from kafkalite.server.running.replica_metrics import register_replica_metrics
@@ -71,8 +73,15 @@ class RegisteredBroker(ClusteredBroker):
         self.peers: BrokerPeers | None = peers(lambda: self.config.kafkalite_group_peer_timeout_ms)
         controller = peers(lambda: self.config.controller_socket_timeout_ms)
         self._calls = CallsToController(participant.controller, self.tables, controller, resources.clock)
+        fetching = FetchingBroker(
+            resources, self.broker_id, lambda: self.config, lambda: self.registered_epoch, self._peer_endpoints
+        )
+        self.fetchers = ReplicaFetchers(fetching)
         self._failed_directories = LogDirectoryReports(participant.session, resources.clock, self.broker_id)
         resources.replicas.offline_observers.append(lambda _logs: self._failed_directories.report())
+        assert isinstance(self.hosting, AssignedPartitions)
+        self.hosting.roles.fetchers = self.fetchers
+        register_metrics(self.metrics, lambda: self.fetchers)
         self._shutdown = ControlledShutdown(self, self._calls, participant.session, resources.clock)
         self._isr_requests = self.hosting.isr_requests = IsrRequests(
             resources.clock,
