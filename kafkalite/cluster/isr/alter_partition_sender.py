@@ -128,7 +128,11 @@ class AlterPartitionSender:
         if self._waiting:
             self._sent, self._waiting = self._waiting, {}
             request = alter_partition_request(self._broker_id, self._broker_epoch(), self._sent)
-            self._controller.alter_partition(request, self._ended)
+            try:
+                self._controller.alter_partition(request, self._ended)
+            except Exception:
+                self._ended(None)
+                raise
 
     def _ended(self, response: AlterPartitionResponse | None) -> None:
         """Use a response, and send the next request: at once, or after a pause if something is repeated."""
@@ -136,7 +140,7 @@ class AlterPartitionSender:
         if self._closed:
             return
         if response is None or response.error_code:
-            if self._failures % REPORT_EACH == 0:
+            if sent and self._failures % REPORT_EACH == 0:
                 LOGGER.warning("ISR changes of %d partitions are requested again: %s", len(sent), reason(response))
             self._waiting = {**sent, **self._waiting}
             self._go_on(repeats=bool(sent))

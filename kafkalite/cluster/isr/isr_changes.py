@@ -2,7 +2,8 @@
 
 1. A fetch of a follower outside the ISR may start an expansion; a lag check may start the removal of followers. One
    change is in flight (`PartitionIsr`).
-2. A follower that the controller has rejected is proposed again after a pause: it may be shutting down.
+2. A follower that the controller has rejected is proposed again after a pause. Until then it does not delay the high
+   watermark: it may be shutting down, and fetch no more.
 3. At the end of the leadership, or with a newer state, the change is withdrawn; its result is ignored.
 """
 
@@ -110,6 +111,7 @@ class IsrChanges:
 
     Attributes:
         topic, topic_id, index: of the partition.
+        rejected: followers that the controller has not let join, until they are proposed again.
     """
 
     __slots__ = (
@@ -120,6 +122,7 @@ class IsrChanges:
         "_parts",
         "_retry_ms",
         "index",
+        "rejected",
         "topic",
         "topic_id",
     )
@@ -139,6 +142,7 @@ class IsrChanges:
         self._parts = parts
         self._isr = PartitionIsr(state.leader, parts.broker_epoch(), committed_isr(state))
         self._retry_ms = LONG_AGO_MS
+        self.rejected: set[int] = set()
         parts.lag_checks.add(self)
 
     def receive_state(self, state: PartitionImage) -> tuple[int, ...]:
@@ -148,7 +152,7 @@ class IsrChanges:
         """
         if self._isr.receive_state(committed_isr(state)):
             self._parts.sender.withdraw(self)
-            self._retry_ms = LONG_AGO_MS
+            self.rejected.clear()
         self._use_committed()
         return (*self._isr.committed.isr, *self._isr.expected)
 
@@ -162,13 +166,14 @@ class IsrChanges:
             replica_id: a follower outside the ISR.
             now_ms: milliseconds of the monotonic clock.
         """
-        if now_ms < self._retry_ms or self._partition.log is None:
+        if self._partition.log is None or (replica_id in self.rejected and now_ms < self._retry_ms):
             return
         leader, isr = self._leader, self._isr
         eligible = self._host.is_live(replica_id, leader.followers[replica_id].broker_epoch)
         high_watermark, epoch_start = self._partition.high_watermark, leader.epoch_start
         change = isr.expand(replica_id, leader.followers, high_watermark, epoch_start, eligible=eligible)
         if change is not None:
+            self.rejected.discard(replica_id)
             self._parts.sender.submit(self, change)
             leader.change_isr(isr.committed.isr, isr.expected)
 
@@ -201,7 +206,9 @@ class IsrChanges:
         self._parts.counts.failed.add()
         result = self._isr.apply_error(change, error)
         if result is Result.REVERTED:
-            self._retry_ms = int(self._host.clock.monotonic() * 1000) + RETRY_MS
+            if change.joins is not None:
+                self.rejected.add(change.joins)
+                self._retry_ms = int(self._host.clock.monotonic() * 1000) + RETRY_MS
             self._leader.change_isr(self._isr.committed.isr)
         return result
 

@@ -373,6 +373,8 @@ class Leader:
 
     def _is_awaited(self, replica_id: int, progress: ReplicaProgress) -> bool:
         """Whether a replica outside the ISR is caught up and alive, and so about to join."""
+        if self._isr_changes is not None and replica_id in self._isr_changes.rejected:
+            return False
         log = self._partition.log
         end = 0 if log is None else log.log_end_offset
         lag_max_ms = self._host.replica_lag_max_ms

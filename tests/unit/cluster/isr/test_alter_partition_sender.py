@@ -175,6 +175,17 @@ def test_exception_of_a_partition_affects_no_other(sender: Sender) -> None:
     assert later.results == []
 
 
+def test_request_that_cannot_be_sent_is_repeated(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("planted")
+
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="planted"):
+        patch.setattr(sender.controller, "alter_partition", fails)
+        sender.submit(Owner(0))
+    sender.clock.advance(50)
+    assert list(sender.controller.asked) == [0]
+
+
 def test_nothing_is_sent_after_the_end(sender: Sender) -> None:
     owner = Owner(0)
     sender.submit(owner)

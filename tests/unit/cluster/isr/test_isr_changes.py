@@ -169,18 +169,31 @@ def test_lag_is_checked_by_one_timer_for_all_partitions_with_followers(tmp_path:
 def test_rejected_follower_is_proposed_again_after_a_pause(two_in_sync: LeadingBroker, error: int) -> None:
     broker = two_in_sync
     broker.fetch(3, 0)
-    broker.append()
-    broker.fetch(2, 1)
-    broker.pass_ms(LAG_MS / 2 - 10)  # 3 does not delay the high watermark much longer
-    broker.rig.live = {2}
     broker.controller.apply(p0=error)
-    assert broker.rig.answers() == [("all", 0, 0)], "it is not waited for any more"
-    broker.rig.live = {2, 3}
-    broker.fetch(3, 1)
+    broker.fetch(3, 0)
     assert len(broker.controller.requests) == 1
     broker.pass_ms(1_000)
-    broker.fetch(3, 1)
+    broker.fetch(3, 0)
     assert len(broker.controller.requests) == 2 and broker.requests.counts.failed.value == 1
+
+
+def test_rejected_follower_does_not_delay_the_high_watermark(two_in_sync: LeadingBroker) -> None:
+    """It shuts down: it is alive, was caught up a moment ago, and will not fetch any more."""
+    broker = two_in_sync
+    broker.fetch(3, 0)
+    broker.append()
+    broker.fetch(2, 1)
+    assert broker.rig.answers() == []
+    broker.controller.apply(p0=KafkaErrorCode.INELIGIBLE_REPLICA)
+    assert broker.rig.answers() == [("all", 0, 0)]
+
+
+def test_rejected_follower_does_not_delay_another_one(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, isr=(1,))
+    broker.fetch(2, 0)
+    broker.controller.apply(p0=KafkaErrorCode.INELIGIBLE_REPLICA)
+    broker.fetch(3, 0)
+    assert requested(broker)[0] == [(OWN, OWN_EPOCH), (3, 5)]
 
 
 @pytest.mark.parametrize("error", WAITING)
