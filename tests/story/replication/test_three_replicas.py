@@ -1,0 +1,154 @@
+"""A topic with three replicas: acknowledged records are on all of them, and are kept when leaders are killed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from kafkalite_sdk.producer.producer import Producer
+
+from kafkalite.testing.virtual_loop import pass_time
+from tests.story.cluster.administrator import Administrator
+from tests.story.cluster.world import run
+from tests.story.replication.final_checks import check_in_sync, check_replicas
+from tests.story.replication.invariants import Partition
+from tests.story.replication.observer import Observer
+from tests.story.replication.world import ReplicatedWorld
+
+ORDERS: Partition = ("orders", 0)
+SEED = 1  # not one in which all topics are flushed
+RECOVERY_S = 10.0
+SESSION_S = 2.0
+EXTRA_S = 5.0  # beyond the session timeout, until a partition without its leader acknowledges again
+
+
+def in_a_cluster(directory: Path, scenario: Callable[[ReplicatedWorld, Observer], Awaitable[None]]) -> None:
+    """Run a scenario with a topic of three replicas, whose ISR is complete."""
+
+    async def main(world: ReplicatedWorld) -> None:
+        observer = Observer(world)
+        created = await Administrator(world).create("orders", 1, 3)
+        assert created
+        await until_in_sync(world)
+        await scenario(world, observer)
+        observer.check()
+
+    run(directory, SEED, main, ReplicatedWorld)
+
+
+async def until_in_sync(world: ReplicatedWorld) -> None:
+    """Wait until all replicas are in sync, at most 10 virtual seconds."""
+    until = world.loop.time() + RECOVERY_S
+    while not world.all_in_sync() and world.loop.time() < until:
+        await pass_time(0.05)
+    check_in_sync(world)
+
+
+def leader_of(world: ReplicatedWorld) -> int:
+    state = world.observed_state(ORDERS)
+    assert state is not None
+    return state.leader
+
+
+async def send(world: ReplicatedWorld, *values: bytes) -> list[int]:
+    """Send values one after another with acks=all; returns their offsets."""
+    async with Producer(world.bootstrap, environment=world.environment(), acks="all") as producer:
+        return [(await producer.send(ORDERS[0], value)).offset for value in values]
+
+
+async def values(world: ReplicatedWorld) -> list[bytes | None]:
+    return [value for _, value in (await world.logs([ORDERS[0]]))[ORDERS]]
+
+
+def test_acknowledged_records_are_on_all_replicas(tmp_path: Path) -> None:
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        assert await send(world, b"one", b"two") == [0, 1]
+        assert [world.end_offset(each, ORDERS) for each in world.replicas()[ORDERS]] == [2, 2, 2]
+        await pass_time(1.0)
+        await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_acknowledged_records_are_kept_when_the_leader_is_killed(tmp_path: Path) -> None:
+    async def scenario(world: ReplicatedWorld, observer: Observer) -> None:
+        await send(world, b"one", b"two")
+        killed, began = leader_of(world), world.loop.time()
+        world.cluster.kill(killed)
+        await send(world, b"three")
+        assert world.loop.time() - began < SESSION_S + EXTRA_S
+        assert leader_of(world) != killed
+        assert await values(world) == [b"one", b"two", b"three"]
+        await world.cluster.start(killed)
+        await until_in_sync(world)
+        await check_replicas(world)
+        assert {state.leader_epoch for state in observer.states[ORDERS]} >= {0, 1}
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_each_broker_is_killed_once_as_the_leader(tmp_path: Path) -> None:
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        sent: list[bytes] = []
+        for _ in range(2 * len(world.replicas()[ORDERS])):
+            sent.append(b"%d" % len(sent))
+            await send(world, sent[-1])
+            killed = leader_of(world)
+            world.cluster.kill(killed)
+            sent.append(b"%d" % len(sent))
+            await send(world, sent[-1])
+            await world.cluster.start(killed)
+            await until_in_sync(world)
+        assert await values(world) == sent
+        await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_a_paused_leader_acknowledges_nothing_after_the_election_of_another(tmp_path: Path) -> None:
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        await send(world, b"one")
+        paused = leader_of(world)
+        world.brokers[paused].pause()
+        await send(world, b"two")
+        assert leader_of(world) != paused
+        world.brokers[paused].resume()
+        await send(world, b"three")
+        await until_in_sync(world)
+        assert await values(world) == [b"one", b"two", b"three"]
+        await pass_time(1.0)
+        await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_a_power_failure_of_one_broker_loses_nothing(tmp_path: Path) -> None:
+    async def scenario(world: ReplicatedWorld, observer: Observer) -> None:
+        for broker_id in world.replicas()[ORDERS]:
+            await send(world, b"before %d" % broker_id)
+            observer.lost_power(broker_id)
+            world.cluster.cut_power(broker_id)
+            await world.cluster.start(broker_id)
+            await send(world, b"after %d" % broker_id)
+            await until_in_sync(world)
+        expected = [b"%s %d" % (when, each) for each in world.replicas()[ORDERS] for when in (b"before", b"after")]
+        assert await values(world) == expected
+        await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_a_whole_cluster_is_killed_and_started(tmp_path: Path) -> None:
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        await send(world, b"one", b"two")
+        for broker_id in world.brokers:
+            world.cluster.kill(broker_id)
+        await pass_time(5.0)
+        for broker_id in world.brokers:
+            await world.cluster.start(broker_id)
+        await send(world, b"three")
+        await until_in_sync(world)
+        assert await values(world) == [b"one", b"two", b"three"]
+        await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)
