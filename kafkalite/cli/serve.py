@@ -30,6 +30,7 @@ from kafkalite._speedups.allocator import give_back, keep_freed
 from kafkalite._version import VERSION
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.gc_tuning import GcTuning
+from kafkalite.cli.standard_streams import ignore_at_exit
 from kafkalite.clock import Outcome
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
@@ -240,6 +241,7 @@ def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
 
     for ending in ended_by:
         signal.signal(ending, got)
+        ignore_at_exit(ending)
     return asked
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any
 
+from kafkalite.cli.standard_streams import ignore_at_exit
+
 TERMINATED = 143  # exit code that a shell reports for a process ended by SIGTERM
 SIGNALLED = 128  # such an exit code without the number of the signal
 REPEATED_S = 0.1  # `timeout` signals the process and its group, a terminal and a wrapper do so too: that is one signal
@@ -41,6 +43,7 @@ class Interrupts:
         """Handle this signal until the process ends; in a thread of a program nothing happens."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(number, self._received)
+            ignore_at_exit(number)
 
     def _received(self, number: int, _frame: object) -> None:
         now = time.monotonic()
@@ -59,7 +62,10 @@ _CURRENT: ContextVar[Interrupts] = ContextVar("interrupts")
 
 
 async def interruptible(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work of a command until Ctrl-C cancels it."""
+    """Run the work of a command until Ctrl-C cancels it.
+
+    After the first signal the handler stays: a repeated one must not interrupt the end of the process.
+    """
     interrupts = Interrupts()
     _CURRENT.set(interrupts)
     before = signal.getsignal(signal.SIGINT)
@@ -67,7 +73,7 @@ async def interruptible(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if interrupts.received is None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
 
 

@@ -1,11 +1,14 @@
-"""Handles standard streams that the caller closed (`<&-`, `>&-`), as cron and some daemons do.
+"""Handles standard streams that the caller closed (`<&-`, `>&-`), as cron and some daemons do, and repeated signals.
 
 Python sets such a stream to None. The system assigns its number to the next socket or file, and code that uses the
 standard stream would read and write there.
 """
 
+import atexit
 import os
+import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -42,3 +45,18 @@ class InputFile(click.File):
         if value == "-" and sys.stdin is None:
             fail("standard input is closed: give --file FILE")
         return super().convert(value, param, ctx)
+
+
+def ignore_at_exit(number: int) -> None:
+    """Ignore a signal once the handlers of `atexit` that are registered later have run.
+
+    The interpreter then restores the default action, and a repeated signal would replace the exit code by its own.
+    """
+    atexit.register(_flush_and_ignore, number)
+
+
+def _flush_and_ignore(number: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or there is none: the interpreter reports it
+            stream.flush()  # into a pipe that is not read: a second signal still ends it
+    signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,7 @@
-"""Which signal ends `serve` cleanly and which ends it at once, in a process of its own whose clock the test sets."""
+"""Which signal ends `serve` cleanly and which ends it at once, in a process of its own whose clock the test sets.
+
+A signal that is repeated while the interpreter ends, when it has restored the default actions, changes no exit code.
+"""
 
 import signal
 import subprocess
@@ -40,3 +43,45 @@ def test_signals_within_half_a_second_are_one_request(name: str) -> None:
 def test_a_signal_after_half_a_second_exits_immediately(name: str) -> None:
     done = signals(name, 0.0, 0.001, 0.5)
     assert (done.returncode, done.stdout) == (-getattr(signal, name), "")
+
+
+# Modules are cleared after the default actions of signals were restored.
+REPEATED_AT_THE_END = """
+import os
+
+class Repeated:
+    kill, process, number = os.kill, os.getpid(), getattr(signal, sys.argv[1])
+    def __del__(self):
+        self.kill(self.process, self.number)
+
+repeated = Repeated()
+"""
+COMMAND = """
+import asyncio, signal, sys
+from kafkalite.cli.signals import cancel_on_sigterm, interruptible
+
+async def work():
+    cancel_on_sigterm()
+    signal.raise_signal(getattr(signal, sys.argv[1]))
+    await asyncio.sleep(60)
+
+try:
+    asyncio.run(interruptible(work()))
+except asyncio.CancelledError:
+    print("interrupted")
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_signal_repeated_while_the_interpreter_ends_keeps_the_exit_code_of_a_command(name: str) -> None:
+    script = "import signal, sys\n" + REPEATED_AT_THE_END + COMMAND
+    done = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (7, "interrupted\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_signal_repeated_while_the_interpreter_ends_keeps_the_exit_code_of_serve(name: str) -> None:
+    script = "import signal, sys\n" + REPEATED_AT_THE_END + SCRIPT
+    done = subprocess.run([sys.executable, "-c", script, name, "0", "0"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "shut down cleanly\n"), done.stderr
