@@ -1,4 +1,4 @@
-"""Completes the names of topics for the shell.
+"""Completes the names of topics and groups for the shell.
 
 A shell prints what the command prints while a line is edited, so an error, or a broker that does not answer in time, is
 an empty list without a message.
@@ -6,7 +6,7 @@ an empty list without a message.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -28,12 +28,35 @@ def complete_topics(ctx: click.Context, parameter: click.Parameter, incomplete: 
         parameter: of the names; those that it has are left out.
         incomplete: the beginning.
     """
+
+    async def topics(admin: Admin) -> list[str]:
+        return [each.name for each in await admin.topics.list(internal=incomplete.startswith("_"))]
+
+    return _complete(ctx, parameter, incomplete, topics)
+
+
+def complete_groups(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of groups that begin with a text.
+
+    Arguments:
+        ctx, parameter, incomplete: as for `complete_topics`.
+    """
+
+    async def groups(admin: Admin) -> list[str]:
+        return [each.group for each in await admin.groups.list()]
+
+    return _complete(ctx, parameter, incomplete, groups)
+
+
+def _complete(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str, read: Callable[[Admin], Awaitable[Sequence[str]]]
+) -> list[str]:
     try:
         with ctx.scope(cleanup=False):
             cluster = cluster_of(
                 **{name: ctx.params[name] for name in ("bootstrap", "client_config", "client_settings")}
             )
-        names = asyncio.run(asyncio.wait_for(_topics(cluster, internal=incomplete.startswith("_")), ANSWER_S))
+        names = asyncio.run(asyncio.wait_for(_names(cluster, read), ANSWER_S))
     except TimeoutError:
         os._exit(0)  # a thread that resolves the name of a host would delay the end of the process
     except (KafkaError, OSError, click.ClickException):
@@ -42,7 +65,7 @@ def complete_topics(ctx: click.Context, parameter: click.Parameter, incomplete: 
     return [each for each in names if each.startswith(incomplete) and each not in given]
 
 
-async def _topics(cluster: Cluster, *, internal: bool) -> Sequence[str]:
+async def _names(cluster: Cluster, read: Callable[[Admin], Awaitable[Sequence[str]]]) -> Sequence[str]:
     def create(address: str) -> Admin:
         settings: dict[str, Any] = {"client_id": "kafkalite-completion", **cluster.settings}
         return create_client(Admin, address, settings)
@@ -50,4 +73,4 @@ async def _topics(cluster: Cluster, *, internal: bool) -> Sequence[str]:
     async with AsyncExitStack() as stack:
         admin = await first_that_answers(cluster, create, report=False)
         stack.push_async_exit(admin.__aexit__)
-        return [each.name for each in await admin.topics.list(internal=internal)]
+        return await read(admin)

@@ -21,7 +21,7 @@ from kafkalite.cli.client_options import (
     explain_error,
     fail_for,
 )
-from kafkalite.cli.completion import complete_topics
+from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect, open_client
 from kafkalite.cli.failure import fail
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
@@ -92,7 +92,13 @@ at Ctrl-C, when it leaves the group. A second Ctrl-C ends the command at once.""
 @click.option("-p", "--partition", type=int, help="Read only this partition.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after N records.", metavar="N")
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records, also in new partitions.")
-@click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Read as a member of this group, from its committed offsets.",
+)
 @click.option(
     "--isolation",
     type=click.Choice(ISOLATION_LEVELS),

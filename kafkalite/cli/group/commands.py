@@ -17,7 +17,7 @@ from kafkalite.cli.client_options import (
     json_option,
     print_rows,
 )
-from kafkalite.cli.completion import complete_topics
+from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.descriptions import print_group, print_summary, unknown_lags
@@ -148,7 +148,7 @@ Examples:
   kafkalite group describe billing audit --summary
 """
 )
-@click.argument("names", cls=Several, nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", cls=Several, nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @click.option("-s", "--summary", is_flag=True, help="Print one row per group: members, partitions, lag.")
 @cluster_options
 @json_option
@@ -236,7 +236,7 @@ Examples:
   kafkalite group delete billing audit
 """
 )
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @cluster_options
 @command_runner
 async def delete(names: tuple[str, ...], cluster: Cluster) -> None:
@@ -257,7 +257,7 @@ Examples:
   kafkalite group rewind billing --to @1372636800000
 """
 )
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @to_option
 @topics_option
 @dry_run_option
@@ -291,7 +291,7 @@ Examples:
   kafkalite group reset billing --to 42 --topic orders:0
 """
 )
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @to_option
 @topics_option
 @dry_run_option

@@ -15,7 +15,7 @@ import click
 from kafkalite_sdk.admin import Committed
 
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, fail_for, json_option, print_rows
-from kafkalite.cli.completion import complete_topics
+from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.descriptions import describe_group
@@ -69,7 +69,7 @@ Examples:
   kafkalite group offsets export billing --csv > billing.csv
 """
 )
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV in the format of kafka-consumer-groups.")
 @cluster_options
 @command_runner
@@ -93,7 +93,12 @@ Examples:
 """,
 )
 @click.argument("source", type=click.File("r", encoding="utf-8-sig"), default="-", metavar="[FILE]")
-@click.option("-g", "--group", help="Commit every line for this group, also lines that name another one.")
+@click.option(
+    "-g",
+    "--group",
+    shell_complete=complete_groups,
+    help="Commit every line for this group, also lines that name another one.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
 @cluster_options
 @command_runner
@@ -128,7 +133,7 @@ Examples:
   kafkalite group offsets delete billing --topic orders:0,2
 """
 )
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @click.option(
     "-t",
     "--topic",

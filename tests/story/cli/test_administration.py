@@ -247,6 +247,31 @@ def test_completed_topics_are_not_given_twice_and_internal_ones_are_asked_for(
     assert not {each for each in completed("consume", "") if each.startswith("_")}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("group", "describe"),
+        ("group", "delete"),
+        ("group", "reset"),
+        ("group", "rewind"),
+        ("group", "offsets", "export"),
+        ("group", "offsets", "import", "-g"),
+        ("group", "offsets", "delete"),
+        ("consume", "tab-orders", "--group"),
+    ],
+    ids=" ".join,
+)
+def test_names_of_groups_are_completed(
+    broker: BrokerThread, completed: Callable[..., list[str]], command: tuple[str, ...]
+) -> None:
+    with Admin(broker.address) as admin:
+        admin.groups.create("tabgroup-a", topics=["tab-orders"])
+        admin.groups.create("tabgroup-b", topics=["tab-orders"])
+    assert completed(*command, "tabgroup-") == ["tabgroup-a", "tabgroup-b"]
+    assert completed(*command, "tabgroup-b") == ["tabgroup-b"]
+    assert completed(*command, "tabgroup-x") == []
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address", "host.invalid:9092"])
 def test_completion_without_a_broker_prints_nothing(address: str) -> None:
     assert complete("kafkalite", "consume", "tab-", KAFKALITE_BOOTSTRAP=address) == []
@@ -261,6 +286,7 @@ def test_completion_ends_while_a_broker_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert complete("kafkalite", "consume", "tab-", KAFKALITE_BOOTSTRAP=address) == []
+        assert complete("kafkalite", "group", "describe", "tab-", KAFKALITE_BOOTSTRAP=address) == []
 
 
 @pytest.mark.parametrize(
