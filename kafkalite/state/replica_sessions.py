@@ -86,6 +86,8 @@ class ReplicaPartition(SessionPartition):
         session.marked[self] = None
         if session.waiting is not None:
             session.waiting.wake(urgent=False)
+        else:
+            session.missed = True
 
     def epoch_begins(self) -> None:
         """The progress begins with a new leader epoch: the fetches before it are not renewed."""
@@ -108,6 +110,8 @@ class ReplicaPartition(SessionPartition):
         session.marked[self] = None
         if session.waiting is not None:
             session.waiting.wake(urgent=True)
+        else:
+            session.missed = session.urgent = True
 
     # Where it is attached.
 
@@ -167,6 +171,8 @@ class ReplicaSession:
         fetched_ms, previous_ms: when the last fetch was received, and the one before it.
         marked: the partitions that the next response may contain, in the order of reading.
         waiting: the fetch that waits, or None.
+        missed: since `take_marked`, a partition has changed while no fetch waited.
+        urgent: the next fetch does not wait.
         attached: number of partitions that mark this session.
     """
 
@@ -178,10 +184,12 @@ class ReplicaSession:
         "fetched_ms",
         "id",
         "marked",
+        "missed",
         "owner",
         "partitions",
         "previous_ms",
         "replica_id",
+        "urgent",
         "waiting",
     )
 
@@ -196,6 +204,8 @@ class ReplicaSession:
         self.partitions: ReplicaPartitions = {}
         self.marked: dict[ReplicaPartition, None] = {}
         self.waiting: DelayedReplicaFetch | None = None
+        self.missed = False
+        self.urgent = False
         self.attached = 0
 
     @property
@@ -223,7 +233,7 @@ class ReplicaSession:
 
     def take_marked(self) -> list[ReplicaPartition]:
         """Return the marked partitions, which are not marked any more."""
-        marked, self.marked = list(self.marked), {}
+        marked, self.marked, self.missed = list(self.marked), {}, False
         return marked
 
 

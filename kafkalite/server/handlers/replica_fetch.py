@@ -106,8 +106,9 @@ class ReplicaFetch:
     def start(self, _named: object = None) -> None:
         """Visit the named and the marked partitions for the first time."""
         opening = self._request.session_epoch == EPOCH_INITIAL
-        if opening or not self._session.partitions:
+        if opening or self._session.urgent or not self._session.partitions:
             self._due = True
+        self._session.urgent = False
         wait_ms = min(self._request.max_wait_ms, self._call.context.config.kafkalite_client_timeout_max_ms)
         self._deadline = self._call.context.clock.monotonic() + wait_ms / 1000
         self._serve(first=True)
@@ -204,7 +205,10 @@ class ReplicaFetch:
             return
         for part, _ in news:
             self._session.marked[part] = None
-        if self._call.context.clock.monotonic() >= self._deadline:
+        if self._session.missed:  # in an earlier slice of this visit, or before it
+            self._due, self._session.urgent = self._session.urgent, False
+            self._serve()
+        elif self._call.context.clock.monotonic() >= self._deadline:
             self._due = True
             self._serve()
         else:

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
+from kafkalite.server.handlers.replica_fetch import ReplicaFetch
 from kafkalite.server.requests.call import OBJECTS_MAX
 from kafkalite.storage.log.log import Log
 from tests.kit.scripted_follower import FOLLOWER, LEADER, ScriptedFollower, hosted, lead
@@ -148,6 +151,23 @@ async def test_deletion_of_records_completes_the_fetch(follower: ScriptedFollowe
     await led.call(DeleteRecordsRequest(topics=[DELETION(name="t", partitions=[partition])], timeout_ms=0))
     response = await follower.answer()
     assert {key: data.log_start_offset for key, data in follower.parts(response).items()} == {T0: 1}
+
+
+async def test_deletion_of_records_is_answered_when_the_follower_has_moved_its_log_start(
+    follower: ScriptedFollower, hub: Hub
+) -> None:
+    await follower.fetch(("t", 0, 1), ("t", 1, 1), max_wait_ms=0)
+    wire = Wire(hub, follower.broker.config.listener_between_brokers)
+    role = hosted(follower.broker, "t").role
+    assert isinstance(role, Leader)
+    role._host.is_live = lambda *_: True  # type: ignore[method-assign]
+    partition = DELETION.DeleteRecordsPartition(partition_index=0, offset=1)
+    wire.send((DeleteRecordsRequest(topics=[DELETION(name="t", partitions=[partition])], timeout_ms=60_000), 2))
+    await follower.fetch()
+    assert (follower.log_starts[T0], wire.answers()) == (1, [])
+    await follower.fetch(("t", 0, 1), log_start_offset=1, max_wait_ms=0)
+    (found,) = (await wire.answer()).topics[0].partitions
+    assert (found.error_code, found.low_watermark) == (0, 1)
 
 
 async def test_end_of_the_leadership_completes_the_fetch(follower: ScriptedFollower) -> None:
@@ -380,9 +400,29 @@ async def test_session_with_many_partitions_is_served_in_slices(led: Client, hub
     assert len(follower.parts(response)) == count and follower.session_id
     follower.send(*(("many", index, 0) for index in range(count)))
     await led.produce("many", batch(b"value"), partition=count - 1, acks=1)
-    response = await follower.answer()
+    await follower.answer()
     assert follower.values["many", count - 1] == [b"value"]
     follower.wire.hang_up()
     hub.pump()
     while any(hosted(led.broker, "many", index).replica_sessions for index in range(count)):
         await asyncio.sleep(0)  # the session is freed in slices
+
+
+async def test_append_between_slices_of_a_fetch_is_found(
+    led: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition was visited before the append, and no fetch waited yet."""
+    follower = ScriptedFollower(hub, led.broker)
+    await follower.fetch(("t", 0, 1), ("t", 1, 1), max_wait_ms=0)
+    visited, partition = ReplicaFetch._visited, hosted(led.broker, "t")
+    appends = [Append(memoryview(bytearray(batch(b"second"))), 1, lambda _append: None)]
+
+    def append_first(self: ReplicaFetch, news: Any) -> None:
+        while appends:
+            partition.append(appends.pop())
+            partition.write()
+        visited(self, news)
+
+    monkeypatch.setattr(ReplicaFetch, "_visited", append_first)
+    await follower.fetch(max_wait_ms=3_600_000)
+    assert follower.values[T0] == [b"second"] and not appends
