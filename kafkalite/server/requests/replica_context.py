@@ -6,8 +6,8 @@ from functools import partial
 from kafkalite.clock import Outcome
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest
-from kafkalite.server.requests.call import PartitionCall
-from kafkalite.slicing import Slicer, Steps
+from kafkalite.server.requests.call import OBJECTS_MAX, PartitionCall
+from kafkalite.slicing import Slicer, Steps, finish
 from kafkalite.state.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL
 from kafkalite.state.replica_sessions import ReplicaPartitions, ReplicaSession, ReplicaSessions
 
@@ -25,7 +25,10 @@ def sessions_of_replicas(call: PartitionCall) -> ReplicaSessions:
 
 def free(slicer: Slicer, partitions: ReplicaPartitions) -> None:
     """Detach the partitions of a session that has ended, in several loop iterations if they are many."""
-    slicer.run(detach_in_steps(partitions), Outcome.result)
+    if len(partitions) <= OBJECTS_MAX:
+        finish(detach_in_steps(partitions))
+    else:
+        slicer.run(detach_in_steps(partitions), Outcome.result)
 
 
 def detach_in_steps(partitions: ReplicaPartitions) -> Steps:
