@@ -131,7 +131,7 @@ class AssignedPartitions(PartitionHosting):
         self._broker_id = broker_id
         self._tables = tables
         self._changes = changes
-        self.roles = ReplicaRoles(broker_id, self, logs)
+        self.roles = ReplicaRoles(broker_id, self, logs, clock)
         self._files = ReplicaFiles(broker_id, logs)
         self._missing = MissingLogs(logs, offload)
         self._behind: dict[TopicPartition, int] = {}

@@ -6,13 +6,15 @@
    would remove what the leader appends.
 3. The fetchers follow a partition exactly while it is a follower with a leader and an open log, except during the last
    step of a move to another log directory. They stop before anything else happens to it.
-4. A log that cannot be opened leaves the partition offline, until the next start.
+4. A partition whose log cannot be opened has no role, and the controller receives KAFKA_STORAGE_ERROR. The log is
+   opened later, for example when the disk has free space again; then the controller is asked for the state.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from kafkalite.clock import Clock, Timer
 from kafkalite.cluster.metadata.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader
@@ -21,6 +23,9 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
+
+RETRY_S = 1.0  # before a log is opened again
+NO_EPOCH = -1
 
 
 class ReplicaFetching(Protocol):
@@ -84,13 +89,19 @@ class ReplicaRoles:
         broker_id: of this broker.
         host: begins and ends leaderships.
         logs: the log directories.
+        clock: for the pauses before logs are opened again.
 
     Attributes:
         fetchers: fetch for the followers; replaced by the owner.
+        request_states: asks the controller for the states of all partitions; replaced by the owner.
     """
 
-    def __init__(self, broker_id: int, host: ReplicaHost, logs: LogManager) -> None:
+    def __init__(self, broker_id: int, host: ReplicaHost, logs: LogManager, clock: Clock) -> None:
         self.fetchers: ReplicaFetching = NoFetching()
+        self.request_states: Callable[[], object] = request_nothing
+        self._clock = clock
+        self._unopened: dict[Partition, None] = {}  # their logs could not be opened
+        self._timer: Timer | None = None  # of the next attempt to open them
         self._broker_id = broker_id
         self._host = host
         self._logs = logs
@@ -140,7 +151,10 @@ class ReplicaRoles:
             self.fetchers.follow(partition)
 
     def close(self) -> None:
-        """Fetch nothing any more."""
+        """Fetch nothing any more, and open no logs."""
+        self._unopened.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         fetchers, self.fetchers = self.fetchers, NoFetching()
         fetchers.close()
 
@@ -175,14 +189,40 @@ class ReplicaRoles:
 
     def log_opened(self, partition: Partition, opened: Log | int) -> None:
         """The log of a partition was opened, or could not be: then it is an error code."""
-        if partition not in self._awaited:
-            return
         if isinstance(opened, int):
-            if not partition.defect:
-                partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
-            self._ready(partition)
-        else:
+            self._not_opened(partition)
+        elif partition in self._awaited:
+            self._unopened.pop(partition, None)
             self._await_truncation(partition, opened)
+        elif partition in self._unopened:
+            del self._unopened[partition]
+            self.request_states()
+
+    def _not_opened(self, partition: Partition) -> None:
+        if self._awaited.pop(partition, None) is None:
+            return
+        key = TopicPartition(partition.topic, partition.index)
+        self._failed[key] = partition.defect or KafkaErrorCode.KAFKA_STORAGE_ERROR
+        if not partition.defect:
+            partition.resign()
+            partition.leader_epoch = NO_EPOCH  # the state is sent again
+            self._unopened[partition] = None
+            self._open_later()
+        self._end_wait()
+
+    def _open_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._clock.call_at(self._clock.monotonic() + RETRY_S, self._open_again)
+
+    def _open_again(self) -> None:
+        self._timer = None
+        for partition in list(self._unopened):
+            if partition.defect or partition.log is not None:
+                del self._unopened[partition]
+            elif not partition.is_opening:
+                partition.open(ignore)
+        if self._unopened:
+            self._open_later()
 
     def _await_truncation(self, partition: Partition, log: Log) -> None:
         self._logs.when_truncated(log, partial(self._ready_for, partition, self._awaited[partition]))
@@ -202,6 +242,10 @@ class ReplicaRoles:
                 self.continue_fetching(partition)
         finally:
             self._end_wait()
+
+
+def request_nothing() -> None:
+    """A broker without a tree asks for no states."""
 
 
 def ignore(_error: int) -> None:

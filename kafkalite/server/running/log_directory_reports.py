@@ -1,4 +1,5 @@
-"""Reports failed log directories of this broker to the controller, by a node in the tree.
+"""Reports to the controller, by a node in the tree, that a log directory of this broker has failed, or that the log of
+a replica could be created after a failure.
 
 The controller sends the broker all its partitions then, and learns which are offline. Without a session nothing has to
 be reported: the controller sends all partitions after the next registration, too.
@@ -34,7 +35,9 @@ class LogDirectoryReports:
         self._closed = False
 
     def report(self) -> None:
-        """A log directory has failed. The node is created until it succeeds; a second one changes nothing."""
+        """Let the controller ask which replicas are offline. The creation of the node is repeated until it succeeds; a
+        second one changes nothing.
+        """
         self._cancel()
         if not self._closed:
             self._session.create(LOG_DIR_EVENT_PREFIX, self._data, self._created, sequence=True)

@@ -81,6 +81,7 @@ class RegisteredBroker(ClusteredBroker):
         resources.replicas.offline_observers.append(lambda _logs: self._failed_directories.report())
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.roles.fetchers = self.fetchers
+        self.hosting.roles.request_states = self._failed_directories.report
         register_metrics(self.metrics, lambda: self.fetchers)
         self._shutdown = ControlledShutdown(self, self._calls, participant.session, resources.clock)
         self._isr_requests = self.hosting.isr_requests = IsrRequests(

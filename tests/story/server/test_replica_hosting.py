@@ -1,9 +1,10 @@
 """Partitions with several replicas on one broker: files, roles and fetches, as a scripted controller assigns them."""
 
 import asyncio
+import errno
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.metrics import Registry
+from kafkalite.server.hosting import replica_roles
 from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
 from kafkalite.server.running.replica_metrics import register_replica_metrics
 from kafkalite.storage import checkpoints
@@ -124,6 +126,28 @@ async def test_new_leader_is_confirmed_when_it_has_a_log(replica: Replica) -> No
     partition = replica.partition
     assert isinstance(partition.role, Leader) and partition.log is not None
     assert partition.log.epochs.entries == [(0, 0)] and replica.fetchers.followed == {}
+
+
+@pytest.mark.parametrize("leader", [OWN, OTHER])
+async def test_log_that_cannot_be_created_is_created_later(
+    replica: Replica, leader: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full. The controller learns it at once, and is asked for the state when the log exists."""
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    replica.hosting.roles.request_states = lambda: asked.set_result(None)
+    monkeypatch.setattr(replica_roles, "RETRY_S", 0.01)
+
+    def full(_path: str, _wanted: object, done: Callable[[Outcome], object], *, recorded: bool) -> None:
+        done(Outcome(error=OSError(errno.ENOSPC, "full")))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replica.cluster[OWN].logs, "create", full)
+        assert await replica.assign(leader) == {STORAGE}
+        assert replica.partition.role is None and not asked.done()
+    await asked
+    assert replica.partition.log is not None and replica.fetchers.followed == {}
+    assert errors(await apply(replica.cluster, OWN, replica.cluster.leader_and_isr(OWN))) == {0}
+    assert isinstance(replica.partition.role, Leader if leader == OWN else Follower)
 
 
 async def test_follower_follows_each_epoch_and_no_leader(replica: Replica) -> None:
