@@ -146,6 +146,7 @@ EXCEPTIONS = (
     Exempt("RangeReader", 15, "the arguments of one range, and what its retries know"),
     Exempt("GroupRequests", 15, "find, connect and requests of one coordinator"),
     Exempt("SchemaRegistry", 15, "settings of an HTTP client and its cache"),
+    Exempt("ReplicaSession", 14, "the numbers of a session, its marks and the fetch that waits for them"),
     Exempt("Election", 14, "one election with its retries"),
     Exempt("CoordinatorLoader", 14, "position and counts of one replay"),
     Exempt("PartitionHosting", 15, "what the broker has and partitions use"),
