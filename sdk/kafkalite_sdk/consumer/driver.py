@@ -266,7 +266,8 @@ class Driver(Generic[K, V]):
         for machine in machines:
             for call in machine.requests(now, usable):
                 self._send(machine, call.node, call)
-            self._refresh(machine.stale_topics)
+            if machine.stale_topics:
+                self._refresh(machine.stale_topics)
             wake_at = min(wake_at, machine.wake_at(now))
         return wake_at
 
@@ -274,13 +275,13 @@ class Driver(Generic[K, V]):
         self._decompression.start_jobs(self._loop)
         for call in self.fetcher.requests(now, usable):
             self._send(self.fetcher, call.node, call)
-        self._refresh(self.fetcher.stale_topics)
+        if self.fetcher.stale_topics:
+            self._refresh(self.fetcher.stale_topics)
         return self.fetcher.wake_at()
 
     def _refresh(self, stale_topics: set[str]) -> None:
-        if stale_topics:
-            self.client.refresh_metadata(sorted(stale_topics))
-            stale_topics.clear()
+        self.client.refresh_metadata(sorted(stale_topics))
+        stale_topics.clear()
 
     def _send(self, machine: Machine, node: int, call: Call) -> None:
         def answered(response: Response) -> None:
