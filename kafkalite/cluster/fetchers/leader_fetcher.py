@@ -152,6 +152,7 @@ class LeaderFetcher:
         self._phase = Phase.IDLE
         self._session.lose()
         self._link.close()
+        self._abandon_lookups()
         self._pause(f"no response: {reason}")
 
     def _pause(self, reason: str) -> None:
@@ -193,8 +194,14 @@ class LeaderFetcher:
 
     # Results of a response.
 
+    def _is_fetched(self, replica: FetchedReplica) -> bool:
+        """Whether a replica is fetched still: an error of its log may have ended that inside the append."""
+        return self.replicas.get(replica.key) is replica
+
     def applied(self, replica: FetchedReplica) -> None:
         """The records and offsets of a response are used."""
+        if not self._is_fetched(replica):
+            return
         replica.fetch.apply(FetchEvent.RECORDS)
         if replica.must_flush:
             self._flush(replica)
@@ -212,18 +219,24 @@ class LeaderFetcher:
         self._truncate(replica, target.offset, reason)
 
     def _truncate(self, replica: FetchedReplica, offset: int, reason: str) -> None:
+        if not self._is_fetched(replica):
+            return
         replica.fetch.apply(FetchEvent.DIVERGED)
         self._session.remove(replica.key)
         self._parts.changes.truncate(replica, offset, reason)
 
     def must_restart(self, replica: FetchedReplica, restart: Restart, reason: str) -> None:
         """The log must restart."""
+        if not self._is_fetched(replica):
+            return
         replica.fetch.apply(FetchEvent.RESTART_REQUIRED)
         self._session.remove(replica.key)
         self._parts.changes.restart(replica, restart.offset, restart.log_start_offset, reason)
 
     def failed(self, replica: FetchedReplica, event: FetchEvent, error: int, reason: str) -> None:
         """The response has an error, or cannot be used."""
+        if not self._is_fetched(replica):
+            return
         state = replica.fetch.apply(event)
         self._session.remove(replica.key)
         if state is FetchState.LOOKING_UP:
@@ -261,7 +274,9 @@ class LeaderFetcher:
             return
         replicas, self._out_of_range = self._out_of_range, []
         waiting = [each for each in replicas if each.fetch.state is FetchState.LOOKING_UP]
-        lookups = [Lookup(each, each.begin_step()) for each in waiting if self.replicas.get(each.key) is each]
+        lookups = [Lookup(each, each.begin_step()) for each in waiting if self._is_fetched(each)]
+        if not lookups:
+            return
         peer = self._link.peer()
         if peer is not None:
             look_up(peer, self._host.broker_id, lookups, self._found)

@@ -336,6 +336,27 @@ def test_partition_that_is_stopped_in_the_middle_of_a_response_gets_no_further_s
     run(tmp_path, story)
 
 
+def test_records_that_were_requested_in_an_earlier_epoch_are_not_used(tmp_path: Path) -> None:
+    async def story(rig: FollowerRig) -> None:
+        partition = await rig.partition()
+        theirs = rig.log_of(partition)
+        theirs.append()
+        rule = rig.broker.on(FetchRequest, stall=True)
+        rig.follow(partition)
+        await rule.reached()
+        theirs.batches, theirs.entries, theirs.log_end_offset = [], [], 0
+        theirs.lead(2)
+        theirs.append(1, value=b"other")
+        rig.follow(partition, 2)
+        await pass_time(0.1)
+        rule.release()
+        await rig.until(lambda: partition.high_watermark == 1)
+        await rig.caught_up(partition)
+        assert rig.fetchers.bytes_in == len(theirs.batches[0].data)
+
+    run(tmp_path, story)
+
+
 # Connections.
 
 
@@ -401,3 +422,32 @@ def test_full_disk_is_retried_and_an_offline_directory_fails_the_partition(tmp_p
         await rig.until(lambda: rig.state(partition) is FetchState.FAILED)
 
     run(tmp_path, story)
+
+
+def test_partition_that_is_stopped_by_an_error_inside_its_append_is_not_fetched_again(tmp_path: Path) -> None:
+    async def story(rig: FollowerRig) -> None:
+        partition, other = await rig.partition(0), await rig.partition(1)
+        for each in (partition, other):
+            rig.log_of(each).append()
+
+        def stopping(self: Follower, _batches: memoryview) -> FollowerAppend:
+            rig.stop(partition)
+            raise ValueError("in an append")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Follower, "append_replicated", stopping)
+            rig.follow(partition)
+            await rig.until(lambda: rig.state(partition) is None)
+        rig.follow(other)
+        await rig.caught_up(other)
+        await pass_time(2.0)
+        asked = [
+            part.partition
+            for fetch in rig.leaders[2].fetches[1:]
+            for topic in fetch.topics
+            for part in topic.partitions
+        ]
+        assert set(asked) == {1}
+        assert [str(error) for _, error in rig.raised] == ["in an append"]
+
+    run(tmp_path, story, expects_errors=True)
