@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kafkalite.cluster.partition import leader
-from kafkalite.cluster.partition.state import PartitionState
 from kafkalite.errors import KafkaError
 from kafkalite.state.controller import brokers
 from kafkalite.testing.virtual_loop import VirtualTimeError
