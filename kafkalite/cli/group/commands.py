@@ -21,7 +21,8 @@ from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.descriptions import print_group, print_summary, unknown_lags
-from kafkalite.cli.group.moves import (
+from kafkalite.cli.group.offsets import offsets
+from kafkalite.cli.group.reset_offsets import (
     EMPTY,
     Moved,
     commit_moves,
@@ -30,7 +31,6 @@ from kafkalite.cli.group.moves import (
     require_empty,
     rewind_with_members,
 )
-from kafkalite.cli.group.offsets import offsets
 from kafkalite.cli.positions import TO_HELP
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode
 

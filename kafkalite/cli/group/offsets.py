@@ -19,7 +19,7 @@ from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.descriptions import describe_group
-from kafkalite.cli.group.moves import (
+from kafkalite.cli.group.reset_offsets import (
     COLUMNS,
     DRY_RUN,
     commit_moves,

@@ -9,8 +9,8 @@ from kafkalite_sdk.admin import Committed
 from kafkalite.cli.client_options import check, next_steps
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.group.commands import ASSIGNORS
-from kafkalite.cli.group.moves import SHOWN_MAX, say_outside
 from kafkalite.cli.group.offsets import by_group, csv_lines, json_lines, read_lines
+from kafkalite.cli.group.reset_offsets import SHOWN_MAX, say_outside
 from kafkalite.cli.main import main
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, parse_to, parse_topics
 from kafkalite.errors import KafkaErrorCode as Error

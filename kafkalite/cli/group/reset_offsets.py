@@ -1,4 +1,4 @@
-"""Plans and commits new offsets of a group, and prints the prior and the new offsets."""
+"""Plans and commits new offsets of a group (reset, rewind, import), and prints the prior and the new offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
