@@ -9,12 +9,13 @@ log has this one or a later one, for example because an older tree was restored.
 """
 
 from collections.abc import Mapping, Sized
+from itertools import islice
 
 from kafkalite.backoff import exponential_pause
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller.brokers import replicas_offline, replicas_online
-from kafkalite.state.controller.channel import RETRY, Channel, InFlight, RequestType, Stop
+from kafkalite.state.controller.channel import OFFLINE, RETRY, Channel, InFlight, RequestType, Stop
 from kafkalite.state.controller.contents import find
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import (
@@ -31,6 +32,7 @@ from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics.table import step as step_topic
 from kafkalite.state.controller.writes import EpochCheck
 
+OFFLINE_MS, OFFLINE_COUNT = 5_000, 500  # a broker with a failed log directory costs so many partitions in this time
 KNOWN_TO_BROKER = frozenset((KafkaErrorCode.NONE, KafkaErrorCode.STALE_CONTROLLER_EPOCH))
 
 
@@ -66,8 +68,10 @@ def leadership_answered(context: ControllerContext, event: LeaderAndIsrAnswered)
             channel.accepted[key] = topic
         yield
     yield from replicas_offline(context, channel, _current(context, request, offline))
-    online = [key for key in sorted(channel.offline & request.leadership.keys()) if not event.errors.get(key)]
+    online = [key for key in sorted(channel.offline.keys() & request.leadership.keys()) if not event.errors.get(key)]
     yield from replicas_online(context, channel, _current(context, request, online))
+    if offline:
+        context.set_timer((OFFLINE, channel.broker.broker_id), OFFLINE_MS)
     _elect_again(context, channel.broker.broker_id, _current(context, request, sorted(fenced)))
     again = {key: request.leadership.get(key, False) for key in refused if key not in offline and key not in fenced}
     if again:
@@ -119,6 +123,13 @@ def retry(context: ControllerContext, broker_id: int) -> None:
     """The back-off of a broker has ended."""
     if (channel := context.channels.get(broker_id)) is not None:
         channel.restore_deferred()
+
+
+def retry_offline(context: ControllerContext, broker_id: int) -> None:
+    """Send some replicas with a failed log directory again, those that were tried first: a full disk may have space."""
+    if (channel := context.channels.get(broker_id)) is not None:
+        for key in islice(channel.offline, OFFLINE_COUNT):
+            channel.lead(key, is_new=False)
 
 
 def _end(context: ControllerContext, request_id: int, error: int) -> tuple[Channel, InFlight] | None:

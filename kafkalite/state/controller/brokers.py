@@ -7,7 +7,7 @@ brokers that have changed.
 
 from collections.abc import Iterable
 
-from kafkalite.state.controller.channel import RETRY, Channel
+from kafkalite.state.controller.channel import OFFLINE, RETRY, Channel
 from kafkalite.state.controller.context import IN_DELETION, ControllerContext
 from kafkalite.state.controller.effects import Connect, DeleteNotifications, Disconnect
 from kafkalite.state.controller.events import BrokersChanged, LogDirsFailed
@@ -64,6 +64,8 @@ def disconnect(context: ControllerContext, broker_id: int) -> Steps:
     context.leaving.discard(broker_id)
     context.effects.append(Disconnect(broker_id))
     context.cancel_timer((RETRY, broker_id))
+    if channel.offline:
+        context.cancel_timer((OFFLINE, broker_id))
     for key in channel.offline:
         partition = context.hosted.get(broker_id, {}).get(key)
         if partition is not None:
@@ -83,8 +85,10 @@ def log_dirs_failed(context: ControllerContext, event: LogDirsFailed) -> None:
 def replicas_offline(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> Steps:
     """The log directories of these replicas of a broker have failed."""
     for partition in partitions:
-        if partition.key not in channel.offline:
-            channel.offline.add(partition.key)
+        known = partition.key in channel.offline
+        channel.offline.pop(partition.key, None)
+        channel.offline[partition.key] = None
+        if not known:
             partition.offline |= {channel.broker.broker_id}
             step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
         yield
@@ -93,7 +97,7 @@ def replicas_offline(context: ControllerContext, channel: Channel, partitions: I
 def replicas_online(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> Steps:
     """The log directories of these replicas of a broker work again."""
     for partition in partitions:
-        channel.offline.discard(partition.key)
+        channel.offline.pop(partition.key, None)
         partition.offline = (partition.offline - {channel.broker.broker_id}) or NO_BROKERS
         step_partition(context, partition, PartitionEvent.REPLICAS_CHANGED)
         yield

@@ -24,6 +24,7 @@ from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.values import Broker
 
 RETRY = "retry"  # first part of the names of the timers
+OFFLINE = "offline"  # first part of the names of the timers that try failed replicas again
 LOG_MS = 60_000  # between two lines about the same failure
 LOGGED_MAX = 16
 Signature = tuple[Topic, int, int] | None  # of a topic and its states; None = it does not exist
@@ -105,7 +106,7 @@ class Channel:
         stops: replicas for StopReplica.
         deferred_leadership, deferred_stops: those that the broker has refused; sent again after the back-off.
         accepted: the partitions that the broker has accepted, with the incarnation of their topic.
-        offline: the partitions whose log directory failed.
+        offline: the partitions whose log directory failed, in the order in which they are tried again.
         suspects: the topics of a request that was rejected as a whole, by its type.
         rejected: the topics that are left out.
         logged: when each failure was logged, in ms.
@@ -129,7 +130,7 @@ class Channel:
         self.deferred_leadership: dict[TopicPartition, bool] = {}
         self.deferred_stops: dict[TopicPartition, Stop] = {}
         self.accepted: dict[TopicPartition, Topic] = {}
-        self.offline: set[TopicPartition] = set()
+        self.offline: dict[TopicPartition, None] = {}
         self.suspects: dict[RequestType, list[str]] = {}
         self.rejected: dict[str, Signature] = {}
         self.logged: dict[str, int] = {}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.controller import answers, brokers, loading, write_results
-from kafkalite.state.controller.channel import RETRY
+from kafkalite.state.controller.channel import OFFLINE, RETRY
 from kafkalite.state.controller.completions import AWAIT
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import Effect, Resign
@@ -61,6 +61,7 @@ def timer_expired(context: ControllerContext, event: TimerExpired) -> Steps:
 
 TIMERS: dict[str, Callable[[ControllerContext, Any], object]] = {
     RETRY: answers.retry,
+    OFFLINE: answers.retry_offline,
     write_results.WRITE: write_results.read_after_failure,
     REBALANCE: rebalance,
     AWAIT: lambda context, number: context.completions.expired(number),

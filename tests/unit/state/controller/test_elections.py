@@ -4,9 +4,11 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
+from kafkalite.state.controller.channel import OFFLINE
 from kafkalite.state.controller.controller import Controller
 from kafkalite.state.controller.rebalancing import REBALANCE
 from kafkalite.state.controller.values import ControllerSettings, LeaderAndIsr, StoredState, TopicNodes
+from kafkalite.state.effects import SetTimer
 from tests.unit.state.controller.kit import EPOCH, ID, KEY, WRITTEN, Situation, broker
 
 NONE = -1
@@ -265,6 +267,19 @@ def test_replica_that_has_left_the_isr_is_sent_the_state_and_may_work_again() ->
     assert metadata.topics[0].partitions[0].offline_replicas == ()
     situation.alter((1, 3), leader_epoch=5, partition_epoch=7)
     assert states(situation) == [(1, 5, (1, 3))]
+
+
+def test_replica_of_a_full_disk_is_tried_again_until_it_works() -> None:
+    situation = running(topic(1, 1)).report(into.LogDirsFailed({"event": 3}))
+    situation.answer_until(3, out.SendLeaderAndIsr).answer(3, Error.KAFKA_STORAGE_ERROR)
+    timers = [effect for effect in situation.effects if isinstance(effect, SetTimer)]
+    assert [(each.name, each.at_ms) for each in timers] == [((OFFLINE, 3), 5_000)]
+    situation.quiet().report(into.TimerExpired((OFFLINE, 3)))
+    assert isinstance(situation.requests[3], out.SendLeaderAndIsr)
+    situation.quiet()
+    metadata = [each for each in situation.sent if isinstance(each, out.SendUpdateMetadata)][-1]
+    assert metadata.topics[0].partitions[0].offline_replicas == ()
+    assert not situation.report(into.TimerExpired((OFFLINE, 3))).effects
 
 
 def test_failed_log_directory_of_the_last_member_leaves_no_leader_and_the_isr() -> None:
