@@ -50,10 +50,10 @@ def answer_elected(
     call: AdminCall, request: ElectLeadersRequest, partitions: Sequence[TopicPartition], result: Completion
 ) -> None:
     """Answer with the results of the controller."""
-    call.answer_from(elected(call, request, partitions, result), len(partitions))
+    call.answer_from(election_response(call, request, partitions, result), len(partitions))
 
 
-def elected(
+def election_response(
     call: AdminCall, request: ElectLeadersRequest, partitions: Sequence[TopicPartition], result: Completion
 ) -> Generator[None, None, ElectLeadersResponse]:
     """Return the response: the error of the whole request is that of each partition, too."""

@@ -44,10 +44,10 @@ def register_replica_metrics(registry: Registry, replicas: Replicas) -> None:
 
 def count_led(replicas: Replicas, counts: Callable[[Partition, Leader], bool]) -> int:
     """Count the partitions led by this broker for which `counts` is true."""
-    return sum(counts(partition, leader) for partition, leader in led(replicas))
+    return sum(counts(partition, leader) for partition, leader in leaderships(replicas))
 
 
-def led(replicas: Replicas) -> Iterator[tuple[Partition, Leader]]:
+def leaderships(replicas: Replicas) -> Iterator[tuple[Partition, Leader]]:
     """The partitions that this broker leads, with their roles."""
     for hosted in replicas:
         for partition in hosted.partitions.values():
