@@ -79,6 +79,15 @@ def delete_each(call: PartitionCall, request: DeleteRecordsRequest) -> Generator
 
 
 def delete_before(call: PartitionCall, request: DeleteRecordsRequest, topic: str, index: int, offset: int) -> Deletion:
+    """Delete the records of one partition before an offset.
+
+    Arguments:
+        call, request: of the client.
+        topic, index: of the partition.
+        offset: the new log start; -1 = the high watermark.
+
+    Returns the result; with followers it is complete when all live ones have moved their log starts.
+    """
     partition = call.context.replicas.partition(topic, b"", index, by_id=False)
     if isinstance(partition, KafkaErrorCode):
         return Deletion(index, partition, UNKNOWN_LOW_WATERMARK)
