@@ -114,7 +114,7 @@ DRAWN_SEED = KAFKALITE_FIRST_SEED=$${KAFKALITE_FIRST_SEED:-$$(shuf -n 1 -i 1-200
 
 #: make simulate  whole clusters with clients under random faults in virtual time (SEEDS=1000, KAFKALITE_FIRST_SEED=n)
 simulate: build .venv/stamp-test
-	$(DRAWN_SEED) $(BIN)/python -m pytest -s tests/story/cluster/test_simulation.py -k random_faults --simulations $(or $(SEEDS),1000) \
+	$(DRAWN_SEED) $(BIN)/python -m pytest -s tests/story/cluster/test_simulation.py tests/story/replication/test_simulation.py -k random_faults --simulations $(or $(SEEDS),1000) \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 
 #: make torture   the long runs of the fuzz tests and rigs

@@ -533,8 +533,9 @@ class SimulatedBroker:
             self._broker = broker
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Stop cleanly, as `Broker.stop`. Does nothing where the broker does not run."""
+        """Stop cleanly, as `Broker.stop`, also a paused process. Does nothing where the broker does not run."""
         if self._broker is not None:
+            self._process.resume()
             broker, self._broker = self._broker, None
             await broker.stop(grace_s)
 

@@ -45,7 +45,7 @@ class ReplicaFaults(Faults):
 
     def _chosen_kinds(self) -> list[Fault]:
         self._ends = [
-            *(self._kill, self._kill_several, self._stop, self._expire, self._pause, self._isolate),
+            *(self._kill, self._kill_several, self._expire, self._pause, self._isolate),
             *(self._cut_from_zookeeper, self._stall, self._disconnect, self._stall_zookeeper, self._cut_from_broker),
             *(self._kill_while_hosting, self._depose, self._delay_transaction, self._reset),
         ]
@@ -53,7 +53,7 @@ class ReplicaFaults(Faults):
             *(self._cut_power, self._slow_disk, self._full_disk, self._step_clock, self._elect_preferred),
         ]
         return [
-            self._random.choice((self._kill, self._pause, self._stop)),
+            self._random.choice((self._kill, self._pause)),
             *self._random.sample(kinds := [*self._ends, *others], self._random.randint(2, len(kinds))),
         ]
 

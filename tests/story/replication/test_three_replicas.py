@@ -9,6 +9,7 @@ from kafkalite_sdk.producer.producer import Producer
 
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.administrator import Administrator
+from tests.story.cluster.invariants import check_leader_epochs
 from tests.story.cluster.world import run
 from tests.story.replication.final_checks import check_in_sync, check_replicas
 from tests.story.replication.invariants import Partition
@@ -118,6 +119,39 @@ def test_a_paused_leader_acknowledges_nothing_after_the_election_of_another(tmp_
         assert await values(world) == [b"one", b"two", b"three"]
         await pass_time(1.0)
         await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_a_record_is_acknowledged_when_the_isr_has_it(tmp_path: Path) -> None:
+    """A follower that does not run delays the acknowledgement until the controller has removed it from the ISR."""
+
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        await send(world, b"one")
+        paused = next(each for each in world.replicas()[ORDERS] if each != leader_of(world))
+        world.brokers[paused].pause()
+        (offset,) = await send(world, b"two")
+        state = world.observed_state(ORDERS)
+        assert state is not None
+        assert all(world.end_offset(each, ORDERS) > offset for each in state.isr), state
+        assert paused not in state.isr
+        world.brokers[paused].resume()
+        await until_in_sync(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_a_leader_that_restarts_within_its_session_leads_in_a_new_epoch_only(tmp_path: Path) -> None:
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        await send(world, b"one")
+        killed = leader_of(world)
+        world.cluster.kill(killed)
+        await world.cluster.start(killed)
+        await send(world, b"two")
+        check_leader_epochs(world, ORDERS[0])
+        await until_in_sync(world)
+        check_leader_epochs(world, ORDERS[0])
+        assert await values(world) == [b"one", b"two"]
 
     in_a_cluster(tmp_path, scenario)
 
