@@ -31,15 +31,12 @@ JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.
 # -O3 takes a third more of the compiler's time than -O2; only these loops over records and batches gain from it.
 # With -O2 the load generator reads a third fewer records per second than the broker serves.
 LOOPS = {"validator", "batch_scan", "recovery_scan", "verify_batches", "encoder", "loadgen"}
-# -O1 takes the compiler 60 % of the time of -O2. An append and a write need 0.4 % more instructions with all modules at
-# -O1; reads of a log would need 3 % more, loops over records up to 18 %, so their modules stay at -O2.
+# -O1 takes the compiler 60 % of the time of -O2. Reads of a log would need 3 % more instructions, loops over records up
+# to 18 %, so their modules stay at -O2.
 FEW_LOOPS = {
     "damaged_headers",
-    "file",
     "file_operations",
     "incremental_decoder",
-    "log_core",
-    "replicated_append",
     "sync_threads",
 }
 # The sanitizers find the same at -O0, which compiles in a quarter of the time.
