@@ -456,6 +456,26 @@ class Process:
         return self._listeners[-1]
 
 
+class Machine:
+    """A machine on which brokers run; a power failure boots it.
+
+    Arguments:
+        name: of the machine.
+
+    Attributes:
+        boots: since the start of the test.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.boots = 1
+        self._name = name
+
+    @property
+    def boot_id(self) -> str:
+        """Of the present boot."""
+        return f"boot {self.boots} of {self._name}"
+
+
 class SimulatedBroker:
     """A broker in virtual time, an async context manager.
 
@@ -466,6 +486,7 @@ class SimulatedBroker:
         settings: configs under Kafka's names.
         host, port: its address in the network.
         replicas_max: the largest replication factor that it accepts in a cluster.
+        machine: where it runs, perhaps beside others; None: it has a machine of its own.
     """
 
     def __init__(
@@ -478,6 +499,7 @@ class SimulatedBroker:
         host: str = HOST,
         port: int = PORT,
         replicas_max: int = REPLICAS_MAX,
+        machine: Machine | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
         self.data_dir = data_dir
@@ -489,7 +511,7 @@ class SimulatedBroker:
         self._broker: Broker | None = None
         self._host = host
         self._wall_offset_ms = 0
-        self._boots = 1
+        self.machine = machine or Machine(host)
         self._process = Process(network, host, SimulatedDisk(), 0)
 
     async def __aenter__(self) -> Self:
@@ -525,7 +547,7 @@ class SimulatedBroker:
                 row.load()  # the first use would load it in steps: a run would depend on the runs before it
             disk = SimulatedDisk(self._process.disk)
             self._process = Process(self._network, self._host, disk, self._wall_offset_ms)
-            boot_id = f"boot {self._boots} of {self._host}"
+            boot_id = self.machine.boot_id
             ports = self._process.ports(self._random)
             ports = replace(ports, replicas_max=self._replicas_max, boot_id=lambda: boot_id)
             broker = Broker(self.data_dir, self._settings, ports=ports)
@@ -569,5 +591,5 @@ class SimulatedBroker:
         The machine has another boot id then.
         """
         self.kill()
-        self._boots += 1
+        self.machine.boots += 1
         return self.disk.crash(self._failures)

@@ -39,7 +39,7 @@ async def start_copy(world: ClusterWorld, directory: Path, broker_id: int, numbe
         world.network.disconnect(host, other)
     copy = SimulatedBroker(
         str(data), world.network, seed=number, host=host, port=PORT,
-        settings={**MEMBER_SETTINGS, **SETTINGS, "broker.id": broker_id},
+        settings={**MEMBER_SETTINGS, **SETTINGS, "broker.id": broker_id}, machine=world.brokers[broker_id].machine,
     )  # fmt: skip
     try:
         await copy.start()

@@ -25,7 +25,7 @@ from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderE
 from kafkalite.protocol.schema import Request
 from kafkalite.server.handlers import describe_topic_partitions, fetch
 from kafkalite.server.requests import call as call_module
-from kafkalite.server.requests import fetch_context, response_arrays
+from kafkalite.server.requests import fetch_context, pending_fetch, response_arrays
 from kafkalite.slicing import Steps, group_steps
 from tests.kit.server import (
     ANSWER_S,
@@ -62,6 +62,7 @@ class Iterations:
 
     def slice_fetches(self) -> None:
         self._patch.setattr(fetch, "OBJECTS_MAX", -1)
+        self._patch.setattr(pending_fetch, "OBJECTS_MAX", -1)
         self._patch.setattr(fetch_context, "PIECE", 1)
 
     def _single(self, steps: Steps) -> Steps:
