@@ -3,13 +3,16 @@
 The minimum is the effective one, min(min.insync.replicas, replicas): as the broker applies it to acks=all.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 
-from kafkalite_sdk.admin.topic_types import PartitionDescription
+from kafkalite_sdk import Admin
+from kafkalite_sdk.admin import Resource
+from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescription
 
 from kafkalite.cli.client_options import print_rows
-from kafkalite.cli.topic_descriptions import PARTITION_COLUMNS, DescribedTopic, partition_row
+from kafkalite.cli.topic_descriptions import PARTITION_COLUMNS, partition_row
+from kafkalite.errors import KafkaErrorCode
 
 MIN_ISR = "min.insync.replicas"
 COLUMNS = ("Topic", *PARTITION_COLUMNS, "MinIsr", "Problems")
@@ -41,25 +44,46 @@ def problems_of(partition: PartitionDescription, isr_min: int) -> list[Problem]:
     return [problem for problem, exists in found.items() if exists]
 
 
-def print_problems(topics: Collection[DescribedTopic], wanted: Collection[Problem], as_json: bool) -> None:
+async def read_minimums(admin: Admin, topics: Collection[str]) -> dict[str, int]:
+    """Return the configured minimum of in-sync replicas of topics; those that were deleted meanwhile are left out.
+
+    Raises KafkaError.
+    """
+    if not topics:
+        return {}
+    outcomes = await admin.configs.describe(*map(Resource.topic, topics), names=(MIN_ISR,))
+    for error in outcomes.errors.values():
+        if error.code != KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise error
+    return {resource.name: int(each[MIN_ISR].value or 1) for resource, each in outcomes.results.items()}
+
+
+def effective_minimum(minimums: Mapping[str, int], topic: str, partition: PartitionDescription) -> int:
+    """The number of in-sync replicas that acks=all needs; without a minimum of the topic, one."""
+    return min(minimums.get(topic, 1), len(partition.replicas))
+
+
+def print_problems(
+    topics: Collection[TopicDescription], minimums: Mapping[str, int], wanted: Collection[Problem], as_json: bool
+) -> None:
     """Print the partitions that have one of these problems, each with all its problems.
 
     Arguments:
-        topics: with all their configs.
+        topics: the topics.
+        minimums: their configured minimums of in-sync replicas, by name.
         wanted: the problems.
         as_json: one JSON object per partition instead of a table.
     """
-    rows = [row for topic in topics for row in rows_of(topic, wanted)]
-    if rows or not as_json:
-        print_rows(COLUMNS, rows, as_json)
+    rows = [row for topic in topics for row in rows_of(topic, minimums, wanted)]
+    print_rows(COLUMNS, rows, as_json)
 
 
-def rows_of(described: DescribedTopic, wanted: Collection[Problem]) -> Iterator[tuple[object, ...]]:
+def rows_of(
+    topic: TopicDescription, minimums: Mapping[str, int], wanted: Collection[Problem]
+) -> Iterator[tuple[object, ...]]:
     """The rows of a topic, in the order of COLUMNS."""
-    topic = described.topic
-    configured = int(described.configs[MIN_ISR].value or 1)
     for partition in topic.partitions:
-        isr_min = min(configured, len(partition.replicas))
+        isr_min = effective_minimum(minimums, topic.name, partition)
         problems = problems_of(partition, isr_min)
         if not set(problems).isdisjoint(wanted):
             yield topic.name, *partition_row(topic.name, partition, None), isr_min, [str(each) for each in problems]

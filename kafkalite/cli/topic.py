@@ -156,13 +156,17 @@ async def describe(
 
 async def describe_problems(topics: tuple[str, ...], names: list[str], cluster: Cluster, as_json: bool) -> None:
     """Print the partitions with one of the problems of these names; without topics, those of all topics."""
-    from kafkalite.cli.replica_problems import Problem, print_problems
-    from kafkalite.cli.topic_descriptions import describe_topics
+    from kafkalite.cli.replica_problems import Problem, print_problems, read_minimums
 
     async with connect(cluster) as admin:
-        chosen = topics or tuple(each.name for each in await admin.topics.list())
-        found = await describe_topics(admin, chosen, offsets=False, all_configs=True)
-    print_problems(found.topics, [Problem(name) for name in names], as_json)
+        if topics:
+            outcomes = await admin.topics.describe(*topics)
+            fail_for(outcomes.errors)
+            found = tuple(outcomes.values())
+        else:
+            found = await admin.topics.list()
+        minimums = await read_minimums(admin, [each.name for each in found])
+    print_problems(found, minimums, [Problem(name) for name in names], as_json)
 
 
 @command.command(

@@ -5,10 +5,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from kafkalite_sdk import Admin
-from kafkalite_sdk.admin import Resource, TopicDescription
+from kafkalite_sdk.admin import TopicDescription
 
-from kafkalite.cli.replica_problems import MIN_ISR, Problem, problems_of
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.cli.replica_problems import Problem, effective_minimum, problems_of, read_minimums
 
 
 class ReplicaCounts(NamedTuple):
@@ -38,18 +37,7 @@ async def count_replicas(admin: Admin, topics: Collection[TopicDescription]) -> 
         problem
         for topic in behind
         for each in topic.partitions
-        for problem in problems_of(each, min(minimums.get(topic.name, 1), len(each.replicas)))
+        for problem in problems_of(each, effective_minimum(minimums, topic.name, each))
     )
     moved = sum(each.leader not in (None, each.replicas[0]) for topic in topics for each in topic.partitions)
     return ReplicaCounts(problems[Problem.UNDER_REPLICATED], problems[Problem.UNDER_MIN_ISR], moved)
-
-
-async def read_minimums(admin: Admin, topics: Collection[str]) -> dict[str, int]:
-    """The configured minimum of in-sync replicas of topics; those that were deleted meanwhile are left out."""
-    outcomes = await admin.configs.describe(*map(Resource.topic, topics), names=(MIN_ISR,)) if topics else None
-    if outcomes is None:
-        return {}
-    for error in outcomes.errors.values():
-        if error.code != KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise error
-    return {resource.name: int(each[MIN_ISR].value or 1) for resource, each in outcomes.results.items()}

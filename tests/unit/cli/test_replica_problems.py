@@ -3,11 +3,9 @@
 import json
 
 import pytest
-from kafkalite_sdk.admin import Config, ConfigSource
 from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescription
 
-from kafkalite.cli.replica_problems import MIN_ISR, Problem, print_problems, problems_of
-from kafkalite.cli.topic_descriptions import DescribedTopic
+from kafkalite.cli.replica_problems import Problem, print_problems, problems_of
 
 UNDER, UNDER_MIN, AT_MIN, GONE = Problem
 
@@ -33,23 +31,20 @@ def test_problems_of_a_partition(
     assert problems_of(partition(0, leader, isr, replicas), isr_min) == problems
 
 
-def described(name: str, minimum: str, *partitions: PartitionDescription) -> DescribedTopic:
-    topic = TopicDescription(name, "id", False, partitions)
-    config = Config(MIN_ISR, minimum, ConfigSource.TOPIC, read_only=False, sensitive=False)
-    return DescribedTopic(topic, {MIN_ISR: config}, None, all_configs=True)
-
-
 def test_partitions_with_a_wanted_problem_are_printed_with_all_their_problems(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     topics = [
-        described("orders", "2", partition(0, 1, (1, 2), (1, 2, 3)), partition(1, 2, (1, 2, 3), (1, 2, 3))),
-        described("events", "5", partition(0, 1, (1, 2), (1, 2, 3))),
+        TopicDescription(
+            "orders", "id", False, (partition(0, 1, (1, 2), (1, 2, 3)), partition(1, 2, (1, 2, 3), (1, 2, 3)))
+        ),
+        TopicDescription("events", "id", False, (partition(0, 1, (1, 2), (1, 2, 3)),)),
     ]
-    print_problems(topics, [UNDER_MIN], as_json=True)
+    minimums = {"orders": 2, "events": 5}
+    print_problems(topics, minimums, [UNDER_MIN], as_json=True)
     (found,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert found["topic"] == "events" and found["min_isr"] == 3, "the effective minimum is at most the replicas"
     assert found["problems"] == ["under-replicated", "under-min-isr"]
-    print_problems(topics, [AT_MIN, GONE], as_json=False)
+    print_problems(topics, minimums, [AT_MIN, GONE], as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and lines[1].startswith("orders") and "under-replicated" in lines[1]
