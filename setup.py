@@ -15,6 +15,7 @@ The debug and ASan builds have directories of their own (`make debug`, `make asa
 """
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -90,5 +91,15 @@ def in_c(modules: list[Extension]) -> list[Extension]:
     return cythonize(modules, nthreads=JOBS, quiet=True, **options)
 
 
+def lock_in_place() -> None:
+    """Wait while another process compiles in place, as `make run` does beside the broker."""
+    import fcntl
+
+    Path("build").mkdir(exist_ok=True)
+    fcntl.flock(os.open("build/in-place.lock", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+
+
 if __name__ == "__main__":  # not in the processes of `cythonize` where they start by importing this module
+    if "--inplace" in sys.argv:
+        lock_in_place()
     setup(ext_modules=in_c(extensions()), options={"build_ext": {"parallel": JOBS}})

@@ -1,5 +1,6 @@
 """`make run` starts the broker before the extensions of the SDK are compiled; its pip is that of Python's own wheel."""
 
+import fcntl
 import os
 import re
 import signal
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.kit.brokers import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 60
@@ -63,6 +66,22 @@ def test_make_run_compiles_only_the_broker_before_it_starts() -> None:
     compiling = [line for line in done.stdout.splitlines() if "build_ext" in line]
     assert compiling == ["KAFKALITE_PART=broker .venv/bin/python setup.py -q build_ext --inplace"]
     assert done.stdout.splitlines()[-1].endswith("-s build & exec .venv/bin/kafkalite serve  --data ./data")
+
+
+def test_build_in_place_waits_for_that_of_make_run() -> None:
+    (ROOT / "build").mkdir(exist_ok=True)
+    own = {**os.environ, "KAFKALITE_ONLY": "none"}
+    with open(ROOT / "build/in-place.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build = subprocess.Popen([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=ROOT, env=own)
+        waiting = re.compile(rf"-> FLOCK .* {build.pid} ")
+
+        def waits() -> bool:
+            assert build.poll() is None, "the build has not waited"
+            return waiting.search(Path("/proc/locks").read_text()) is not None
+
+        wait_until(waits, "the build waits for the lock", RUN_S)
+    assert build.wait(timeout=RUN_S) == 0
 
 
 def test_environment_without_pip_gets_that_of_python(tmp_path: Path) -> None:
