@@ -163,11 +163,19 @@ def register_metrics(registry: Registry, fetchers: Callable[[], ReplicaFetchers 
 
         registry.gauge(name, help, value)
 
-    gauge("replica_fetcher_max_lag", "Largest lag of a followed partition, in records.", lambda each: each.max_lag)
     gauge(
-        "replica_fetcher_failed_partitions",
+        "kafkalite_replica_fetcher_max_lag",
+        "Largest lag of a followed partition, in records.",
+        lambda each: each.max_lag,
+    )
+    gauge(
+        "kafkalite_replica_fetcher_failed_partitions",
         "Followed partitions that are not fetched before their next leader epoch.",
         lambda each: each.failed_partitions,
     )
-    gauge("replication_bytes_in", "Bytes that were fetched from leaders and appended.", lambda each: each.bytes_in)
-    gauge("replica_fetcher_requests", "Fetches that were sent to leaders.", lambda each: each.requests)
+    gauge(
+        "kafkalite_replication_bytes_in",
+        "Bytes that were fetched from leaders and appended.",
+        lambda each: each.bytes_in,
+    )
+    gauge("kafkalite_replica_fetcher_requests", "Fetches that were sent to leaders.", lambda each: each.requests)
