@@ -63,7 +63,7 @@ from kafkalite.cli.signals import cancel_on_sigterm, interruptible
 async def work():
     cancel_on_sigterm()
     signal.raise_signal(getattr(signal, sys.argv[1]))
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 try:
     asyncio.run(interruptible(work()))
