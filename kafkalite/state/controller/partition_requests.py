@@ -32,7 +32,7 @@ class PartitionBatch:
 
     Arguments:
         token: of the event; None = the controller itself requests it, and needs no answer.
-        sender: broker id of the sender; -1 = it counts not.
+        sender: broker id of the sender; -1 = no broker has sent it.
         count: number of partitions.
 
     Attributes:
