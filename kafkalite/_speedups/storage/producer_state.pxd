@@ -39,6 +39,7 @@ cdef class Producer:
     cdef Producer copy(self)
     cdef int64_t duplicate(self, const BatchHeader *header) noexcept nogil
     cdef int note(self, const BatchHeader *header, int64_t base_offset) noexcept nogil
+    cdef uint8_t *pack(self, uint8_t *p) noexcept nogil
     cdef int32_t sequence(self) noexcept nogil
 
 

@@ -49,7 +49,7 @@ cdef enum:
     NO_SEQUENCE = -1
     ABORT = 0
     COMMIT = 1
-    ENTRY_BYTES = 46             # of a producer in a snapshot
+    ENTRY_BYTES = 46             # of a batch of a producer in a snapshot
     COUNT_BYTES = 4
 cdef int64_t INT32_MAX = 0x7fffffff
 
@@ -98,6 +98,19 @@ cdef int read_marker(const uint8_t *batch, Py_ssize_t size, const BatchHeader *h
     out.ends = True
     out.aborts = kind == ABORT
     return -1 if span.left < 0 else 0
+
+
+cdef inline uint8_t *pack_entry(uint8_t *p, Producer producer, SeenBatch batch, int64_t timestamp,
+                                int64_t first_offset_of_transaction) noexcept nogil:
+    store_u64(p, <uint64_t> producer.producer_id)
+    store_u16(p + 8, <uint16_t> producer.epoch)
+    store_u32(p + 10, <uint32_t> batch.last_sequence)
+    store_u64(p + 14, <uint64_t> batch.last_offset)
+    store_u32(p + 22, <uint32_t> batch.offset_delta)
+    store_u64(p + 26, <uint64_t> timestamp)
+    store_u32(p + 34, <uint32_t> producer.coordinator_epoch)
+    store_u64(p + 38, <uint64_t> first_offset_of_transaction)
+    return p + ENTRY_BYTES
 
 
 cdef class Producer:
@@ -156,16 +169,29 @@ cdef class Producer:
         self.count += 1
         return 0
 
+    cdef uint8_t *pack(self, uint8_t *p) noexcept nogil:
+        """Write the entries of a snapshot to `p`, the last batch last; return where they end.
+
+        No earlier entry has a later timestamp than the last one, nor a transaction: Kafka drops entries whose
+        timestamps are too old, and uses the last one of those that are left.
+        """
+        cdef int i
+        for i in range(self.count - 1):
+            p = pack_entry(p, self, self.batches[i], min(self.batches[i].timestamp, self.last_timestamp), -1)
+        cdef SeenBatch last = SeenBatch(NO_SEQUENCE, 0, -1, -1)
+        if self.count:
+            last = self.batches[self.count - 1]
+        return pack_entry(p, self, last, self.last_timestamp, self.first_offset_of_transaction)
+
     cdef int32_t sequence(self) noexcept nogil:
         return self.batches[self.count - 1].last_sequence if self.count else NO_SEQUENCE
 
     def restore(self, int32_t last_sequence, int64_t last_offset, int32_t offset_delta, int64_t timestamp):
-        """Add the last batch of this producer from a snapshot."""
+        """Add a batch of this producer from a snapshot, the oldest first."""
         if not 0 <= self.count < BATCHES_KEPT:
             raise ValueError("a producer keeps five batches")
         self.batches[self.count] = SeenBatch(last_sequence, offset_delta, last_offset, timestamp)
         self.count += 1
-        self.last_timestamp = timestamp
 
     @property
     def last_sequence(self):
@@ -396,29 +422,21 @@ cdef class ProducerState:
         return found
 
     def pack(self):
-        """The entries of a snapshot, with their count before them (ProducerSnapshot.json)."""
+        """The entries of a snapshot, with their count before them (ProducerSnapshot.json).
+
+        A producer has one entry per remembered batch, the oldest first: see `storage.log.producer_snapshots`.
+        """
         cdef Producer entry
         cdef list stored = self.stored()
-        cdef Py_ssize_t size = COUNT_BYTES + ENTRY_BYTES * <Py_ssize_t> len(stored)
-        cdef bytes packed = PyBytes_FromStringAndSize(NULL, size)
+        cdef int64_t count = 0
+        for entry in stored:
+            count += max(entry.count, 1)
+        cdef bytes packed = PyBytes_FromStringAndSize(NULL, COUNT_BYTES + ENTRY_BYTES * count)
         cdef uint8_t *p = <uint8_t *> <char *> packed
-        cdef SeenBatch last
-        store_u32(p, <uint32_t> len(stored))
+        store_u32(p, <uint32_t> count)
         p += COUNT_BYTES
         for entry in stored:
-            if entry.count:
-                last = entry.batches[entry.count - 1]
-            else:
-                last = SeenBatch(NO_SEQUENCE, 0, -1, -1)
-            store_u64(p, <uint64_t> entry.producer_id)
-            store_u16(p + 8, <uint16_t> entry.epoch)
-            store_u32(p + 10, <uint32_t> last.last_sequence)
-            store_u64(p + 14, <uint64_t> last.last_offset)
-            store_u32(p + 22, <uint32_t> last.offset_delta)
-            store_u64(p + 26, <uint64_t> entry.last_timestamp)
-            store_u32(p + 34, <uint32_t> entry.coordinator_epoch)
-            store_u64(p + 38, <uint64_t> entry.first_offset_of_transaction)
-            p += ENTRY_BYTES
+            p = entry.pack(p)
         return packed
 
     def expire(self, int64_t now_ms, int64_t silent_ms):

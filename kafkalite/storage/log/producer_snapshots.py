@@ -1,8 +1,12 @@
 """Reads and writes producer snapshots, `<offset>.snapshot`: the state of the idempotent producers at that offset.
 
 Kafka's layout (ProducerSnapshot.json): int16 version 1, uint32 CRC-32C of the rest, int32 count, entries of 46 bytes.
-It contains only the last batch of each producer. Snapshots are written at each roll, at the base offset of the new
-segment, and at a clean stop; each start reads them. An unreadable snapshot is ignored: recovery reads the batches.
+Snapshots are written at each roll, at the base offset of the new segment, and at a clean stop; each start reads them.
+An unreadable snapshot is ignored: recovery reads the batches.
+
+A producer has one entry for each of its last five batches, the last one at the end, so that a retry of any of them is
+recognised after a restart. Kafka writes the last batch only. It reads both: of several entries with one producer id it
+uses the last one (ProducerStateManager.loadProducerEntry).
 """
 
 import os
@@ -13,6 +17,8 @@ from kafkalite._speedups.storage.producer_state import Producer
 from kafkalite._speedups.wire.crc32c import checksum
 from kafkalite.storage import names
 
+Entry = tuple[int, int, int, int, int, int, int, int]
+BATCHES_KEPT = 5  # as in _speedups/storage/producer_state.pxd
 VERSION = 1
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -53,14 +59,19 @@ def read_snapshot(disk: Disk, path: str) -> list[Producer]:
     (count,) = _COUNT.unpack_from(body)
     if version != VERSION or crc != checksum(body) or len(body) != _COUNT.size + count * _ENTRY.size:
         raise BadSnapshot(f"{path}: wrong version, checksum or length")
-    return [_unpack(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
+    entries: dict[int, list[Entry]] = {}
+    for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        entries.setdefault(entry[0], []).append(entry)
+    return [_unpack(found) for found in entries.values()]
 
 
-def _unpack(fields: tuple[int, int, int, int, int, int, int, int]) -> Producer:
-    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = fields
-    producer = Producer(producer_id, epoch, coordinator_epoch, timestamp, max(first_offset, -1))
-    if last_offset >= 0:
-        producer.restore(last_sequence, last_offset, delta, timestamp)
+def _unpack(entries: list[Entry]) -> Producer:
+    """The producer of some entries with its id, the last batch last."""
+    producer_id, epoch, _, _, _, last_timestamp, coordinator_epoch, first_offset = entries[-1]
+    producer = Producer(producer_id, epoch, coordinator_epoch, last_timestamp, max(first_offset, -1))
+    for _, of_epoch, last_sequence, last_offset, delta, timestamp, _, _ in entries[-BATCHES_KEPT:]:
+        if last_offset >= 0 and of_epoch == epoch:
+            producer.restore(last_sequence, last_offset, delta, timestamp)
     return producer
 
 

@@ -1,8 +1,8 @@
 """The faults of a simulated cluster whose topics have several replicas.
 
-Bounds: kills, pauses and cut connections hit any number of brokers. A power failure hits one broker while all replicas
-are in sync, and no other fault ends a process or a session until they are again; where each topic is flushed before the
-acknowledgement it hits any broker at any time.
+Bounds: kills, stops, pauses and cut connections hit any number of brokers. A power failure hits one broker while all
+replicas are in sync, and no other fault ends a process or a session until they are again; where each topic is flushed
+before the acknowledgement it hits any broker at any time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ReplicaFaults(Faults):
 
     def _chosen_kinds(self) -> list[Fault]:
         self._ends = [
-            *(self._kill, self._kill_several, self._expire, self._pause, self._isolate),
+            *(self._kill, self._stop, self._kill_several, self._expire, self._pause, self._isolate),
             *(self._cut_from_zookeeper, self._stall, self._disconnect, self._stall_zookeeper, self._cut_from_broker),
             *(self._kill_while_hosting, self._depose, self._delay_transaction, self._reset),
         ]
@@ -58,7 +58,7 @@ class ReplicaFaults(Faults):
         ]
 
     def _one(self) -> None:
-        self._recovering = self._recovering and not self._world.all_in_sync()
+        self._recovering = self._recovering and not self._recovered()
         if not self._recovering or self._world.flushed:
             super()._one()
             return
@@ -68,6 +68,10 @@ class ReplicaFaults(Faults):
                 super()._one()
         finally:
             self.kinds = kinds
+
+    def _recovered(self) -> bool:
+        """Whether all replicas are in sync again. Before the broker has registered, the tree has it in the ISRs."""
+        return self._world.all_in_sync() and not self._observer.counts_unclean()
 
     async def _heal(self) -> None:
         await super()._heal()

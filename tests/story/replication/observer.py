@@ -55,6 +55,11 @@ class Observer:
             if broker_id in state.isr:
                 self.unclean.add((broker_id, partition))
 
+    def counts_unclean(self) -> bool:
+        """Whether an ISR with other members still has a broker that has lost records."""
+        states = self._world.observed_states()
+        return any(partition in states and len(states[partition].isr) > 1 for _, partition in self.unclean)
+
     async def run(self, until: float) -> None:
         """Sample until a time of the loop."""
         samples = 0

@@ -388,7 +388,7 @@ def test_producers_are_restored_from_the_snapshot(tmp_path: Path) -> None:
     producer_log(tmp_path / "t-0").close()
     log, progress = reopen(tmp_path / "t-0", clean=True, recovery_point=26)
     assert progress.batches_checked == 0
-    assert log.producers.entries[7].seen() == [(23, 23, 2, 1002)]
+    assert log.producers.entries[7].seen() == [(last, last, 2, 1002) for last in range(11, 24, 3)]
     assert log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=24), None, 0) == 26
 
 
@@ -398,7 +398,7 @@ def test_batches_after_the_snapshot_are_noted_on_top(tmp_path: Path) -> None:
     log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=24), None, 0)
     assert log.write() == 0
     again, _ = reopen(tmp_path / "t-0", recovery_point=26)
-    assert [last for last, _, _, _ in again.producers.entries[7].seen()] == [23, 26]
+    assert [last for last, _, _, _ in again.producers.entries[7].seen()] == [14, 17, 20, 23, 26]
 
 
 def test_snapshot_above_the_recovery_point_is_ignored(tmp_path: Path) -> None:
