@@ -11,9 +11,9 @@ from kafkalite.errors import BrokerResponseError, KafkaError, UnsupportedVersion
 from kafkalite.model import ZERO_UUID, TopicPartition, uuid_text
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.errors import OptionError
-from pyspark_kafkalite.offsets import Offsets, partitions_text
 from pyspark_kafkalite.options import EARLIEST, LATEST, Position, SourceOptions, compiled_pattern
 from pyspark_kafkalite.planner import Layout, OffsetRange
+from pyspark_kafkalite.stream_offsets import Offsets, partitions_text
 
 T = TypeVar("T")
 LOGGER = logging.getLogger("pyspark_kafkalite")

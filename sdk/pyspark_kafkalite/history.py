@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.losses import find_recreated
-from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.options import EARLIEST, Position
 from pyspark_kafkalite.planner import OffsetRange
+from pyspark_kafkalite.stream_offsets import Offsets
 from pyspark_kafkalite.tables.errors import TableError
 from pyspark_kafkalite.tables.locations import open_committed
 from pyspark_kafkalite.tables.manifest import ManifestTable

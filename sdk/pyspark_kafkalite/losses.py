@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping
 
 from pyspark_kafkalite.errors import DataLossError
-from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.planner import OffsetRange
+from pyspark_kafkalite.stream_offsets import Offsets
 
 LOGGER = logging.getLogger("pyspark_kafkalite")
 

@@ -14,10 +14,10 @@ from pyspark_kafkalite import history
 from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import SchemaError
 from pyspark_kafkalite.losses import available
-from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import Layout, OffsetRange, Split, SplitLimits, plan
 from pyspark_kafkalite.schema import check_columns
+from pyspark_kafkalite.stream_offsets import Offsets
 from pyspark_kafkalite.task import Task, batches
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.errors import OptionError
 from pyspark_kafkalite.filters import Bounds
 from pyspark_kafkalite.losses import report
-from pyspark_kafkalite.offsets import Offsets
 from pyspark_kafkalite.options import SourceOptions, schema_columns, source_options
 from pyspark_kafkalite.reading import Reading
 from pyspark_kafkalite.schema import ddl
 from pyspark_kafkalite.sink_options import sink_options
+from pyspark_kafkalite.stream_offsets import Offsets
 
 if TYPE_CHECKING:
     from pyspark_kafkalite.sink import BatchWriter, StreamWriter

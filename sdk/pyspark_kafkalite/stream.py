@@ -28,11 +28,11 @@ from pyspark.sql.types import StructType
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.cluster import Cluster, Found
 from pyspark_kafkalite.losses import find_recreated, recreated_text, report
-from pyspark_kafkalite.offsets import BYTES, Offsets, StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import Layout, OffsetRange, Trigger, limit_ends
 from pyspark_kafkalite.progress.group import ProgressGroup
 from pyspark_kafkalite.reading import Reading
+from pyspark_kafkalite.stream_offsets import BYTES, Offsets, StreamOffset
 
 
 class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

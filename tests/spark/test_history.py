@@ -15,10 +15,10 @@ from pyspark_kafkalite.decoding.options import Decoding
 from pyspark_kafkalite.errors import DataLossError, OptionError
 from pyspark_kafkalite.ingest.batch_job import BatchJob
 from pyspark_kafkalite.ingest.worker import Job, write_split
-from pyspark_kafkalite.offsets import offsets_json
 from pyspark_kafkalite.options import source_options
 from pyspark_kafkalite.schema import ddl, default_columns
 from pyspark_kafkalite.source import BatchReader
+from pyspark_kafkalite.stream_offsets import offsets_json
 from pyspark_kafkalite.tables import Batch, ManifestTable
 from pyspark_kafkalite.tables.compaction import compact
 from pyspark_kafkalite.tables.model import batch_name

@@ -15,10 +15,10 @@ from pyspark_kafkalite.ingest.dead_letters import send_dead_letters
 from pyspark_kafkalite.ingest.outcome import batch_of, check_budget, known_schema
 from pyspark_kafkalite.ingest.plans import ALLOW_GAPS, RESUMED, PlanSource, ingest_options
 from pyspark_kafkalite.ingest.worker import WRITTEN_DDL, Job, Written, write_splits
-from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.progress.facts import Facts, record
 from pyspark_kafkalite.progress.group import ProgressGroup
+from pyspark_kafkalite.stream_offsets import StreamOffset
 from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.model import NO_COMMIT, CommittedRange, Table, batch_name

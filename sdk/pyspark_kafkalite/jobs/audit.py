@@ -24,7 +24,7 @@ from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.settings.job_settings import AuditSettings
 from pyspark_kafkalite.jobs.verify import contiguity
 from pyspark_kafkalite.losses import find_recreated, recreated_text
-from pyspark_kafkalite.offsets import offsets_json
+from pyspark_kafkalite.stream_offsets import offsets_json
 from pyspark_kafkalite.tables.locations import find
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.times import time_text

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from pyspark_kafkalite.jobs.errors import JobError
-from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
+from pyspark_kafkalite.stream_offsets import StreamOffset
 
 
 def query_id(checkpoint: str) -> str | None:

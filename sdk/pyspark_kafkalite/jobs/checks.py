@@ -25,9 +25,9 @@ from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.settings.job_settings import AUDIT, LAKE, REPLAY
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.losses import find_recreated, recreated_text
-from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.startup.cds_archive import existing_archive
 from pyspark_kafkalite.startup.java import java_command
+from pyspark_kafkalite.stream_offsets import StreamOffset
 from pyspark_kafkalite.tables.errors import TableError
 from pyspark_kafkalite.tables.manifest import ManifestTable
 from pyspark_kafkalite.tables.partitions import check_layout

@@ -9,9 +9,9 @@ from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.jobs.settings.job_file import JobFile
 from pyspark_kafkalite.jobs.tables import existing_table
 from pyspark_kafkalite.losses import available, find_recreated, recreated_text
-from pyspark_kafkalite.offsets import StreamOffset
 from pyspark_kafkalite.options import SourceOptions
 from pyspark_kafkalite.planner import OffsetRange, Split, SplitLimits, limit_ends, plan
+from pyspark_kafkalite.stream_offsets import StreamOffset
 
 
 class PlannedPartition(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
-from pyspark_kafkalite.offsets import Offsets
+from pyspark_kafkalite.stream_offsets import Offsets
 
 LOGGER = logging.getLogger("pyspark_kafkalite")
 

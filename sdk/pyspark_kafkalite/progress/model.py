@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from kafkalite.model import TopicPartition
-from pyspark_kafkalite.offsets import BYTES, TOPIC_IDS, Offsets, StreamOffset
 from pyspark_kafkalite.progress.facts import Facts
+from pyspark_kafkalite.stream_offsets import BYTES, TOPIC_IDS, Offsets, StreamOffset
 
 PHASES = {
     "plan": ("latestOffset", "getBatch", "queryPlanning"),

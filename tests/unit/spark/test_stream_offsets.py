@@ -4,7 +4,7 @@ import json
 import random
 
 from kafkalite_sdk import TopicPartition
-from pyspark_kafkalite.offsets import StreamOffset
+from pyspark_kafkalite.stream_offsets import StreamOffset
 
 
 def test_offsets_have_the_form_of_the_connector_in_a_fixed_order() -> None:
