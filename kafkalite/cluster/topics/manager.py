@@ -28,7 +28,7 @@ from kafkalite.cluster.configs.writes import ConfigChange, Written
 from kafkalite.cluster.metadata.image import TopicImage, new_partition
 from kafkalite.cluster.topics.control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicControl, TopicHost
 from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, InternalTopic
-from kafkalite.config.dynamic import check_topic_configs
+from kafkalite.config.describe_and_alter import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import PARTITIONS_MAX

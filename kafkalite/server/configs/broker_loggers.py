@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from kafkalite.cluster.changes import RefusedError
-from kafkalite.config.dynamic import Alteration, Operation, Setting, Source
+from kafkalite.config.describe_and_alter import Alteration, Operation, Setting, Source
 from kafkalite.config.keys import Type
 from kafkalite.errors import KafkaErrorCode
 

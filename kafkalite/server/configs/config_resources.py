@@ -1,6 +1,6 @@
 """Describes and changes the configs of topics, brokers and groups, and the levels of loggers.
 
-`config.dynamic` validates the texts, the store makes a change durable, then it takes effect. Broker configs that a
+`config.describe_and_alter` validates the texts, the store makes a change durable, then it takes effect. Broker configs that a
 request sets belong to this broker or, under the empty name, to all brokers.
 """
 
@@ -14,7 +14,7 @@ from kafkalite.cluster.configs.writes import ConfigChange, Texts
 from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.dynamic import (
+from kafkalite.config.describe_and_alter import (
     Alteration,
     Setting,
     alter_broker,

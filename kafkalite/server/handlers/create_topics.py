@@ -11,7 +11,7 @@ from functools import partial
 
 from kafkalite.cluster.changes import Refusal, RefusedError
 from kafkalite.cluster.topics.manager import NewTopic
-from kafkalite.config.dynamic import describe_topic
+from kafkalite.config.describe_and_alter import describe_topic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.server.requests.call import TopicCall

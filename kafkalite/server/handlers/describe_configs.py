@@ -4,7 +4,7 @@ from collections.abc import Generator
 from functools import partial
 
 from kafkalite.cluster.changes import RefusedError
-from kafkalite.config.dynamic import Setting
+from kafkalite.config.describe_and_alter import Setting
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kafkalite.server.configs.config_resources import TOPIC, TopicOverrides
 from kafkalite.server.requests.call import ConfigCall

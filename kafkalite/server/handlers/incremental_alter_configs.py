@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.config.dynamic import Alteration
+from kafkalite.config.describe_and_alter import Alteration
 from kafkalite.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

@@ -23,7 +23,7 @@ from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.dynamic import not_in_force
+from kafkalite.config.describe_and_alter import not_in_force
 from kafkalite.config.stored import read_broker_config
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.metrics import Registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkalite.cluster.configs.writes import broker_node, group_node, topic_node
-from kafkalite.config.dynamic import Operation
+from kafkalite.config.describe_and_alter import Operation
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.errors import KafkaError

@@ -9,7 +9,7 @@ import pytest
 import kafkalite
 from kafkalite.config.broker import BrokerConfig, from_row, snapshot
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, nearest
-from kafkalite.config.dynamic import AT_START
+from kafkalite.config.describe_and_alter import AT_START
 from kafkalite.config.group import GROUP_CONFIG_KEYS
 from kafkalite.config.group import LIMITS as GROUP_LIMITS
 from kafkalite.config.keys import ConfigError, Key, Support, Type, Update

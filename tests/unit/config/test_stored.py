@@ -8,7 +8,14 @@ import pytest
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
-from kafkalite.config.dynamic import Alteration, Operation, alter_broker, alter_group, alter_topic, check_topic_configs
+from kafkalite.config.describe_and_alter import (
+    Alteration,
+    Operation,
+    alter_broker,
+    alter_group,
+    alter_topic,
+    check_topic_configs,
+)
 from kafkalite.config.group import GROUP_CONFIG_KEYS, group_values
 from kafkalite.config.keys import ConfigError
 from kafkalite.config.stored import read_broker_config

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.dynamic import (
+from kafkalite.config.describe_and_alter import (
     Alteration,
     ConfigError,
     Operation,
