@@ -19,7 +19,7 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
-from kafkalite.server.configs.config_follower import ConfigFollower, ConfiguredBroker
+from kafkalite.server.configs.dynamic_configs import ConfigFollower, ConfiguredBroker
 from kafkalite.server.configs.topic_reader import TopicReader
 from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.process.saved_session import SavedKey, SavedSession

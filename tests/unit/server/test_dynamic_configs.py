@@ -14,7 +14,7 @@ from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError
-from kafkalite.server.configs.config_follower import RETRY_S, ConfigFollower
+from kafkalite.server.configs.dynamic_configs import RETRY_S, ConfigFollower
 from kafkalite.server.configs.topic_reader import TopicReader
 from tests.unit.cluster.controller.kit import Service
 
