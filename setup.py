@@ -6,7 +6,7 @@ every checkout, apart from the directories of Python's headers, so that ccache w
 Environment:
     KAFKALITE_DEBUG=1: bounds checks, assertions and line tables.
     KAFKALITE_ASAN=1: the same with AddressSanitizer and UBSan, and the module with a planted overflow.
-    KAFKALITE_ONLY=codec,index: only these modules; `none`: no module.
+    KAFKALITE_ONLY=decoder,index: only these modules; `none`: no module.
     KAFKALITE_CFLAGS=-O0: more options for the compiler (a test that builds the wheel compiles quickly).
     KAFKALITE_PERF=1: only the load generator of perf/, which is not shipped.
     KAFKALITE_PART=broker: only what a broker needs, without the modules of the SDK.

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from itertools import starmap
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, dataclass_transform, get_args, get_origin
 
-from kafkalite._speedups.codec.codec import StructBase, register_request
+from kafkalite._speedups.codec import StructBase, register_request
 from kafkalite.errors import DecodeError as DecodeError
 from kafkalite.errors import EncodeError as EncodeError
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse

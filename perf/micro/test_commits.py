@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec.codec import decode, encode, encode_parts, response_header
+from kafkalite._speedups.codec import decode, encode, encode_parts, response_header
 from kafkalite._speedups.groups.offset_commit_request import PackedCommit
 from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite.coordinators.group.serde import GroupRecordSerde

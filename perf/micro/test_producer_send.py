@@ -14,7 +14,7 @@ import uvloop
 from kafkalite_sdk import Producer
 from kafkalite_sdk.client.environment import Environment
 
-from kafkalite._speedups.codec.codec import encode, read_request_header, response_header
+from kafkalite._speedups.codec import encode, read_request_header, response_header
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -19,7 +19,7 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kafkalite._speedups.codec.codec import encode
+from kafkalite._speedups.codec import encode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.schema import Layout, Message, Slot

@@ -19,7 +19,7 @@ from pathlib import Path
 import lz4.frame
 import pytest
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message, Request, Struct
 from kafkalite.protocol.versions import REQUESTS

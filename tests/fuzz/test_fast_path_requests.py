@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec.codec import (
+from kafkalite._speedups.codec import (
     decode,
     encode,
     encode_request,

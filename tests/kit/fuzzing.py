@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.schema import Layout, Request, Slot, Wire
 from kafkalite.protocol.versions import RESPONSES

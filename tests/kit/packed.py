@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from kafkalite._speedups.codec.codec import encode
+from kafkalite._speedups.codec import encode
 from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
 from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest

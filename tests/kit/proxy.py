@@ -13,7 +13,7 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
-from kafkalite._speedups.codec.codec import decode, read_request_header, read_response_header
+from kafkalite._speedups.codec import decode, read_request_header, read_response_header
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite.records import Batch
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar, cast
 
-from kafkalite._speedups.codec.codec import RequestHeader, decode, encode, read_request_header, response_header
+from kafkalite._speedups.codec import RequestHeader, decode, encode, read_request_header, response_header
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.schema import Request, Response
 from tests.kit.scripted_cluster import ScriptedCluster

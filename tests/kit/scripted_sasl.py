@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalite._speedups.codec.codec import read_request_header
+from kafkalite._speedups.codec import read_request_header
 from kafkalite.net.sasl.server import Answer, SaslServer
 from kafkalite.net.sasl.steps import Job, ServerMechanism
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kafkalite._speedups.codec.codec import decode, encode_request, read_response_header
+from kafkalite._speedups.codec import decode, encode_request, read_response_header
 from kafkalite.net.client import ClientConnection
 from kafkalite.net.memory_transport import MemoryHub
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest

@@ -7,10 +7,10 @@ from kafkalite._speedups.codec.layouts import StructBase
 _Decoded = TypeVar("_Decoded", bound=StructBase)
 
 class IncrementalDecoder(Generic[_Decoded]):
-    """Decodes a whole message like `codec.decode`, in steps of one field or array element.
+    """Decodes a whole message like `decoder.decode`, in steps of one field or array element.
 
     Args:
-        cls, version, exact, elements_max: as those of `codec.decode`.
+        cls, version, exact, elements_max: as those of `decoder.decode`.
         body: the message without header; it must not change until the message is complete.
 
     Attributes:

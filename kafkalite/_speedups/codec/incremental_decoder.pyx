@@ -1,6 +1,6 @@
 """Decodes a large message in steps, so that 200,000 elements do not block the event loop for tens of milliseconds.
 
-1. The message, or the error, is that of `codec.decode` for the same bytes.
+1. The message, or the error, is that of `decoder.decode` for the same bytes.
 2. A step reads one field, one element of an array, or one struct that has no arrays. Fields in tag sections are read in
    one step: no request has large ones.
 3. The position is in `Reader.path` instead of on the call stack. For each level, `owners` has the struct under
@@ -12,7 +12,7 @@ from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint8_t
 
-from kafkalite._speedups.codec.codec cimport (
+from kafkalite._speedups.codec.decoder cimport (
     Reader,
     array_size,
     end_message,

@@ -20,13 +20,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from kafkalite._speedups.codec.codec cimport decode
+from kafkalite._speedups.codec.decoder cimport decode
 from kafkalite._speedups.wire.wire cimport load_u32, store_u32
 
 from collections import deque
 from math import inf
 
-from kafkalite._speedups.codec.codec import encode_request_parts, read_response_header
+from kafkalite._speedups.codec import encode_request_parts, read_response_header
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, SslAuthenticationError, error_for
 
 __all__ = ["ClientCalls", "FrameReader", "PendingCall", "TransportWriter"]

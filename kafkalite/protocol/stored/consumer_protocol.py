@@ -7,7 +7,7 @@ Source: ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json of Ap
 
 from typing import TypeVar
 
-from kafkalite._speedups.codec.codec import decode, encode
+from kafkalite._speedups.codec import decode, encode
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message, Struct, binary, field, int32, string
 

@@ -10,7 +10,7 @@ if key is not None and record.value is not None:
 import struct
 from typing import ClassVar
 
-from kafkalite._speedups.codec.codec import decode, encode
+from kafkalite._speedups.codec import decode, encode
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message
 

@@ -1,7 +1,7 @@
 """Describes and changes the configs of topics, brokers and groups, and the levels of loggers.
 
-`config.describe_and_alter` validates the texts, the store makes a change durable, then it takes effect. Broker configs that a
-request sets belong to this broker or, under the empty name, to all brokers.
+`config.describe_and_alter` validates the texts, the store makes a change durable, then it takes effect. Broker configs
+that a request sets belong to this broker or, under the empty name, to all brokers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import Any
 
-from kafkalite._speedups.codec.codec import decode
+from kafkalite._speedups.codec import decode
 from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
 from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite._speedups.groups.partition_offsets import PartitionOffsets

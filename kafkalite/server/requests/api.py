@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any, Self
 
-from kafkalite._speedups.codec.codec import decode
+from kafkalite._speedups.codec import decode
 
 Decode = Callable[[type[Any], int, memoryview, bool, int], Any]
 Handler = Callable[[Any, Any], Any]
@@ -33,7 +33,7 @@ class Row:
         loaded: whether it was called.
         request, response: the message classes.
         handler: (call, request) -> response, or None when it answers through the call.
-        decode: as `codec.decode`; the `decode_request` of the handler's module where it has one, which may return
+        decode: as `decoder.decode`; the `decode_request` of the handler's module where it has one, which may return
             another object than the request.
     """
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from kafkalite._speedups.codec.codec import RequestHeader, encode_parts, response_header
+from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.callbacks import Completion
 from kafkalite.clock import Outcome

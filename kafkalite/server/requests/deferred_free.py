@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafkalite._speedups.codec.codec import StructBase
+from kafkalite._speedups.codec import StructBase
 from kafkalite.slicing import Steps
 
 FREED_AT_ONCE = 256

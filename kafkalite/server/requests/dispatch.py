@@ -14,7 +14,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from kafkalite._speedups.codec.codec import RequestHeader, read_request_header
+from kafkalite._speedups.codec import RequestHeader, read_request_header
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite._speedups.net.heartbeats import Heartbeats

@@ -6,7 +6,7 @@ steps of the generator that builds the response; the elements of a small array s
 
 from typing import Any
 
-from kafkalite._speedups.codec.codec import Encoded, StructBase, encode_elements
+from kafkalite._speedups.codec import Encoded, StructBase, encode_elements
 
 PIECE_STRUCTS = 256
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
 from kafkalite.errors import DecodeError, EncodeError
 from kafkalite.protocol.schema import Layout, Message

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.codec.codec import encode_request
+from kafkalite._speedups.codec import encode_request
 from kafkalite._version import VERSION
 from kafkalite.protocol.messages.fetch import FetchRequest
 from tests.kit.brokers import wait_until

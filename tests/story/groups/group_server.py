@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalite._speedups.codec.codec import decode, encode
+from kafkalite._speedups.codec import decode, encode
 from kafkalite.callbacks import Completion
 from kafkalite.coordinators.group.regex_resolver import matches
 from kafkalite.model import ZERO_UUID

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec.codec import decode, encode_request, read_response_header
+from kafkalite._speedups.codec import decode, encode_request, read_response_header
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.net.memory_transport import Client as Connection

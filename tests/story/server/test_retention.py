@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec.codec import encode_request
+from kafkalite._speedups.codec import encode_request
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.server.running.running_broker import RunningBroker

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from kafkalite._speedups.codec.codec import decode, encode, read_request_header, response_header
+from kafkalite._speedups.codec import decode, encode, read_request_header, response_header
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
 from kafkalite.net.client import ClientConnection
 from kafkalite.net.client.failures import reason_of

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from kafkalite._speedups.codec.codec import decode, encode, read_request_header, response_header
+from kafkalite._speedups.codec import decode, encode, read_request_header, response_header
 from kafkalite._speedups.net.client_core import FrameReader
 from kafkalite.errors import DecodeError, EncodeError, KafkaConnectionError, KafkaTimeoutError
 from kafkalite.net.client.core import ClientCore

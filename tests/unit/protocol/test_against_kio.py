@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.protocol.schema import Message
 from tests.kit.seeds import chosen_seed
 from tests.oracles import codec as oracle

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest
 from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from kafkalite.protocol.messages.leader_and_isr import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec.codec import Encoded, encode, encode_elements, encode_parts
+from kafkalite._speedups.codec import Encoded, encode, encode_elements, encode_parts
 from kafkalite.errors import EncodeError
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataResponse

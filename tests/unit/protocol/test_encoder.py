@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError, EncodeError
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerResponse
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest

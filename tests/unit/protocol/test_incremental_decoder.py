@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite._speedups.codec.codec import encode
+from kafkalite._speedups.codec import encode
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.messages.fetch import FetchRequest

@@ -1,6 +1,6 @@
 """ListOffsets v0, which no codec of Kafka 4 has: bytes written by hand from the message definitions of Kafka 3.9."""
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 Topic = ListOffsetsRequest.ListOffsetsTopic

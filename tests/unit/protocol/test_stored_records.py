@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
-from kafkalite._speedups.codec import codec
+from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError, EncodeError
 from kafkalite.protocol.stored import consumer_group_records, extension_records, record_types
 from kafkalite.protocol.stored import group_records as groups

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from kafkalite._speedups.codec.codec import encode_request, read_request_header
+from kafkalite._speedups.codec import encode_request, read_request_header
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.errors import EncodeError
 from kafkalite.net.memory_transport import MemoryHub

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite._speedups.codec.codec import encode_request
+from kafkalite._speedups.codec import encode_request
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.rate_limited_log import RateLimitedLog

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec.codec import decode, encode
+from kafkalite._speedups.codec import decode, encode
 from kafkalite.cluster.metadata.image import NO_LEADER, NO_PARTITION, PartitionImage, TopicImage
 from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.errors import KafkaErrorCode as Error

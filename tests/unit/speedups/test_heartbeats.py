@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec.codec import encode, encode_request, response_header
+from kafkalite._speedups.codec import encode, encode_request, response_header
 from kafkalite._speedups.net.framing import Connection, Limits, Reply
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.net.memory_transport import Client, MemoryHub

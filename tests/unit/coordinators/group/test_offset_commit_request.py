@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite._speedups.codec.codec import decode, encode, response_header
+from kafkalite._speedups.codec import decode, encode, response_header
 from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
 from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite.coordinators.group.serde import GroupRecordSerde

@@ -2,32 +2,7 @@ from typing import TypeVar, final
 
 from typing_extensions import Buffer
 
-from kafkalite._speedups.codec.encoder import (
-    Encoded,
-    encode,
-    encode_elements,
-    encode_parts,
-    encode_request,
-    encode_request_parts,
-)
 from kafkalite._speedups.codec.layouts import StructBase
-
-__all__ = [
-    "Encoded",
-    "RequestHeader",
-    "StructBase",
-    "decode",
-    "encode",
-    "encode_elements",
-    "encode_parts",
-    "encode_request",
-    "encode_request_parts",
-    "read_request_header",
-    "read_response_header",
-    "register_request",
-    "response_header",
-    "set_elements_max",
-]
 
 _Decoded = TypeVar("_Decoded", bound=StructBase)
 

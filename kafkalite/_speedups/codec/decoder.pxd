@@ -1,4 +1,4 @@
-"""The message codec for other extensions; see codec.pyx for the laws."""
+"""The decoder of messages for other extensions; see decoder.pyx for the invariants."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
@@ -30,7 +30,7 @@ cpdef RequestHeader read_request_header(frame)
 cpdef object decode(cls, int version, body, bint exact=*, Py_ssize_t elements_max=*)
 cpdef bytes response_header(cls, int version, int correlation_id)
 
-# For `stepped`, which walks a message with a stack of its own:
+# For `incremental_decoder`, which walks a message with a stack of its own:
 cdef int start_reading(Reader *r, Py_buffer *buffer, object source, Py_ssize_t elements_max) except -1
 cdef Py_ssize_t array_size(Reader *r, const Op *op, bint flexible) except -2
 cdef object read_value(Reader *r, const Op *op, int code, bint flexible, bint nullable)

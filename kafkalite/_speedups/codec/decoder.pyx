@@ -1,4 +1,4 @@
-"""Decodes Kafka messages and headers; exports the functions of encoder.pyx as well.
+"""Decodes Kafka messages and headers of requests and responses.
 
 1. Every byte is read through `need`, `need_uvarint` and `need_size`, which raise a DecodeError with the rule, the
    position and the field. A length is compared with the bytes left before memory is allocated for it.
@@ -46,33 +46,7 @@ from kafkalite._speedups.codec.layouts cimport (
 from kafkalite._speedups.wire.strings cimport STRING_MAX
 from kafkalite._speedups.wire.wire cimport load_u16, load_u32, load_u64, store_u32, take, take_uvarint
 
-from kafkalite._speedups.codec.encoder import (
-    Encoded,
-    encode,
-    encode_elements,
-    encode_parts,
-    encode_request,
-    encode_request_parts,
-)
-from kafkalite._speedups.codec.layouts import StructBase
 from kafkalite.errors import DecodeError
-
-__all__ = [
-    "Encoded",
-    "RequestHeader",
-    "StructBase",
-    "decode",
-    "encode",
-    "encode_elements",
-    "encode_parts",
-    "encode_request",
-    "encode_request_parts",
-    "read_request_header",
-    "read_response_header",
-    "register_request",
-    "response_header",
-    "set_elements_max",
-]
 
 cdef extern from *:
     """
@@ -375,7 +349,7 @@ cdef int end_message(Reader *r, cls, int version, bint exact) except -1:
 
 
 cpdef object decode(cls, int version, body, bint exact=True, Py_ssize_t elements_max=-1):
-    """Decode a whole message; see codec.pyi."""
+    """Decode a whole message; see decoder.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
     cdef CompiledLayout layout = layout_for(cls, version)
@@ -406,12 +380,12 @@ cdef class RequestHeader:
     """The header of a request, and its body as a memoryview slice of the frame."""
 
     cpdef release(self):
-        """Drop the body, which keeps the whole frame in memory. See codec.pyi."""
+        """Drop the body, which keeps the whole frame in memory. See decoder.pyi."""
         self.body = None
 
 
 cpdef RequestHeader read_request_header(frame):
-    """Read header version 1 or 2, according to key and version; see codec.pyi."""
+    """Read header version 1 or 2, according to key and version; see decoder.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
     cdef RequestHeader header = RequestHeader.__new__(RequestHeader)
@@ -444,7 +418,7 @@ cpdef bytes response_header(cls, int version, int correlation_id):
 
 
 def read_response_header(cls, int version, frame):
-    """Read the header of an answer; see codec.pyi."""
+    """Read the header of an answer; see decoder.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
     start_reading(&r, &buffer, frame, -1)
