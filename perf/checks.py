@@ -41,7 +41,9 @@ class Topics:
         """Create the topics and wait until every partition has a leader that answers for it."""
         from confluent_kafka.admin import NewTopic
 
-        more = {"num_partitions": partitions, "replication_factor": 1, "config": dict(configs or {})}
+        replicas = self.broker.replicas
+        config = dict(configs or {}) | ({"min.insync.replicas": "2"} if replicas > 1 else {})
+        more = {"num_partitions": partitions, "replication_factor": replicas, "config": config}
         wanted = [NewTopic(name, **more) for name in names]
         for future in self._admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
             future.result(TIMEOUT_S)

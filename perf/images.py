@@ -21,6 +21,14 @@ def image(broker: Running) -> Image:
         return parse(call(connection, METADATA_OF_ALL))
 
 
+def in_sync(found: Image, topic: str, replicas: int) -> int:
+    """Return the number of partitions of a topic with a leader and so many in-sync replicas."""
+    return sum(
+        name == topic and found.leaders[name, number] > 0 and len(members) == replicas
+        for (name, number), members in found.in_sync.items()
+    )
+
+
 def wait_for(brokers: Mapping[int, Running], condition: Callable[[Image], bool]) -> dict[int, float]:
     """Wait until the images of all brokers fulfil a condition.
 

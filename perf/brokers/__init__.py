@@ -6,9 +6,20 @@ from perf.brokers.kafka import Kafka
 from perf.brokers.kafkalite import Kafkalite
 from perf.brokers.kafkalite_tls import KafkaliteTls
 from perf.brokers.kfake import Kfake
+from perf.brokers.replicated import Replicated
 
 __all__ = ["BROKERS", "COMPARED", "Broker", "BrokerError", "Running"]
 
-_ALL: tuple[Broker, ...] = (Kafkalite(), KafkaliteTls(), KafkaliteCluster(), Kafka(), KafkaCluster(), Kfake())
+_ALL: tuple[Broker, ...] = (
+    Kafkalite(),
+    KafkaliteTls(),
+    KafkaliteCluster(),
+    Kafka(),
+    KafkaCluster(),
+    Kfake(),
+    Replicated(KafkaliteCluster(), "kafkalite-replicated", 3),
+    Replicated(KafkaliteCluster(), "kafkalite-unreplicated", 1),
+    Replicated(KafkaCluster(), "kafka-replicated", 3),
+)
 BROKERS = {broker.name: broker for broker in _ALL}
 COMPARED = ("kafkalite", "kafka", "kfake")  # the others are for single rows

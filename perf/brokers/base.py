@@ -27,7 +27,8 @@ class BrokerError(Exception):
 class Running:
     """A broker that answers. start_seconds: from the start of the process to its first answer to ApiVersions.
 
-    tls_address: host:port of its TLS listener, "" = it has none; cafile: the authority of its certificate.
+    tls_address: host:port of its TLS listener, "" = it has none; cafile: the authority of its certificate. replicas:
+    replication factor of the topics of loads, with a minimum of 2 in-sync replicas if it is above 1.
     """
 
     name: str
@@ -38,10 +39,16 @@ class Running:
     host: str = HOST
     tls_address: str = ""
     cafile: str = ""
+    replicas: int = 1
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def members(self) -> Mapping[int, "Running"]:
+        """The brokers of the cluster that the load drives, by id."""
+        return {1: self}
 
     @property
     def address(self) -> str:

@@ -118,7 +118,7 @@ class KafkaCluster(ClusterKind):
         self, directory: Path, zookeeper: str, broker_id: int, port: int, settings: Mapping[str, str]
     ) -> Running:
         """As `ClusterKind.start_broker`."""
-        chosen = {**settings, "broker.id": str(broker_id), "zookeeper.session.timeout.ms": str(SESSION_MS)}
+        chosen = {"zookeeper.session.timeout.ms": str(SESSION_MS), **settings, "broker.id": str(broker_id)}
         try:
             kafka = jvm.start_kafka(
                 jvm.PREVIOUS, directory, heap=HEAP, port=port, overrides=chosen, quick_start=False, zookeeper=zookeeper
@@ -133,29 +133,37 @@ class Cluster:
     """Brokers 1 to `brokers` of one kind over a ZooKeeper, a context manager.
 
     Attributes:
+        replicas: replication factor of the topics of loads.
+        settings: of all brokers.
         running: the running brokers by id.
     """
 
     kind: ClusterKind
     directory: Path
     brokers: int
+    replicas: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def open(self) -> None:
+        """Start the coordination service and the brokers. Raises BrokerError."""
         self._start_service()
         self._ports = {each: free_port() for each in range(1, self.brokers + 1)}
         try:
             for broker_id in self._ports:
                 self.start(broker_id)
         except BaseException:
-            self._close()
+            self.close()
             raise
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self.close()
 
     def _start_service(self) -> None:
         self.zookeeper = start_zookeeper(self.directory / "zookeeper")
@@ -163,7 +171,8 @@ class Cluster:
     def start(self, broker_id: int) -> Running:
         """Start a broker that does not run, with its data, on its port. Raises BrokerError."""
         directory, port = self.directory / str(broker_id), self._ports[broker_id]
-        broker = self.kind.start_broker(directory, self.zookeeper.address, broker_id, port, {})
+        broker = self.kind.start_broker(directory, self.zookeeper.address, broker_id, port, self.settings)
+        broker.replicas = self.replicas
         self.running[broker_id] = broker
         return broker
 
@@ -171,7 +180,12 @@ class Cluster:
         """End a broker by SIGKILL."""
         self.running.pop(broker_id).kill()
 
-    def _close(self) -> None:
+    def stop(self, broker_id: int) -> None:
+        """End a broker by a controlled shutdown. Raises BrokerError."""
+        self.running.pop(broker_id).stop()
+
+    def close(self) -> None:
+        """Kill all processes."""
         for broker_id in list(self.running):
             self.kill(broker_id)
         self.zookeeper.kill()
@@ -195,6 +209,7 @@ class DirectoryCluster(Cluster):
         broker = self.running[broker_id] = self.kind.start_beside(tree, directory, broker_id, port)
         return broker
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """As `Cluster.close`."""
         for broker_id in list(self.running):
             self.kill(broker_id)

@@ -15,6 +15,7 @@ from perf.loads import (
     offsets,
     process,
     rdkafka,
+    replication,
     requests,
 )
 from perf.loads.base import Figure, Load, Sample, Trial
@@ -34,6 +35,7 @@ _ALL = (
     *java.LOADS,
     *fairness.LOADS,
     *clusters.LOADS,
+    *replication.LOADS,
 )
 LOADS: dict[str, Load] = {load.name: load for load in _ALL}
 GROUPS: dict[str, list[str]] = {

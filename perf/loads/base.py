@@ -7,8 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perf.brokers.base import Broker, Running
-from perf.checks import Topics
+from perf.checks import Topics, VerificationError
+from perf.images import image, in_sync, wait_for
 from perf.process import cpu_seconds
+from tests.kit.metadata_v1 import Image
 
 Sample = dict[str, float]
 
@@ -72,36 +74,50 @@ class Load(ABC):
 
 
 class CpuMeter:
-    """CPU seconds of the broker's process within a `with` block."""
+    """CPU seconds of the broker's process, or of all brokers of its cluster, within a `with` block."""
 
     def __init__(self, broker: Running) -> None:
-        self._pid = broker.pid
+        self._pids = [each.pid for each in broker.members.values()]
         self.seconds = 0.0
 
     def __enter__(self) -> "CpuMeter":
-        self.seconds = -cpu_seconds(self._pid)
+        self.seconds = -self._used()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += cpu_seconds(self._pid)
+        self.seconds += self._used()
+
+    def _used(self) -> float:
+        return sum(map(cpu_seconds, self._pids))
 
 
 class FreshTopic:
-    """A topic for the length of a `with` block, deleted after it so that rounds do not fill the disk."""
+    """A topic for the length of a `with` block, deleted after it so that rounds do not fill the disk.
+
+    All its replicas are in sync at the beginning, and when its records are counted.
+    """
 
     def __init__(self, trial: Trial, load: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         self.name, self.partitions, self.configs = f"{load}-{trial.round}", partitions, configs
-        self.topics = Topics(trial.broker)
+        self.broker, self.topics = trial.broker, Topics(trial.broker)
 
     def __enter__(self) -> "FreshTopic":
         self.topics.create([self.name], self.partitions, self.configs)
+        if self.broker.replicas > 1:
+            wait_for(self.broker.members, self._is_in_sync)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.topics.delete([self.name])
 
     def expect(self, records: int) -> None:
+        """Raise VerificationError unless the topic has so many records and all its replicas are in sync."""
         self.topics.expect(self.name, self.partitions, records)
+        if self.broker.replicas > 1 and not all(map(self._is_in_sync, map(image, self.broker.members.values()))):
+            raise VerificationError(f"{self.broker.name}: not all replicas of {self.name} are in sync after the load")
+
+    def _is_in_sync(self, found: Image) -> bool:
+        return in_sync(found, self.name, self.broker.replicas) == self.partitions
 
 
 def quantiles_ms(seconds: Sequence[float]) -> Sample:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perf.brokers.clusters import Cluster, ClusterKind, KafkaCluster, KafkaliteCluster
 from perf.checks import Topics, VerificationError
-from perf.images import image, wait_for
+from perf.images import image, in_sync, wait_for
 from perf.loads.base import Figure, Load, Sample, Trial
 from perf.loads.requests import BATCH
 from perf.process import cpu_seconds
@@ -27,17 +27,18 @@ WAIT_S = 60.0
 
 
 class ClusterLoad(Load):
-    """A load on a cluster of its own in every round."""
+    """A load on a cluster of its own in every round; `replicas`: the replication factor of its topics."""
 
     group = "cluster"
     starts_broker = True
     brokers = frozenset({KafkaliteCluster.name, KafkaCluster.name})
+    replicas = 1
 
     def run(self, trial: Trial) -> Sample:
         """As `Load.run`."""
         assert isinstance(trial.kind, ClusterKind)
         directory = trial.directory / f"{self.name}-{trial.round}"
-        with Cluster(trial.kind, directory, BROKERS) as cluster:
+        with Cluster(trial.kind, directory, BROKERS, self.replicas) as cluster:
             wait_for(cluster.running, lambda found: len(found.brokers) == BROKERS and found.controller > 0)
             sample = self.measure(cluster, trial)
         shutil.rmtree(directory)
@@ -49,9 +50,18 @@ class ClusterLoad(Load):
 
 
 def create(cluster: Cluster, name: str, partitions: int) -> None:
-    """Create a topic and wait until every broker knows all its leaders."""
+    """Create a topic and wait until every broker knows all its leaders, and all its replicas are in sync."""
     Topics(cluster.running[1]).create([name], partitions)
-    wait_for(cluster.running, lambda found: led(found, name) == partitions)
+    wait_for_replicas(cluster, name, partitions)
+
+
+def wait_for_replicas(cluster: Cluster, name: str, partitions: int, fewer: int = 0) -> dict[int, float]:
+    """Wait until every broker knows that all replicas of a topic, or `fewer` than all, are in sync.
+
+    Returns and raises as `wait_for`.
+    """
+    in_sync_replicas = cluster.replicas - fewer
+    return wait_for(cluster.running, lambda found: in_sync(found, name, in_sync_replicas) == partitions)
 
 
 def led(found: Image, topic: str) -> int:
@@ -175,11 +185,13 @@ class Idle(ClusterLoad):
 
     def measure(self, cluster: Cluster, trial: Trial) -> Sample:
         """Measure at rest."""
-        create(cluster, TOPIC, trial.scaled(2_000, 200))
+        partitions = trial.scaled(2_000, 200)
+        create(cluster, TOPIC, partitions)
         time.sleep(BEFORE_S)  # what a creation leaves to be done must be over, and says nothing when it is
         idle_s = trial.scaled(int(IDLE_S), 3)
         before = [cpu_seconds(each.pid) for each in cluster.running.values()]
         time.sleep(idle_s)
+        wait_for_replicas(cluster, TOPIC, partitions)
         used = [cpu_seconds(each.pid) - was for each, was in zip(cluster.running.values(), before, strict=True)]
         return {"cpu_percent": max(used) / idle_s * 100, "mean_percent": sum(used) / len(used) / idle_s * 100}
 

@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
-from perf.checks import VerificationError
+from perf.checks import Topics, VerificationError
 from perf.loads.base import LATENCY_FIGURES, FreshTopic, Load, Sample, Trial, quantiles_ms
 from perf.loads.rdkafka import build_missing, read_back
 
@@ -14,12 +14,22 @@ VALUE = b"x" * 100
 
 
 class AckLatency(Load):
-    name = "latency"
-    title = "confluent-kafka, one record at a time, 100 B, acks=all: acknowledgement"
     figures = LATENCY_FIGURES
+
+    def __init__(self, idle: int = 0) -> None:
+        """A load beside a topic with so many partitions that have no clients."""
+        self.name = f"latency-{idle}" if idle else "latency"
+        self.title = "confluent-kafka, one record at a time, 100 B, acks=all: acknowledgement"
+        if idle:
+            self.title, self.group = f"{self.title} beside {idle} idle partitions", "replication"
+        self._idle = idle
 
     def missing(self) -> str | None:
         return build_missing()
+
+    def prepare(self, trial: Trial) -> None:
+        if self._idle:
+            Topics(trial.broker).create(["idle"], self._idle)
 
     def run(self, trial: Trial) -> Sample:
         from confluent_kafka import Producer
@@ -51,4 +61,4 @@ def send(producer: "Producer", topic: str) -> float:
     return elapsed
 
 
-LOADS = (AckLatency(),)
+LOADS = (AckLatency(), AckLatency(2_000))

@@ -4,7 +4,7 @@ Source: the protocol guide of Apache Kafka.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 BODY_OF_ALL = struct.pack(">i", -1)  # of a request for all topics
@@ -13,11 +13,17 @@ BODY_OF_NONE = struct.pack(">i", 0)
 
 @dataclass(frozen=True)
 class Image:
-    """brokers: their ids; leaders: of each partition, -1 = none."""
+    """ports: of the brokers, by id; leaders: of each partition, -1 = none; in_sync: its in-sync replicas."""
 
     controller: int
-    brokers: frozenset[int]
+    ports: Mapping[int, int]
     leaders: Mapping[tuple[str, int], int]
+    in_sync: Mapping[tuple[str, int], Sequence[int]]
+
+    @property
+    def brokers(self) -> Set[int]:
+        """Ids of the brokers."""
+        return self.ports.keys()
 
 
 class _Reader:
@@ -34,26 +40,27 @@ class _Reader:
         self._at += size
         return self._data[self._at - size : self._at].decode()
 
-    def skip_numbers(self) -> None:
+    def numbers(self) -> Sequence[int]:
         count = self.number("i")
         self._at += 4 * count
+        return struct.unpack_from(f">{count}i", self._data, self._at - 4 * count)
 
 
 def parse(response: bytes) -> Image:
     """Parse a response to Metadata v1 without its size."""
     reader = _Reader(response)
     reader.number("i")  # the correlation id
-    brokers = set()
+    ports = {}
     for _ in range(reader.number("i")):
-        brokers.add(reader.number("i"))
-        reader.text(), reader.number("i"), reader.text()  # host, port, rack
+        broker_id, _host = reader.number("i"), reader.text()
+        ports[broker_id], _rack = reader.number("i"), reader.text()
     controller = reader.number("i")
-    leaders = {}
+    leaders, in_sync = {}, {}
     for _ in range(reader.number("i")):
         reader.number("h")
         topic, _internal = reader.text(), reader.number("b")
         for _ in range(reader.number("i")):
             _error, partition, leader = reader.number("h"), reader.number("i"), reader.number("i")
             leaders[topic, partition] = leader
-            reader.skip_numbers(), reader.skip_numbers()  # replicas, in-sync replicas
-    return Image(controller, frozenset(brokers), leaders)
+            _replicas, in_sync[topic, partition] = reader.numbers(), reader.numbers()
+    return Image(controller, ports, leaders, in_sync)
