@@ -155,7 +155,6 @@ EXCEPTIONS = (
     Exempt("Flusher", 14, "the batches of all directories and their limits"),
     Exempt("PartitionBuffer", 14, "what one partition has fetched, and from where"),
     Exempt("ClassicMember", 14, "the protocol state of a member, named as in the protocol"),
-    Exempt("Membership", 14, "one member with the choice of its protocol"),
     Exempt("BrokerSessions", 13, "sessions and registration of a broker"),
     Exempt("ServedCoordination", 13, "server and client of one socket, of which a broker is either"),
     Exempt("Topic", 13, "what the tree and the controller say about a topic"),

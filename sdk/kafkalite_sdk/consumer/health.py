@@ -1,6 +1,6 @@
 """The reports of a consumer about itself: for health checks and for people.
 
-`kafkalite_sdk.membership.membership` enforces `max_poll_interval_ms`.
+`kafkalite_sdk.membership.poll_interval` enforces `max_poll_interval_ms`.
 """
 
 from collections.abc import Mapping

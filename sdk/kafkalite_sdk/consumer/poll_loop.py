@@ -1,6 +1,6 @@
 """The work of `poll` and `async for`: changes of the assignment, records, requests for more of them.
 
-`membership.membership` enforces `max_poll_interval_ms`: a member that does not poll in time leaves its group.
+`membership.poll_interval` enforces `max_poll_interval_ms`: a member that does not poll in time leaves its group.
 
 Invariants:
 1. One task at a time polls.

@@ -10,20 +10,17 @@ Pure: no I/O, no clock; randomness is a parameter. The consumer, which drives it
 - closes with `leave`: the partitions are revoked by a change, then the member leaves; `left` is true after that.
 
 Invariants:
-1. A member whose application does not poll within `max_poll_interval_s` leaves the group and loses its partitions. The
-   next call of the application fails once; the poll after it joins again.
+1. A member whose application does not poll in time leaves the group (`poll_interval`).
 2. The protocol is determined before the member joins, and again after INCONSISTENT_GROUP_PROTOCOL. A broker that
    rejects KIP-848 is a broker of classic groups from then on.
 """
 
-import logging
 from collections.abc import Collection
 from math import inf
 
 from kafkalite.errors import (
     KafkaError,
     KafkaErrorCode,
-    MaxPollIntervalExceededError,
     UnsupportedVersionError,
     error_for,
 )
@@ -34,6 +31,7 @@ from kafkalite_sdk.client.cluster_view import ClusterView
 from kafkalite_sdk.membership.choice import Choice, ProtocolChoice
 from kafkalite_sdk.membership.core import MemberCore
 from kafkalite_sdk.membership.patterns import check_pattern, matching
+from kafkalite_sdk.membership.poll_interval import PollInterval
 from kafkalite_sdk.membership.protocol import GroupProtocol
 from kafkalite_sdk.membership.retries import RandomNumbers
 from kafkalite_sdk.membership.settings import (
@@ -49,8 +47,6 @@ from kafkalite_sdk.membership.settings import (
 )
 from kafkalite_sdk.membership.subscription import NO_SUBSCRIPTION, Subscription
 from kafkalite_sdk.membership.topics import metadata_of_all
-
-LOGGER = logging.getLogger("kafkalite_sdk.membership.membership")
 
 
 def member_class(protocol: str) -> type[GroupProtocol]:
@@ -86,9 +82,7 @@ class Membership:
         self._chosen: Choice | None = None
         self._without_consumer = False
         self._leaving = False
-        self._stale = False  # the application did not poll in time
-        self._poll_deadline = inf
-        self._poll_error: KafkaError | None = None
+        self._poll_interval = PollInterval(settings.group_id, settings.max_poll_interval_s)
         self._pattern_at = inf
         self._pattern_retries = self._core.retries()
 
@@ -112,7 +106,7 @@ class Membership:
     @property
     def error(self) -> KafkaError | None:
         """The error that the next call of the application raises, None = none."""
-        return self._core.error or self._poll_error
+        return self._core.error or self._poll_interval.error
 
     @property
     def left(self) -> bool:
@@ -136,7 +130,7 @@ class Membership:
             return "failed"
         if not self._core.subscription:
             return "leaving" if self._leaving else "not subscribed"
-        if self._stale:
+        if self._poll_interval.missed:
             return "left, because poll was not called in time"
         if self._core.needs_coordinator:
             return "finding the coordinator"
@@ -171,9 +165,7 @@ class Membership:
         """Raise the error that the application must know: a fatal one each time, a missed poll interval once."""
         if self._core.error is not None:
             raise self._core.error
-        if self._poll_error is not None:
-            error, self._poll_error = self._poll_error, None
-            raise error
+        self._poll_interval.raise_error()
 
     # the application
 
@@ -230,14 +222,13 @@ class Membership:
             return  # the change has begun, or the request was sent
         self._core.subscription, self._core.wanted_topics = NO_SUBSCRIPTION, frozenset()
         self._leaving = True
-        self._poll_deadline = inf
+        self._poll_interval.end()
         self._leave_if_idle(now)
 
     def poll(self, now: float) -> None:
         """The application polls: `max_poll_interval_s` begins again."""
         if self._core.subscription:
-            self._poll_deadline = now + self.settings.max_poll_interval_s
-            self._stale = False
+            self._poll_interval.begin(now)
 
     def _subscribe(self, subscription: Subscription, now: float) -> None:
         core = self._core
@@ -250,8 +241,8 @@ class Membership:
         if core.left:
             core.left = False
             core.coordinator_lost()
-        self._stale = self._leaving = False
-        self._poll_deadline = now + self.settings.max_poll_interval_s
+        self._leaving = False
+        self._poll_interval.begin(now)
         if subscription.claims and self._protocol is not None and self._protocol.name != REGISTERED:
             self._protocol = None
         if self._protocol is not None:
@@ -262,9 +253,9 @@ class Membership:
     def requests(self, now: float) -> list[GroupCall]:
         """The requests that are due; each is sent once."""
         core = self._core
-        if now >= self._poll_deadline and not self._stale and core.error is None:
-            self._poll_missed(now)
-        if core.subscription and not self._stale and core.error is None:
+        if core.error is None and self._poll_interval.expire(now):
+            self._lose_group(now)
+        if core.subscription and not self._poll_interval.missed and core.error is None:
             if not core.needs_coordinator:
                 self._step(now)
             self._refresh_pattern(now)
@@ -282,9 +273,9 @@ class Membership:
             return inf
         if core.outgoing and not core.needs_coordinator:
             return now
-        if not core.subscription or self._stale:
+        if not core.subscription or self._poll_interval.missed:
             return inf
-        times = [self._poll_deadline, self._pattern_at if self._resolves_pattern() else inf]
+        times = [self._poll_interval.deadline, self._pattern_at if self._resolves_pattern() else inf]
         if not core.needs_coordinator:
             worker = self._protocol or self._choice
             times.append(worker.wake_at() if worker is not None else now if core.change is None else inf)
@@ -456,14 +447,8 @@ class Membership:
     def _left(self) -> None:
         self._core.left = True
 
-    def _poll_missed(self, now: float) -> None:
-        self._stale = True
-        interval_s = self.settings.max_poll_interval_s
-        self._poll_error = MaxPollIntervalExceededError(
-            f"group {self.settings.group_id}: poll was not called for {interval_s:g} s, so the consumer has left the "
-            "group and lost its partitions; process fewer records per poll or increase max_poll_interval_ms"
-        )
-        LOGGER.warning("%s", self._poll_error)  # the next poll, which raises it, may be far away
+    def _lose_group(self, now: float) -> None:
+        """Leave the group without a revocation: the application has not polled in time."""
         if self._protocol is not None:
             self._protocol.leave(lambda: None)
         self._core.lose_all(now, lambda now: None)
