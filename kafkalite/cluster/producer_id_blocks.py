@@ -43,7 +43,7 @@ class RaisedIds(NamedTuple):
 
 
 def take_block(session: Coordination, broker_id: int, then: ThenBlock) -> None:
-    """Allocate the next block; `then` receives its ids, or None after a failure."""
+    """Allocate the next block for `broker_id` over `session`; `then` receives its ids, or None after a failure."""
 
     def read(outcome: Outcome) -> None:
         if outcome.error is not None:
@@ -101,7 +101,13 @@ def raise_above(session: Coordination, broker_id: int, found: int, then: Then, *
 
 
 def raised_ids(data: bytes, found: int, *, force: bool) -> RaisedIds | None:
-    """Return how the node with this content is raised, None if it is not. Raises ZnodeError."""
+    """Return how the node is raised, None if it is not. Raises ZnodeError.
+
+    Arguments:
+        data: the content of the node.
+        found: the largest producer id in the logs, -1 = none.
+        force: whether it is raised in any case.
+    """
     assigned = last_assigned(data)
     found = found if found < IDS_MAX else NO_ID
     if found <= assigned and not force:
@@ -110,7 +116,7 @@ def raised_ids(data: bytes, found: int, *, force: bool) -> RaisedIds | None:
 
 
 def raise_operation(broker_id: int, raised: RaisedIds, version: int) -> Set:
-    """The change of the node, whose version is known."""
+    """The change of the node with this `version` to the `raised` ids, by `broker_id`."""
     return Set(znodes.PRODUCER_ID_BLOCK, encode_block(broker_id, raised.assigned + 1, raised.last), version)
 
 
@@ -121,5 +127,5 @@ def last_assigned(data: bytes) -> int:
 
 
 def encode_block(broker_id: int, first: int, last: int) -> bytes:
-    """The content of the node."""
+    """The content of the node: `broker_id` has the ids from `first` to `last`."""
     return znodes.encode_producer_ids(znodes.ProducerIdBlock(broker_id, first, last))

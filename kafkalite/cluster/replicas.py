@@ -79,13 +79,19 @@ class Replicas:
         return iter(self._by_name.values())
 
     def find(self, name: str, topic_id: bytes, *, by_id: bool) -> HostedTopic | KafkaErrorCode:
-        """The topic; UNKNOWN_TOPIC_ID or, by name, UNKNOWN_TOPIC_OR_PARTITION."""
+        """The topic by `topic_id` if `by_id`, else by `name`.
+
+        If it is unknown: UNKNOWN_TOPIC_ID or, by name, UNKNOWN_TOPIC_OR_PARTITION.
+        """
         if by_id:
             return self._by_id.get(topic_id, UNKNOWN_ID)
         return self._by_name.get(name, UNKNOWN)
 
     def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | KafkaErrorCode:
-        """One partition, or a Kafka error code."""
+        """The partition `index` of a topic, or a Kafka error code.
+
+        The topic is found by `topic_id` if `by_id`, else by `name`.
+        """
         topic = self._by_id.get(topic_id) if by_id else self._by_name.get(name)
         if topic is not None:
             found = topic.partitions.get(index)

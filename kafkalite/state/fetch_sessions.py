@@ -33,6 +33,11 @@ PartitionKey = tuple[object, int]
 Partitions = dict[PartitionKey, "SessionPartition"]
 
 
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request that follows one of this epoch in a session (FetchMetadata.java)."""
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
 @dataclass(slots=True, eq=False)
 class SessionPartition:
     """One partition of a fetch session: the request of the client and the last response.
@@ -236,7 +241,7 @@ class FetchSessions:
         if session.by_id != by_id:
             return KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.last_used_ms = now_ms
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.epoch = next_epoch(epoch)
         self._sessions[session_id] = self._sessions.pop(session_id)
         if session.owner != owner:
             self._disown(session)

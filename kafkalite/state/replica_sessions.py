@@ -24,10 +24,10 @@ from typing import Protocol
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.fetch_sessions import (
     EPOCH_INITIAL,
-    EPOCH_MAX,
     SESSION_NONE,
     PartitionKey,
     SessionPartition,
+    next_epoch,
 )
 from kafkalite.state.isr.replica_progress import ReplicaProgress
 
@@ -214,7 +214,7 @@ class ReplicaSession:
         return len(self.partitions) - self.attached > UNKNOWN_MAX
 
     def name(self, topic: str, topic_id: bytes, index: int) -> ReplicaPartition:
-        """Return the partition that a request names, which is new or known, and mark it."""
+        """Return the partition `index` that a request names by `topic` or `topic_id`, new or known, and mark it."""
         key = (topic_id if self.by_id else topic, index)
         part = self.partitions.get(key)
         if part is None:
@@ -273,7 +273,7 @@ class ReplicaSessions:
             return KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         known.previous_ms, known.fetched_ms = known.fetched_ms, session.fetched_ms
         known.owner = session.owner
-        known.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        known.epoch = next_epoch(epoch)
         self._sessions[session_id] = self._sessions.pop(session_id)
         return known
 

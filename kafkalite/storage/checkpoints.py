@@ -78,18 +78,24 @@ def read_offsets(disk: Disk, path: str, *, empty: bool = False) -> Offsets:
 
 
 def write_offsets(disk: Disk, path: str, offsets: Offsets, *, sync: bool = True) -> None:
-    """Replace the checkpoint. Raises OSError."""
+    """Replace the checkpoint `path` on `disk` by `offsets`; without `sync` a crash may lose it. Raises OSError."""
     lines = [line(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
     _write(disk, path, lines, sync)
 
 
 def line(topic: str, partition: int, offset: int) -> str:
-    """One entry of a checkpoint of offsets."""
+    """One entry of a checkpoint: the `offset` of the `partition` with this index of `topic`."""
     return f"{topic} {partition} {offset}"
 
 
 def write_lines(disk: Disk, path: str, lines: list[str]) -> None:
-    """Job: replace a checkpoint of offsets by finished lines, of which there may be thousands. Raises OSError."""
+    """Job: replace a checkpoint of offsets by finished lines, of which there may be thousands. Raises OSError.
+
+    Arguments:
+        disk: that has the file.
+        path: of the checkpoint.
+        lines: as of `line`.
+    """
     _write(disk, path, lines, sync=True)
 
 
@@ -107,7 +113,10 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 
 def write_epochs(disk: Disk, path: str, entries: list[tuple[int, int]], *, sync: bool = False) -> None:
-    """Replace the checkpoint; without `sync` a crash may lose it, and recovery reads the epochs from the batches."""
+    """Replace the checkpoint `path` on `disk` by `entries`, (epoch, start offset) each.
+
+    Without `sync` a crash may lose it, and recovery reads the epochs from the batches.
+    """
     disk.write_atomic(path, epochs_content(entries), sync=sync)
 
 

@@ -20,7 +20,13 @@ from kafkalite.storage.transient_errors import is_transient
 
 
 def count_expired(log: Log, now_ms: int | None, high_watermark: int) -> int:
-    """Number of first segments that are expired. `now_ms` is wall time; None: no segment expires by its age."""
+    """Number of first segments of `log` that are expired.
+
+    Arguments:
+        log: whose config is used.
+        now_ms: wall time, None = no segment expires by its age.
+        high_watermark: a segment that ends above it stays.
+    """
     if log.config.unreadable:
         return 0
     excess = log.size - log.config.retention_bytes if log.config.retention_bytes >= 0 else -1
@@ -55,7 +61,10 @@ def _too_old(log: Log, segment: Segment, now_ms: int | None) -> bool:
 
 
 def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segment]:
-    """Remove the expired segments from the log; `mark_deleted` renames them as a job. Raises OSError."""
+    """Remove the expired segments from `log`; `mark_deleted` renames them as a job. Raises OSError.
+
+    Arguments: as of `count_expired`.
+    """
     count = count_expired(log, now_ms, high_watermark)
     if count == 0:
         return []

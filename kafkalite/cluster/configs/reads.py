@@ -19,8 +19,9 @@ Texts = Mapping[str, str]
 
 
 def read_configs(session: Coordination, path: str, then: Then) -> None:
-    """Read a config node; `then` is called with the texts by key, none without a node, or with an error, ZnodeError
-    included.
+    """Read the config node `path` over `session`.
+
+    `then` is called with the texts by key, none without a node, or with an error, ZnodeError included.
     """
 
     def read(outcome: Outcome) -> None:

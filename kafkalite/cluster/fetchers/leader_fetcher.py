@@ -226,7 +226,7 @@ class LeaderFetcher:
         self._parts.changes.truncate(replica, offset, reason)
 
     def must_restart(self, replica: FetchedReplica, restart: Restart, reason: str) -> None:
-        """The log must restart."""
+        """The log of `replica` must restart as `restart` says, for a `reason` that is logged."""
         if not self._is_fetched(replica):
             return
         replica.fetch.apply(FetchEvent.RESTART_REQUIRED)
@@ -234,7 +234,14 @@ class LeaderFetcher:
         self._parts.changes.restart(replica, restart.offset, restart.log_start_offset, reason)
 
     def failed(self, replica: FetchedReplica, event: FetchEvent, error: int, reason: str) -> None:
-        """The response has an error, or cannot be used."""
+        """The part of a response for `replica` has an error, or cannot be used.
+
+        Arguments:
+            replica: that was fetched.
+            event: what the error means for its state.
+            error: a Kafka error code.
+            reason: for the log line.
+        """
         if not self._is_fetched(replica):
             return
         state = replica.fetch.apply(event)

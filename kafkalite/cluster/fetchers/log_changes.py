@@ -34,7 +34,10 @@ class LogChanges:
         self._ended = ended
 
     def truncate(self, replica: FetchedReplica, offset: int, reason: str) -> None:
-        """Truncate the log to `offset`, and lower the high watermark before, which readers use meanwhile."""
+        """Truncate the log of `replica` to `offset`, and lower the high watermark before, which readers use meanwhile.
+
+        `reason` is logged.
+        """
         log, partition, step = replica.log, replica.partition, replica.begin_step()
         level = logging.WARNING if offset < partition.high_watermark else logging.INFO
         LOGGER.log(
@@ -51,7 +54,10 @@ class LogChanges:
         self._logs.truncate({log: offset}, partial(self._changed, replica, step, before))
 
     def restart(self, replica: FetchedReplica, offset: int, log_start_offset: int, reason: str) -> None:
-        """Restart the log empty at `offset`, with the log start of the leader."""
+        """Restart the log of `replica` empty at `offset`, with the log start of the leader (`log_start_offset`).
+
+        `reason` is logged.
+        """
         log, step = replica.log, replica.begin_step()
         LOGGER.warning("%s: restarted at %d, its end was %d: %s", replica.name, offset, log.log_end_offset, reason)
         ended = partial(self._changed, replica, step, None)

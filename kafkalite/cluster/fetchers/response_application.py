@@ -56,10 +56,17 @@ class ResultReceiver(Protocol):
         """The log must be truncated."""
 
     def must_restart(self, replica: FetchedReplica, restart: Restart, reason: str) -> None:
-        """The log must restart."""
+        """The log of `replica` must restart as `restart` says, for a `reason` that is logged."""
 
     def failed(self, replica: FetchedReplica, event: FetchEvent, error: int, reason: str) -> None:
-        """The response has an error, or cannot be used."""
+        """The part of a response for `replica` has an error, or cannot be used.
+
+        Arguments:
+            replica: that was fetched.
+            event: what the error means for its state.
+            error: a Kafka error code.
+            reason: for the log line.
+        """
 
     def broken(self, replica: FetchedReplica, error: Exception) -> None:
         """An unexpected exception has ended the application."""

@@ -109,7 +109,7 @@ class ClusterImage:
     controller_epoch: int = 0
 
     def topic(self, name: str, topic_id: bytes, *, by_id: bool) -> TopicImage | None:
-        """A topic by its id or its name, None if it is not known."""
+        """A topic by `topic_id` if `by_id`, else by `name`; None if it is not known."""
         return self.topics_by_id.get(topic_id) if by_id else self.topics.get(name)
 
 

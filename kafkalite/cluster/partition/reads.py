@@ -165,7 +165,10 @@ def ends_early(partition: Partition, found: PartitionRead) -> bool:
 def read_aborted(
     partition: Partition, regions: list[FileRegion], attempt: ReadAttempt
 ) -> list[AbortedTransaction] | KafkaErrorCode | PageCacheMiss:
-    """The transactions whose records a read_committed client must skip; without them it gets no records."""
+    """The transactions in `regions` of `partition` whose records a read_committed client must skip.
+
+    Without them it gets no records. `attempt` says whether the read may wait for the disk.
+    """
     if not regions or partition.log is None:
         return []
     try:
@@ -178,9 +181,9 @@ def read_aborted(
 def diverging_epoch(
     partition: Partition, fetch_offset: int, last_fetched_epoch: int
 ) -> tuple[int, int] | KafkaErrorCode | None:
-    """(epoch, end offset) if the client has read records that this log does not have, because its epoch ends earlier
-    here; None if the logs agree.
+    """(epoch, end offset) if a client has read records that the log of `partition` does not have.
 
+    Its epoch `last_fetched_epoch` ends here before `fetch_offset`, where it reads next. None if the logs agree.
     An offset below the log start is out of range in either case (Partition.readRecords).
     """
     if partition.log is None:

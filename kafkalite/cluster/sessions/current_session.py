@@ -38,21 +38,21 @@ class CurrentSession:
         return self.session is None or self.session.suspended
 
     def get(self, path: str, then: Then, watch: Watcher | None = None) -> None:
-        """(data, Stat) of a node."""
+        """(data, Stat) of the node `path`, for `then`; `watch` is called at its next change."""
         if self.session is None:
             lost(then)
         else:
             self.session.get(path, then, watch)
 
     def exists(self, path: str, then: Then, watch: Watcher | None = None) -> None:
-        """Stat of a node, or None."""
+        """Stat of the node `path`, or None, for `then`; `watch` is called at its next change."""
         if self.session is None:
             lost(then)
         else:
             self.session.exists(path, then, watch)
 
     def children(self, path: str, then: Then, watch: Watcher | None = None) -> None:
-        """(names of the children in order, Stat) of a node."""
+        """(names of the children in order, Stat) of the node `path`, for `then`; `watch` hears of the next change."""
         if self.session is None:
             lost(then)
         else:
@@ -69,14 +69,14 @@ class CurrentSession:
             self.session.create(path, data, then, ephemeral=ephemeral, sequence=sequence)
 
     def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:
-        """Replace a node's data if it has this version; the new Stat."""
+        """Replace the data of the node `path` if it has this `version`; `then` receives the new Stat."""
         if self.session is None:
             lost(then)
         else:
             self.session.set(path, data, then, version)
 
     def delete(self, path: str, then: Then, version: int = ANY_VERSION) -> None:
-        """Remove a node if it has this version; None."""
+        """Remove the node `path` if it has this `version`; `then` receives None."""
         if self.session is None:
             lost(then)
         else:

@@ -72,10 +72,10 @@ class TopicControl(Protocol):
         """Warn that an internal topic, which was created, has fewer replicas than configured."""
 
     def topic_changed(self, request: ChangeRequest, topic: TopicImage, done: Then) -> None:
-        """Apply a topic that was created or has more partitions."""
+        """Apply a `topic` that was created or has more partitions, on behalf of `request`; `done` is called then."""
 
     def topic_gone(self, request: ChangeRequest, name: str, done: Then) -> None:
-        """Apply the deletion of a topic."""
+        """Apply the deletion of the topic `name`, on behalf of `request`; `done` is called then."""
 
     def configs_changed(self, topic: TopicImage, done: Then) -> None:
         """Apply configs of a topic."""

@@ -83,7 +83,10 @@ def log_dirs_failed(context: ControllerContext, event: LogDirsFailed) -> None:
 
 
 def replicas_offline(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> Steps:
-    """The log directories of these replicas of a broker have failed."""
+    """The log directories of the replicas of `partitions` on the broker of `channel` have failed.
+
+    `context` is that of the controller.
+    """
     for partition in partitions:
         known = partition.key in channel.offline
         channel.offline.pop(partition.key, None)
@@ -95,7 +98,10 @@ def replicas_offline(context: ControllerContext, channel: Channel, partitions: I
 
 
 def replicas_online(context: ControllerContext, channel: Channel, partitions: Iterable[Partition]) -> Steps:
-    """The log directories of these replicas of a broker work again."""
+    """The log directories of the replicas of `partitions` on the broker of `channel` work again.
+
+    `context` is that of the controller.
+    """
     for partition in partitions:
         channel.offline.pop(partition.key, None)
         partition.offline = (partition.offline - {channel.broker.broker_id}) or NO_BROKERS

@@ -82,7 +82,10 @@ class PartitionRequests:
         self._waiting: dict[Partition, list[PartitionRequest]] = {}
 
     def open(self, token: Token, sender: int, count: int) -> PartitionBatch:
-        """Begin a request; the arguments are those of `PartitionBatch`. Without partitions it is complete at once."""
+        """Begin a request; `token`, `sender` and `count` are those of `PartitionBatch`.
+
+        Without partitions it is complete at once.
+        """
         batch = PartitionBatch(token, sender, count)
         self._open[batch] = None
         self._end(batch)
@@ -111,7 +114,7 @@ class PartitionRequests:
         self.complete(request.batch, request.at, outcome)
 
     def complete(self, batch: PartitionBatch, at: int, outcome: PartitionOutcome) -> None:
-        """Keep the outcome of a partition, and end the request with the last one."""
+        """Keep the `outcome` of the partition `at` its position in `batch`, and end the request with the last one."""
         batch.outcomes[at] = outcome
         batch.missing -= 1
         self._end(batch)

@@ -19,7 +19,7 @@ def probe(channel: Channel, request_type: RequestType) -> frozenset[str] | None:
 
 
 def is_left_out(context: ControllerContext, channel: Channel, topic: str) -> bool:
-    """Whether the broker has rejected the topic as it is now."""
+    """Whether the broker of `channel` has rejected `topic` as `context` has it now."""
     if topic not in channel.rejected:
         return False
     if channel.rejected[topic] == _signature(context, topic):
@@ -29,7 +29,14 @@ def is_left_out(context: ControllerContext, channel: Channel, topic: str) -> boo
 
 
 def reject(context: ControllerContext, channel: Channel, request: InFlight, reason: str) -> None:
-    """A request was rejected as a whole: look for the topic that causes it, or leave it out."""
+    """A request was rejected as a whole: look for the topic that causes it, or leave it out.
+
+    Arguments:
+        context: of the controller.
+        channel: of the broker.
+        request: that was sent.
+        reason: of the rejection, for the log.
+    """
     topics = list(dict.fromkeys(each.topic for each in request.sent))
     if len(topics) > 1:
         channel.suspects[request.type] = topics
@@ -52,7 +59,7 @@ def accept(channel: Channel, request: InFlight) -> None:
 
 
 def keys_of(context: ControllerContext, channel: Channel, topics: frozenset[str]) -> tuple[TopicPartition, ...]:
-    """The partitions of topics, and those that wait because they do not exist any more."""
+    """The partitions of `topics` in `context`, and those that wait in `channel` because they do not exist any more."""
     known = [context.topics[name] for name in sorted(topics) if name in context.topics]
     keys = dict.fromkeys(partition.key for topic in known for partition in topic.partitions.values())
     return tuple(keys | {key: None for key in channel.metadata if key.topic in topics})

@@ -14,10 +14,8 @@ from collections.abc import Collection, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.fetch_sessions import EPOCH_INITIAL, SESSION_NONE, next_epoch
 
-NO_SESSION = 0
-FULL = 0
-EPOCH_MAX = 2**31 - 1
 ERROR_CODES = frozenset(KafkaErrorCode)  # a newer leader may have others
 
 Key = TypeVar("Key", bound=Hashable)
@@ -65,8 +63,8 @@ class FetchSession(Generic[Key]):
 
     def __init__(self) -> None:
         self.positions: dict[Key, Position] = {}
-        self._id = NO_SESSION
-        self._epoch = FULL  # of the next request
+        self._id = SESSION_NONE
+        self._epoch = EPOCH_INITIAL  # of the next request
         self._named: set[Key] = set()  # the partitions that the session on the leader has
         self._changed: dict[Key, None] = {}  # since the last request
 
@@ -84,9 +82,9 @@ class FetchSession(Generic[Key]):
     def request(self) -> SessionRequest[Key]:
         """Build the next request. `apply_response` or `lose` follows before the next call."""
         changed, self._changed = self._changed, {}
-        if self._epoch == FULL:
+        if self._epoch == EPOCH_INITIAL:
             self._named = set(self.positions)
-            return SessionRequest(self._id, FULL, dict(self.positions), [])
+            return SessionRequest(self._id, EPOCH_INITIAL, dict(self.positions), [])
         positions = {key: self.positions[key] for key in changed if key in self.positions}
         forgotten = [key for key in changed if key not in self.positions and key in self._named]
         self._named.difference_update(forgotten)
@@ -110,14 +108,14 @@ class FetchSession(Generic[Key]):
         if unasked is not None:
             self.lose()
             return f"it has {unasked}, which was not requested"
-        if self._epoch == FULL and len(keys) < len(self._named):
+        if self._epoch == EPOCH_INITIAL and len(keys) < len(self._named):
             self.lose()
             return f"it has {len(keys)} of {len(self._named)} partitions"
-        if session_id == NO_SESSION:
+        if session_id == SESSION_NONE:
             self.lose(known=False)
         else:
             self._id = session_id
-            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
+            self._epoch = next_epoch(self._epoch)
         return ""
 
     def lose(self, *, known: bool = True) -> None:
@@ -126,6 +124,6 @@ class FetchSession(Generic[Key]):
         Arguments:
             known: whether the leader may have the session, so that the next request closes it there.
         """
-        self._epoch = FULL
+        self._epoch = EPOCH_INITIAL
         if not known:
-            self._id = NO_SESSION
+            self._id = SESSION_NONE

@@ -87,7 +87,10 @@ class ReplicaProgress:
         self.caught_up_ms = max(self.caught_up_ms, fetched_ms)
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether it has all records, or had all of them at most `lag_max_ms` ago."""
+        """Whether the follower has all records below `leader_end_offset`.
+
+        Or it had all that there were, at most `lag_max_ms` before `now_ms`.
+        """
         return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
 
 

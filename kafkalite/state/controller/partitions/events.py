@@ -68,7 +68,13 @@ def configs_changed(context: ControllerContext, event: ConfigsChanged) -> None:
 
 
 def elect_each(context: ControllerContext, partitions: Sequence[Partition], *, unclean: bool) -> Steps:
-    """Elect leaders on behalf of the controller itself."""
+    """Elect leaders of `partitions` on behalf of the controller itself, whose memory is `context`.
+
+    Arguments:
+        context: of the controller.
+        partitions: not in deletion.
+        unclean: whether replicas are elected that are not in sync, where there is no other; else preferred replicas.
+    """
     batch = context.requests.open(None, NO_LEADER, len(partitions))
     for at, partition in enumerate(partitions):
         _request(context, partition, PartitionRequest(batch, at, Election(unclean)))

@@ -66,14 +66,19 @@ def next_state(
 
 
 def preferred_state(state: LeaderAndIsr, preferred: int, controller_epoch: int) -> LeaderAndIsr:
-    """The state in which the first replica leads, which is online and in sync (KIP-183)."""
+    """The state after `state`, in the term `controller_epoch`, in which `preferred` leads: the first replica, which is
+    online and in sync (KIP-183).
+    """
     return LeaderAndIsr(preferred, state.leader_epoch + 1, state.isr, controller_epoch, state.recovering)
 
 
 def unclean_state(state: LeaderAndIsr, candidates: Sequence[int], controller_epoch: int) -> LeaderAndIsr | None:
     """The state in which a replica leads that is not in sync: it is the ISR alone, and recovers (KIP-704).
 
-    Returns None without a candidate.
+    Arguments:
+        state: the current state.
+        candidates: the replicas that are online, the first one leads. Without one the result is None.
+        controller_epoch: of the term.
     """
     if not candidates:
         return None

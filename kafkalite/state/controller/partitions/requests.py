@@ -41,6 +41,11 @@ def change_isr(context: ControllerContext, partition: Partition, request: Partit
     """The state with the requested ISR, or an error code; 0 = the ISR is as requested.
 
     After INVALID_UPDATE_VERSION the leader waits for the state, which a tool may have written: it is sent.
+
+    Arguments:
+        context: of the controller.
+        partition: with a known state and no write in flight.
+        request: of its leader.
     """
     change, current = request.ask, partition.current
     assert isinstance(change, RequestedIsr) and current is not None
@@ -81,7 +86,10 @@ def _is_eligible(context: ControllerContext, partition: Partition, broker_id: in
 
 
 def elect_leader(context: ControllerContext, partition: Partition, request: PartitionRequest) -> int | LeaderAndIsr:
-    """The state with the elected leader, or an error code: KafkaController.processReplicaLeaderElection."""
+    """The state with the elected leader, or an error code: KafkaController.processReplicaLeaderElection.
+
+    Arguments: as of `change_isr`.
+    """
     state = partition.current
     assert isinstance(request.ask, Election) and state is not None
     done = KafkaErrorCode.NONE if request.written else KafkaErrorCode.ELECTION_NOT_NEEDED
@@ -105,7 +113,10 @@ def can_lead_preferred(context: ControllerContext, partition: Partition) -> bool
 
 
 def leave(context: ControllerContext, partition: Partition, request: PartitionRequest) -> int:
-    """The elections before this have moved what can move: a follower stops; the outcome says whether it leads."""
+    """The elections before this have moved what can move: a follower stops; the outcome says whether it leads.
+
+    Arguments: as of `change_isr`.
+    """
     assert isinstance(request.ask, Departure)
     context.stop_follower(request.ask.broker_id, partition)
     return KafkaErrorCode.NONE

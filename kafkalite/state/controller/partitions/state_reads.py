@@ -59,7 +59,7 @@ def resolve(context: ControllerContext, partition: Partition, stored: Stored, *,
 
 
 def revise(context: ControllerContext, partition: Partition, stored: Stored) -> None:
-    """Use the state of a partition whose topic is being deleted."""
+    """Use the `stored` state of a `partition` whose topic is being deleted; `context` is that of the controller."""
     if isinstance(stored, StoredState):
         _use(context, partition, stored)
 

@@ -30,7 +30,13 @@ def write_states(context: ControllerContext) -> Steps:
 
 
 def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> Steps:
-    """The states are in the tree: from now on they are the current ones."""
+    """The states are in the tree: from now on they are the current ones.
+
+    Arguments:
+        context: of the controller.
+        write: the states, by partition.
+        versions: of their nodes, in the order of `write`.
+    """
     for partition, version in zip(write.partitions, versions, strict=True):
         if partition is not None and partition.state is not PartitionState.DELETED:
             before, partition.current, partition.wanted = partition.current, partition.wanted, None
@@ -55,7 +61,13 @@ def _written(context: ControllerContext, partition: Partition, before: LeaderAnd
 
 
 def reject_states(context: ControllerContext, write: StateWrite, at: int) -> Steps:
-    """Nothing is known to be written: read all states of the transaction, and decide again."""
+    """Nothing of `write` is known to be written: read all its states, and decide again.
+
+    Arguments:
+        context: of the controller.
+        write: the states of one transaction.
+        at: the position of the operation that was rejected, or RESULT_UNKNOWN.
+    """
     for partition in write.partitions:
         if partition is not None and partition.state is not PartitionState.DELETED:
             step(context, partition, PartitionEvent.WRITE_FAILED)

@@ -73,7 +73,10 @@ TRANSITIONS: dict[tuple[PartitionState, PartitionEvent], PartitionTransition] = 
 
 
 def step(context: ControllerContext, partition: Partition, event: PartitionEvent | None) -> None:
-    """Change the state of a partition, with the events that follow at once."""
+    """Change the state of `partition` by `event`, None = nothing happens, and by the events that follow at once.
+
+    The actions get `context`, the memory of the controller.
+    """
     context.evaluated = True
     while event is not None:
         row = TRANSITIONS[partition.state, event]

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.follower.fetch_session import EPOCH_MAX, FULL, NO_SESSION, FetchSession, Position, SessionRequest
+from kafkalite.state.fetch_sessions import EPOCH_INITIAL, EPOCH_MAX, SESSION_NONE
+from kafkalite.state.follower.fetch_session import FetchSession, Position, SessionRequest
 
 A, B, C = "a", "b", "c"
 
@@ -27,7 +28,7 @@ def test_first_request_names_all_and_the_following_ones_only_changes() -> None:
     session: FetchSession[str] = FetchSession()
     session.set(A, at(0))
     session.set(B, at(5))
-    assert session.request() == SessionRequest(NO_SESSION, FULL, {A: at(0), B: at(5)}, [])
+    assert session.request() == SessionRequest(SESSION_NONE, EPOCH_INITIAL, {A: at(0), B: at(5)}, [])
     assert session.apply_response(0, 7, [A, B]) == ""
     assert session.request() == SessionRequest(7, 1, {}, [])
     assert session.apply_response(0, 7, []) == ""
@@ -68,13 +69,13 @@ def test_changes_during_a_request_are_in_the_next_one() -> None:
 
 @pytest.mark.parametrize(
     ("error", "session_id"),
-    [(KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION), (KafkaErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)],
+    [(KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND, SESSION_NONE), (KafkaErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)],
 )
 def test_error_of_a_session_leads_to_a_full_request(error: KafkaErrorCode, session_id: int) -> None:
     session = opened(A, B)
     session.request()
     assert session.apply_response(error, 0, []) == error.name
-    assert session.request() == SessionRequest(session_id, FULL, {A: at(0), B: at(0)}, [])
+    assert session.request() == SessionRequest(session_id, EPOCH_INITIAL, {A: at(0), B: at(0)}, [])
 
 
 def test_error_code_that_this_version_does_not_know_is_an_error_as_well() -> None:
@@ -88,19 +89,19 @@ def test_lost_response_leads_to_a_full_request_that_closes_the_session() -> None
     session.set(A, at(2))
     session.request()
     session.lose()
-    assert session.request() == SessionRequest(7, FULL, {A: at(2)}, [])
+    assert session.request() == SessionRequest(7, EPOCH_INITIAL, {A: at(2)}, [])
 
 
 def test_leader_without_sessions_gets_full_requests() -> None:
-    session = opened(A, session_id=NO_SESSION)
-    assert session.request() == SessionRequest(NO_SESSION, FULL, {A: at(0)}, [])
+    session = opened(A, session_id=SESSION_NONE)
+    assert session.request() == SessionRequest(SESSION_NONE, EPOCH_INITIAL, {A: at(0)}, [])
 
 
 def test_unasked_partition_is_an_error() -> None:
     session = opened(A)
     session.request()
     assert session.apply_response(0, 7, [A, C]) == "it has c, which was not requested"
-    assert session.request().epoch == FULL
+    assert session.request().epoch == EPOCH_INITIAL
 
 
 def test_full_response_without_a_partition_is_an_error() -> None:
@@ -109,7 +110,7 @@ def test_full_response_without_a_partition_is_an_error() -> None:
     session.set(B, at(0))
     session.request()
     assert session.apply_response(0, 7, [A]) == "it has 1 of 2 partitions"
-    assert session.request() == SessionRequest(NO_SESSION, FULL, {A: at(0), B: at(0)}, [])
+    assert session.request() == SessionRequest(SESSION_NONE, EPOCH_INITIAL, {A: at(0), B: at(0)}, [])
 
 
 def test_epochs_begin_again_at_one() -> None:
@@ -138,13 +139,13 @@ def test_session_on_the_leader_follows(seed: int) -> None:
         if rng.random() < 0.1:
             session.lose()
             continue
-        if request.epoch == FULL:
+        if request.epoch == EPOCH_INITIAL:
             leader = {}
         leader.update(request.positions)
         for key in request.forgotten:
             del leader[key]
         assert leader == session.positions
-        keys = list(leader) if request.epoch == FULL else []
+        keys = list(leader) if request.epoch == EPOCH_INITIAL else []
         if rng.random() < 0.1:
             session.apply_response(KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
         else:
