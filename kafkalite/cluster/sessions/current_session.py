@@ -52,7 +52,7 @@ class CurrentSession:
             self.session.exists(path, then, watch)
 
     def children(self, path: str, then: Then, watch: Watcher | None = None) -> None:
-        """(names of the children in order, Stat) of the node `path`, for `then`; `watch` hears of the next change."""
+        """(names of the children in order, Stat) of the node `path`, for `then`; `watch` receives the next change."""
         if self.session is None:
             lost(then)
         else:
