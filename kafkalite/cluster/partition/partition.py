@@ -24,9 +24,9 @@ from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Offload, Outcome
 from kafkalite.cluster.metadata.image import NO_LEADER, PartitionImage
 from kafkalite.cluster.partition.append import Append, OwnAppend
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader, LeaderHost, finish_unconfirmed
-from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.partition.state import NO_HIGH_WATERMARK, NOT_LEADER, PartitionState
 from kafkalite.cluster.partition.validation import LoopBudget, append_to_log, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig

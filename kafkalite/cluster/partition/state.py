@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from kafkalite.callbacks import call_each
 from kafkalite.cluster.metadata.image import NO_LEADER, NO_PARTITION
 from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import NEVER, Leader
-from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.partition.validation import BatchRules
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode

@@ -6,8 +6,8 @@ from itertools import groupby
 
 from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.partition import Partition
-from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.partition.reads import PartitionRead, ends_early, read
 from kafkalite.model import READ_COMMITTED
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse

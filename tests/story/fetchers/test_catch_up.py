@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cluster.partition.purgatory import DelayedFetch
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode

@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.cluster.metadata.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.partition import REFUSED_MAX, Partition
-from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.partition.reads import read
 from kafkalite.cluster.partition.validation import append_to_log
 from kafkalite.cluster.replicas import Replicas

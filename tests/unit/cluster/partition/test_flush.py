@@ -11,8 +11,8 @@ from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Clock, Offload
 from kafkalite.cluster.isr.isr_requests import IsrRequests
 from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.partition import Partition
-from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode

@@ -7,7 +7,7 @@ import pytest
 
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.append import Append
-from kafkalite.cluster.partition.purgatory import DelayedFetch
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder

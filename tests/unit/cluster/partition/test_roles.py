@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cluster.partition.append import Append, OwnAppend
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader
-from kafkalite.cluster.partition.purgatory import DelayedFetch
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder
