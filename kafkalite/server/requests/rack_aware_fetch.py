@@ -14,7 +14,7 @@ from kafkalite.server.requests.fetch_context import FetchContext
 from kafkalite.server.requests.fetched_partition import PartitionData
 from kafkalite.server.requests.pending_fetch import PendingFetch
 from kafkalite.state.fetch_sessions import SessionPartition
-from kafkalite.state.isr.read_replica import LEADER, ReadCandidate, choose_in_rack
+from kafkalite.state.isr.preferred_read_replica import LEADER, ReadCandidate, choose_in_rack
 
 READ_MS = 330_000  # metadata.max.age.ms of consumers, and a reserve
 

@@ -1,6 +1,6 @@
 """Which replica the consumers in a rack read from (RackAwareReplicaSelector)."""
 
-from kafkalite.state.isr.read_replica import LEADER, ReadCandidate, choose_in_rack
+from kafkalite.state.isr.preferred_read_replica import LEADER, ReadCandidate, choose_in_rack
 
 BEHIND = ReadCandidate(2, "a", 9, 50)
 AHEAD = ReadCandidate(3, "a", 10, 20)
