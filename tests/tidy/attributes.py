@@ -121,7 +121,7 @@ EXCEPTIONS = (
     Exempt("Driver", 29, "the loop, timer, channels and accumulator of a producer; its settings are one"),
     Exempt("PartitionState", 25, "a hot object: appends and fetches look nothing up"),
     Exempt("BrokerResources", 23, "what a broker opens and closes in one order"),
-    Exempt("ControllerContext", 29, "the memory of the controller, a dictionary per fact of the tree"),
+    Exempt("ControllerContext", 24, "the memory of the controller, a dictionary per fact of the tree"),
     Exempt("JournaledTree", 22, "one state of a journal: encoded, written, flushed, delivered"),
     Exempt("Connector", 22, "one connection attempt with its link, timer and servers"),
     Exempt("Fetcher", 22, "buffers, jobs and plan of all fetches, of which a poll takes one after the other"),

@@ -23,6 +23,25 @@ UNKNOWN_TOPICS = frozenset((TopicState.UNREAD, TopicState.WITHOUT_ID, TopicState
 IN_DELETION = frozenset((TopicState.DELETING, TopicState.INELIGIBLE, TopicState.REMOVING))
 
 
+class EventWork:
+    """What an event leaves to its end, where it is done for many partitions at once.
+
+    Attributes:
+        chosen: partitions whose wanted state must be written.
+        evaluated: whether the state of a partition or topic was evaluated.
+        states_to_read, topics_to_read, configs_to_read: partitions, topics, topics.
+        changed: partitions whose metadata has changed.
+    """
+
+    def __init__(self) -> None:
+        self.chosen: list[Partition] = []
+        self.evaluated = False
+        self.states_to_read: list[Partition] = []
+        self.topics_to_read: dict[str, None] = {}
+        self.configs_to_read: dict[str, None] = {}
+        self.changed: dict[TopicPartition, None] = {}
+
+
 class ControllerContext:
     """The memory of one elected controller.
 
@@ -42,12 +61,8 @@ class ControllerContext:
         stuck: partitions without a leader, which an unclean election could elect.
         unclean_elections: number of the states written in which a replica leads that was not in sync.
         moved: why this broker is not the controller any more.
-    Of the current event:
-        now_ms, effects: the time, and the effects in their order.
-        chosen: partitions whose wanted state must be written.
-        evaluated: whether the state of a partition or topic was evaluated.
-        states_to_read, topics_to_read, configs_to_read: partitions, topics, topics.
-        changed: partitions whose metadata has changed.
+        now_ms, effects: the time of the current event, and its effects in their order.
+        work: of the current event.
     """
 
     def __init__(self, settings: ControllerSettings) -> None:
@@ -66,15 +81,10 @@ class ControllerContext:
         self.stuck: dict[Partition, None] = {}
         self.unclean_elections = 0
         self.moved: str | None = None
-        self.evaluated = False
         self.verifying = False
         self.now_ms = 0
         self.effects: list[Effect] = []
-        self.chosen: list[Partition] = []
-        self.states_to_read: list[Partition] = []
-        self.topics_to_read: dict[str, None] = {}
-        self.configs_to_read: dict[str, None] = {}
-        self.changed: dict[TopicPartition, None] = {}
+        self.work = EventWork()
         self.completions = Completions(self.effects)
         self.requests = PartitionRequests(self.effects)
         self.all_metadata: tuple[TopicMetadata, ...] | None = None
@@ -164,7 +174,7 @@ class ControllerContext:
 
     def change_metadata(self, key: TopicPartition) -> None:
         """Send the metadata of a partition to all brokers."""
-        self.changed[key] = None
+        self.work.changed[key] = None
 
     # Work and effects.
 

@@ -20,20 +20,20 @@ Next: TypeAlias = Generator[None, None, InFlight | None]  # returns the request 
 
 def send_pending(context: ControllerContext) -> Steps:
     """Send the next request of each idle channel."""
-    if context.changed:
+    if context.work.changed:
         context.all_metadata = None
         context.metadata_of.clear()
     for channel in context.channels.values():
         if not channel.all_metadata:
-            channel.metadata.update(context.changed)
-        channel.evaluate_full = channel.full_due and (channel.evaluate_full or context.evaluated)
+            channel.metadata.update(context.work.changed)
+        channel.evaluate_full = channel.full_due and (channel.evaluate_full or context.work.evaluated)
         if channel.idle:
             if channel.evaluate_full and not channel.all_leadership:
                 channel.all_leadership = may_promise(context, channel)
                 channel.evaluate_full = False
             yield from send_next(context, channel)
-    context.changed.clear()
-    context.evaluated = False
+    context.work.changed.clear()
+    context.work.evaluated = False
 
 
 def send_next(context: ControllerContext, channel: Channel) -> Steps:

@@ -47,7 +47,7 @@ def _ask_for_unclean_election(context: ControllerContext, partition: Partition) 
     state = partition.current
     if state is not None and state.leader == NO_LEADER and context.candidates(partition):
         context.stuck[partition] = None
-        context.configs_to_read[partition.key.topic] = None
+        context.work.configs_to_read[partition.key.topic] = None
     elif partition in context.stuck:
         del context.stuck[partition]
 
@@ -62,15 +62,15 @@ def elect_or_announce(context: ControllerContext, partition: Partition) -> Parti
 
 def write_state(context: ControllerContext, partition: Partition) -> None:
     """Write the chosen state with the other ones of this event."""
-    context.chosen.append(partition)
+    context.work.chosen.append(partition)
 
 
 def read_state(context: ControllerContext, partition: Partition) -> None:
     """Read the state; for a new partition also which of its nodes exist."""
     if partition.current is None:
-        context.topics_to_read[partition.topic.name] = None
+        context.work.topics_to_read[partition.topic.name] = None
     else:
-        context.states_to_read.append(partition)
+        context.work.states_to_read.append(partition)
 
 
 def announce_new(context: ControllerContext, partition: Partition) -> PartitionEvent | None:

@@ -64,7 +64,7 @@ def configs_changed(context: ControllerContext, event: ConfigsChanged) -> None:
     """Read again whether topics allow unclean elections, where that counts."""
     for partition in context.stuck:
         if event.topic in (None, partition.key.topic):
-            context.configs_to_read[partition.key.topic] = None
+            context.work.configs_to_read[partition.key.topic] = None
 
 
 def elect_each(context: ControllerContext, partitions: Sequence[Partition], *, unclean: bool) -> Steps:

@@ -16,16 +16,16 @@ Stored = StoredState | InvalidNode | None
 
 def read_nodes(context: ControllerContext) -> None:
     """Read what this event has found to be unknown."""
-    context.effects += [ReadTopic(name) for name in context.topics_to_read]
-    partitions = [one for one in context.states_to_read if one.state is PartitionState.READING]
+    context.effects += [ReadTopic(name) for name in context.work.topics_to_read]
+    partitions = [one for one in context.work.states_to_read if one.state is PartitionState.READING]
     if partitions:
         read_id = context.next_id()
         context.reads[read_id] = partitions
         context.effects.append(ReadStates(read_id, tuple(partition.key for partition in partitions)))
-    context.effects += [ReadTopicConfigs(name) for name in context.configs_to_read]
-    context.configs_to_read.clear()
-    context.topics_to_read.clear()
-    context.states_to_read.clear()
+    context.effects += [ReadTopicConfigs(name) for name in context.work.configs_to_read]
+    context.work.configs_to_read.clear()
+    context.work.topics_to_read.clear()
+    context.work.states_to_read.clear()
 
 
 def states_read(context: ControllerContext, event: StatesRead) -> Steps:

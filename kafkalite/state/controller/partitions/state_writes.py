@@ -22,11 +22,11 @@ Batch = tuple[tuple[Operation, ...], tuple[Partition | None, ...]]
 
 def write_states(context: ControllerContext) -> Steps:
     """Write the states that this event has chosen."""
-    chosen = [partition for partition in context.chosen if partition.state is not PartitionState.DELETED]
+    chosen = [partition for partition in context.work.chosen if partition.state is not PartitionState.DELETED]
     for operations, partitions in _batches(context, chosen):
         context.write(operations, StateWrite(partitions))
         yield
-    context.chosen.clear()
+    context.work.chosen.clear()
 
 
 def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> Steps:

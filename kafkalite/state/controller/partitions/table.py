@@ -77,7 +77,7 @@ def step(context: ControllerContext, partition: Partition, event: PartitionEvent
 
     The actions get `context`, the memory of the controller.
     """
-    context.evaluated = True
+    context.work.evaluated = True
     while event is not None:
         row = TRANSITIONS[partition.state, event]
         partition.state = row.state

@@ -23,7 +23,7 @@ def do_nothing(context: ControllerContext, topic: Topic, argument: Argument) -> 
 
 def read(context: ControllerContext, topic: Topic, argument: Argument) -> None:
     """Read the nodes of the topic."""
-    context.topics_to_read[topic.name] = None
+    context.work.topics_to_read[topic.name] = None
 
 
 def add_partitions(context: ControllerContext, topic: Topic, argument: Argument) -> Steps:

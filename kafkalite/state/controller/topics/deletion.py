@@ -103,7 +103,7 @@ def cancel(context: ControllerContext, topic: Topic, argument: Argument) -> Step
     yield from context.forget(topic)
     context.topics[topic.name] = Topic(topic.name)
     context.unknown.add(topic.name)
-    context.topics_to_read[topic.name] = None
+    context.work.topics_to_read[topic.name] = None
 
 
 def removal(topic: Topic, nodes: TopicNodes) -> Generator[None, None, list[tuple[Operation, ...]]]:

@@ -26,7 +26,7 @@ def add_unread(context: ControllerContext, name: str) -> Topic:
     """Read a topic that is not known."""
     topic = context.topics[name] = Topic(name)
     context.unknown.add(name)
-    context.topics_to_read[name] = None
+    context.work.topics_to_read[name] = None
     return topic
 
 

@@ -80,7 +80,7 @@ TRANSITIONS: dict[tuple[TopicState, TopicEvent], TopicTransition] = {
 
 def step(context: ControllerContext, topic: Topic, event: TopicEvent | None, argument: Argument = None) -> Steps:
     """Change the state of a topic, with the events that follow at once; all have the same argument."""
-    context.evaluated = True
+    context.work.evaluated = True
     while event is not None:
         row = TRANSITIONS[topic.state, event]
         topic.state = row.state
