@@ -273,10 +273,10 @@ def say_first(config: BrokerConfig) -> None:
     LOGGER.info("log directories: %s", ", ".join(map(os.path.abspath, config.log_dirs)))
     if idle := config.without_effect():
         LOGGER.info("ignored settings: %s", ", ".join(idle))
-    if config.default_replication_factor > 1:
+    if config.default_replication_factor > 1 and config.coordination is None:
         LOGGER.warning(
-            "default.replication.factor is %d, but every partition has one replica: creating a topic without a "
-            "replication factor fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
+            "default.replication.factor is %d, but this broker is alone: creating a topic without a replication factor "
+            "fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
             config.default_replication_factor,
         )
     warn_of_other_port(config)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.config.keys import SettingValue, setting_texts
+from kafkalite.config.replication import replication_settings
 from kafkalite.coordination.znodes.brokers import registration_path
 from kafkalite.server.broker import Broker
 from kafkalite.server.running.clustered_broker import ClusteredBroker
@@ -83,7 +84,8 @@ class BrokerCluster:
 
     Arguments:
         brokers: their number.
-        settings: configs of all brokers, under Kafka's names.
+        settings: configs of all brokers, under Kafka's names. Without others, topics have three replicas where there
+            are as many brokers, and acks=all needs two of them.
 
     Raises (from `__enter__`): as `Broker.start`.
 
@@ -95,7 +97,7 @@ class BrokerCluster:
         if brokers < 1:
             raise ValueError(f"a cluster of {brokers} brokers was requested, expected at least 1")
         self.broker_ids = tuple(range(1, brokers + 1))
-        self._settings = dict(settings or {})
+        self._settings = {**replication_settings(brokers), **(settings or {})}
         self._opened = ExitStack()
         self._ports: dict[int, int] = {}
         self._threads: dict[int, ClusterBrokerThread] = {}

@@ -27,7 +27,6 @@ from typing import Any, Self
 from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Raised, Then
-from kafkalite.cluster.topics.control import REPLICAS_MAX
 from kafkalite.config.keys import SettingValue
 from kafkalite.net.listener import SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
@@ -485,7 +484,6 @@ class SimulatedBroker:
         seed: of its random numbers, and of what a power failure leaves.
         settings: configs under Kafka's names.
         host, port: its address in the network.
-        replicas_max: the largest replication factor that it accepts in a cluster.
         machine: where it runs, perhaps beside others; None: it has a machine of its own.
     """
 
@@ -498,7 +496,6 @@ class SimulatedBroker:
         settings: Mapping[str, SettingValue] | None = None,
         host: str = HOST,
         port: int = PORT,
-        replicas_max: int = REPLICAS_MAX,
         machine: Machine | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
@@ -506,7 +503,6 @@ class SimulatedBroker:
         self._network = network
         self._settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
         self._random = SeededRandom(seed)
-        self._replicas_max = replicas_max
         self._failures = randoms.Random(seed)
         self._broker: Broker | None = None
         self._host = host
@@ -549,7 +545,7 @@ class SimulatedBroker:
             self._process = Process(self._network, self._host, disk, self._wall_offset_ms)
             boot_id = self.machine.boot_id
             ports = self._process.ports(self._random)
-            ports = replace(ports, replicas_max=self._replicas_max, boot_id=lambda: boot_id)
+            ports = replace(ports, boot_id=lambda: boot_id)
             broker = Broker(self.data_dir, self._settings, ports=ports)
             await broker.start()
             self._broker = broker

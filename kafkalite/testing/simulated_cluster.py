@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from kafkalite.cluster.topics.control import REPLICAS_MAX
 from kafkalite.config.keys import SettingValue
 from kafkalite.testing.fake_zookeeper import FakeZooKeeper
 from kafkalite.testing.memory_network import MemoryNetwork
@@ -53,7 +52,6 @@ class SimulatedCluster:
         seed: of their random numbers.
         settings: configs of all brokers, under Kafka's names.
         log_dirs: number of log directories of each broker, `d0` and so on in its data directory.
-        replicas_max: the largest replication factor that the brokers accept.
 
     Attributes:
         zookeeper: the server, with the tree and the sessions.
@@ -69,7 +67,6 @@ class SimulatedCluster:
         seed: int = 0,
         settings: Mapping[str, SettingValue] | None = None,
         log_dirs: int = 1,
-        replicas_max: int = REPLICAS_MAX,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = LoopTimers(self._loop, self._raised)
@@ -88,7 +85,6 @@ class SimulatedCluster:
                 },
                 host=host_of(broker_id),
                 port=PORT,
-                replicas_max=replicas_max,
             )
             for broker_id in range(1, count + 1)
         }

@@ -87,7 +87,8 @@ async def up(brokers: int, data: str, port: int, settings: tuple[str, ...], rest
     """Run brokers on this machine until Ctrl-C.
 
     They need no ZooKeeper: one of them serves the coordination of all, from DIR/coordination. Each broker has its log
-    directory and its log in DIR. Clients on this machine connect to 127.0.0.1.
+    directory and its log in DIR. Clients on this machine connect to 127.0.0.1. With three brokers or more, topics have
+    three replicas, and acks=all needs two of them; with two, two replicas.
     """
     cluster = ClusterProcesses(brokers, data, port, settings, restart=restart)
     interrupts = cancel_on_sigterm(cluster.kill)

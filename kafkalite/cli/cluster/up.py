@@ -18,6 +18,7 @@ import click
 
 from kafkalite.cli.cluster.broker_process import BrokerProcess
 from kafkalite.cli.failure import Failure, fail
+from kafkalite.config.replication import replication_settings
 
 STOP_S = 30.0  # then a broker is killed
 RESTART_MIN_S, RESTART_MAX_S = 1.0, 30.0  # before a broker is started again; doubled while it fails to start
@@ -42,7 +43,8 @@ class ClusterProcesses:
         self, brokers: int, directory: str, port: int, settings: Sequence[str], *, restart: bool = False
     ) -> None:
         self._directory = os.path.abspath(directory)
-        shared = [*settings, f"kafkalite.coordination.directory={self._directory}/coordination"]
+        replication = [f"{key}={value}" for key, value in replication_settings(brokers).items()]
+        shared = [*replication, *settings, f"kafkalite.coordination.directory={self._directory}/coordination"]
         self.brokers = [
             BrokerProcess(number + 1, self._directory, port and port + number, shared) for number in range(brokers)
         ]

@@ -4,7 +4,6 @@
 """
 
 import math
-import sys
 from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Random, Then
@@ -14,8 +13,6 @@ from kafkalite.cluster.topics.internal_topics import InternalTopic
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.slicing import Slicer
 
-ONE_REPLICA = "every partition has one replica in this version of kafkalite"
-REPLICAS_MAX = 1  # accepted in a cluster, until the simulation of replication passes; `Ports.replicas_max` is for tests
 REQUEST_MS = 30_000  # timeout of a request that has none
 
 
@@ -50,11 +47,9 @@ class TopicControl(Protocol):
     Attributes:
         shared: whether other brokers create topics, too. One that exists is then as good as created, and a created one
             has no leader yet.
-        replicas_max: the largest replication factor that can be served.
     """
 
     shared: bool
-    replicas_max: int
 
     def admit(self, timeout_ms: int) -> ChangeRequest | Refusal:
         """Return a request of a client with its deadline, or why this broker cannot serve it."""
@@ -92,7 +87,6 @@ class OwnTopics:
     """The control of topics by a broker that is alone: it may change all, and waits for nothing but its disk."""
 
     shared = False
-    replicas_max = sys.maxsize  # the placement checks it: there is one broker
 
     def __init__(self, host: OwnHost) -> None:
         self._host = host

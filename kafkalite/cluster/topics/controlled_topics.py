@@ -4,14 +4,11 @@
    that are created on demand and for configs.
 2. A creation is complete when every partition has a leader, a deletion when the nodes are gone. A request that takes
    longer is answered with REQUEST_TIMED_OUT; the change goes on, and the controller does not wait for it any more.
-3. A replication factor above `replicas_max` is refused with the reason. While that is one, internal topics get one
-   replica whatever their factor is, with a warning. Else they get exactly the configured factor, and their coordinators
-   wait until as many brokers are alive.
+3. Internal topics get exactly the configured factor: their coordinators wait until as many brokers are alive.
 
 Sources: KafkaApis.handleCreateTopicsRequest, ZkAdminManager.scala of Apache Kafka 3.9.
 """
 
-import logging
 import math
 from collections.abc import Callable
 from typing import Protocol
@@ -19,13 +16,11 @@ from typing import Protocol
 from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.changes import Change, ChangeCompletion, Refusal, RefusedError
 from kafkalite.cluster.metadata.image import TopicImage
-from kafkalite.cluster.topics.control import ONE_REPLICA, REPLICAS_MAX, REQUEST_MS, ChangeRequest, TopicHost
+from kafkalite.cluster.topics.control import REQUEST_MS, ChangeRequest, TopicHost
 from kafkalite.cluster.topics.internal_topics import InternalTopic
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic
 
-LOGGER = logging.getLogger("kafkalite.cluster")
 NOT_CONTROLLER = Refusal(KafkaErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
 TIMED_OUT = Refusal(KafkaErrorCode.REQUEST_TIMED_OUT, "The change takes longer than the timeout of the request.")
 
@@ -45,19 +40,14 @@ class ControlledTopics:
         broker: this broker.
         controller: the controller, if it is on this broker.
         clock: for the deadlines of requests.
-        replicas_max: the largest replication factor that is accepted.
     """
 
     shared = True
 
-    def __init__(
-        self, broker: TopicHost, controller: ActiveController, clock: Clock, replicas_max: int = REPLICAS_MAX
-    ) -> None:
-        self.replicas_max = replicas_max
+    def __init__(self, broker: TopicHost, controller: ActiveController, clock: Clock) -> None:
         self._broker = broker
         self._controller = controller
         self._clock = clock
-        self._log = RateLimitedLog(LOGGER, clock)
 
     def admit(self, timeout_ms: int) -> ChangeRequest | Refusal:
         """Accept requests of clients on the controller."""
@@ -90,15 +80,11 @@ class ControlledTopics:
             raise
 
     def internal_factor(self, topic: InternalTopic) -> int:
-        """Return the configured factor, or one if no other is accepted."""
-        return 1 if self.replicas_max == 1 else topic.replicas(self._broker.config)
+        """Return the configured factor."""
+        return topic.replicas(self._broker.config)
 
-    def warn_of_few_replicas(self, topic: InternalTopic) -> None:
-        """Warn of one replica where more are configured."""
-        configured = topic.replicas(self._broker.config)
-        if configured > self.internal_factor(topic):
-            text = "%s: one replica, not %d: %s"
-            self._log(logging.WARNING, topic.name, text, topic.name, configured, ONE_REPLICA)
+    def warn_of_few_replicas(self, _topic: InternalTopic) -> None:
+        """Do nothing: an internal topic has all its replicas."""
 
     def topic_changed(self, request: ChangeRequest, topic: TopicImage, done: Then) -> None:
         """Wait until every partition has a leader, on the controller; elsewhere complete at once."""

@@ -26,7 +26,7 @@ from kafkalite.cluster.changes import (
 )
 from kafkalite.cluster.configs.writes import ConfigChange, Written
 from kafkalite.cluster.metadata.image import TopicImage, new_partition
-from kafkalite.cluster.topics.control import ONE_REPLICA, REQUEST_MS, ChangeRequest, TopicControl, TopicHost
+from kafkalite.cluster.topics.control import REQUEST_MS, ChangeRequest, TopicControl, TopicHost
 from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.config.describe_and_alter import check_topic_configs
 from kafkalite.config.keys import ConfigError
@@ -326,9 +326,6 @@ class TopicManager:
     def _assign_replicas(self, count: int, factor: int, first_partition: int) -> list[tuple[int, ...]]:
         from kafkalite.state.placement import PlacementError, assign_replicas  # a start does not need it
 
-        if factor > self._control.replicas_max:
-            text = f"The replication factor is {factor}, expected {self._control.replicas_max}: {ONE_REPLICA}."
-            raise RefusedError(KafkaErrorCode.INVALID_REPLICATION_FACTOR, text)
         racks = {broker.broker_id: broker.rack for broker in self._host.tables.brokers}
         if not racks:
             raise RefusedError(KafkaErrorCode.INVALID_REPLICATION_FACTOR, "This broker does not know the others yet.")
@@ -357,9 +354,6 @@ class TopicManager:
         return replicas
 
     def _check_assignment(self, assignment: Iterable[tuple[int, ...]], factor: int) -> None:
-        if factor > self._control.replicas_max:
-            text = f"The assignment has {factor} replicas of a partition, expected 1: {ONE_REPLICA}."
-            raise RefusedError(KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         live = {broker.broker_id for broker in self._host.tables.brokers}
         for replicas in assignment:
             if not replicas or len(set(replicas)) != len(replicas):

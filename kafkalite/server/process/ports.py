@@ -27,7 +27,6 @@ from kafkalite.clock import (
     Then,
     ThreadOffload,
 )
-from kafkalite.cluster.topics.control import REPLICAS_MAX
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
 from kafkalite.net.listener import Listener, SocketOptions
@@ -218,7 +217,6 @@ class Ports:
         served: creates that of the brokers of one machine; `serve_directory` describes the arguments.
         boot_id: returns the id of this boot of the machine, "" where there is none: after another one, what was not
             flushed may be lost.
-        replicas_max: the largest replication factor that a cluster accepts. Tests of replication raise it.
     """
 
     clock: Callable[[asyncio.AbstractEventLoop, Raised], BrokerClock] = LoopClock
@@ -234,4 +232,3 @@ class Ports:
     cluster: ClusterCoordination = connect_zookeeper
     served: Callable[[str, Disk, Clock, Random, Offload, "Dial"], "ServedCoordination"] = serve_directory
     boot_id: Callable[[], str] = boot_id
-    replicas_max: int = REPLICAS_MAX

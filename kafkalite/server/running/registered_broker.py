@@ -58,7 +58,7 @@ class RegisteredBroker(ClusteredBroker):
         loaded: list[LoadedDirectory],
     ) -> None:
         ports = resources.ports
-        control = ControlledTopics(self, participant.controller, resources.clock, ports.replicas_max)
+        control = ControlledTopics(self, participant.controller, resources.clock)
         topics = TopicManager(self, participant.writer, control)
         epochs = ControllerEpochReader(participant.session, resources.clock)
         super().__init__(resources, identity, config, group_configs, store, topics, participant.topics, epochs, loaded)

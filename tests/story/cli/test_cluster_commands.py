@@ -20,7 +20,12 @@ from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[BrokerCluster]:
-    with BrokerCluster(3, {"zookeeper.session.timeout.ms": 60_000}) as running:  # sessions end by `expire`
+    settings = {
+        "zookeeper.session.timeout.ms": 60_000,  # sessions end by `expire`
+        "default.replication.factor": 1,  # partitions of a dead broker have no leader
+        "min.insync.replicas": 1,
+    }
+    with BrokerCluster(3, settings) as running:
         running.create_topic("orders", 6)
         yield running
 

@@ -79,8 +79,8 @@ def test_a_killed_broker_keeps_what_it_acknowledged(cluster: BrokerCluster) -> N
     assert victim not in cluster.running and not mark.exists()
     assert refuses(cluster.address(victim))
     cluster.start(victim)
-    assert cluster.leader("killed", 0) == victim
     send(cluster, "killed", range(60, 120))
+    assert cluster.leader("killed", 0) in cluster.running
     assert sorted(read(cluster, "killed", 120)) == list(range(120))
 
 
@@ -120,13 +120,14 @@ def test_a_disconnected_broker_is_unreachable_until_it_is_reconnected(cluster: B
     assert victim in cluster.running and cluster.controller() != victim
     others = {each: leader for each, leader in leaders.items() if leader != victim}
     assert {each: cluster.leader("disconnected", each) for each in others} == others != {}
+    send(cluster, "disconnected", range(60))
     host, port = cluster.address(victim).split(":")
     with pytest.raises(KafkaError), Admin(f"{host}:{port}", request_timeout_ms=500) as admin:
         admin.cluster.describe()
+    assert cluster.leader("disconnected", 0) != victim
     cluster.reconnect(victim)
-    assert cluster.leader("disconnected", 0) == victim
-    send(cluster, "disconnected", range(60))
-    assert sorted(read(cluster, "disconnected", 60)) == list(range(60))
+    send(cluster, "disconnected", range(60, 120))
+    assert sorted(read(cluster, "disconnected", 120)) == list(range(120))
 
 
 def test_wrong_calls_are_named(cluster: BrokerCluster) -> None:

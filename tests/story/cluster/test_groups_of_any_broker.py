@@ -33,7 +33,11 @@ from tests.kit.members import (
 from tests.kit.server import NOW_MS, batch, produce_request
 from tests.story.cluster.test_three_brokers import BROKERS, Client, coordinator, led, run, until
 
-SETTINGS = {"offsets.topic.num.partitions": 6, "kafkalite.group.peer.timeout.ms": 3_000}
+SETTINGS = {
+    "offsets.topic.num.partitions": 6,
+    "offsets.topic.replication.factor": 1,  # a dead coordinator has no successor
+    "kafkalite.group.peer.timeout.ms": 3_000,
+}
 GROUPS = [f"g{number}" for number in range(12)]
 GROUP = 32  # type of config resources
 KEY = "consumer.session.timeout.ms"

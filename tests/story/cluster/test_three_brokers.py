@@ -136,9 +136,10 @@ def test_other_brokers_and_higher_factors_are_refused(tmp_path: Path) -> None:
         controller = await client.controller(1, 2, 3)
         refused = await client.create(controller % 3 + 1, "orders")
         assert refused.error_code == KafkaErrorCode.NOT_CONTROLLER
-        refused = await client.create(controller, "orders", factor=2)
+        refused = await client.create(controller, "orders", factor=4)
         assert refused.error_code == KafkaErrorCode.INVALID_REPLICATION_FACTOR
-        assert "one replica" in (refused.error_message or "")
+        assert "4 larger than available brokers: 3" in (refused.error_message or "")
+        assert not (await client.create(controller, "orders", factor=3)).error_code
 
     run(tmp_path, scenario)
 

@@ -37,6 +37,7 @@ DELAYS_S = ((0.0001, 0.0001), (0.0001, 0.003), (0.001, 0.03))
 SETTINGS: dict[str, SettingValue] = {
     "log.flush.interval.messages": 1,  # acknowledged records survive a power failure
     "offsets.topic.num.partitions": 4,
+    "offsets.topic.replication.factor": 1,
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.heartbeat.interval.ms": 1000,
     "group.consumer.min.heartbeat.interval.ms": 500,
@@ -53,7 +54,6 @@ class ClusterWorld:
         directory: of the log directories.
         seed: of all random decisions.
         settings: configs of all brokers.
-        replicas_max: the largest replication factor.
 
     Attributes:
         cluster: the brokers and the server of ZooKeeper's protocol.
@@ -65,9 +65,7 @@ class ClusterWorld:
         values: the values of each producer id in the logs that were read last.
     """
 
-    def __init__(
-        self, directory: Path, seed: int, settings: Mapping[str, SettingValue] = SETTINGS, replicas_max: int = 1
-    ) -> None:
+    def __init__(self, directory: Path, seed: int, settings: Mapping[str, SettingValue] = SETTINGS) -> None:
         self.directory = directory
         self.seed = seed
         self.random = Random(seed)
@@ -76,9 +74,7 @@ class ClusterWorld:
         self.delay_s = sum(delays_s) / len(delays_s)
         self.network = MemoryNetwork(Random(seed + 1), delay_s=delays_s)
         count = self.random.choice(BROKERS)
-        self.cluster = SimulatedCluster(
-            str(directory), self.network, count, seed=seed, settings=settings, replicas_max=replicas_max
-        )
+        self.cluster = SimulatedCluster(str(directory), self.network, count, seed=seed, settings=settings)
         self.zookeeper, self.brokers = self.cluster.zookeeper, self.cluster.brokers
         self.trace = Trace(self.zookeeper.tree)
         self.bootstrap = self.cluster.bootstrap_servers

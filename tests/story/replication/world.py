@@ -14,7 +14,7 @@ from tests.story.cluster.world import SETTINGS, ClusterWorld
 from tests.story.replication.invariants import NO_LEADER, Leadership, ObservedState, Partition
 from tests.story.replication.replica_logs import ReplicaLog, read_log
 
-ISR_MIN, REPLICAS_MAX = 2, 3
+ISR_MIN = 2
 FLUSHED_EVERY = 5  # in these seeds all topics are flushed before the acknowledgement
 JOBS_TAKE_S = (0.0, 0.0, 0.002, 0.02)
 
@@ -55,7 +55,7 @@ class ReplicatedWorld(ClusterWorld):
     """
 
     def __init__(self, directory: Path, seed: int) -> None:
-        super().__init__(directory, seed, settings_of(seed), REPLICAS_MAX)
+        super().__init__(directory, seed, settings_of(seed))
         self.flushed = is_flushed(seed)
         self.jobs_take_s = self.random.choice(JOBS_TAKE_S)
 

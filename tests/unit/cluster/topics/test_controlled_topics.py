@@ -31,7 +31,7 @@ TIMEOUT_MS = 1_000
 class Broker:
     """A broker with a controller that waits until the test completes what it was asked for."""
 
-    def __init__(self, replicas_max: int = 1, **settings: str) -> None:
+    def __init__(self, **settings: str) -> None:
         self.service = Service()
         self.clock = self.service.clock
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
@@ -41,7 +41,7 @@ class Broker:
         self.active = True
         self.waiting: list[tuple[AwaitTopic | AwaitDeletion, Callable[[int], object]]] = []
         self.session = CurrentSession(self.service.connect())
-        control = ControlledTopics(self, self, self.clock, replicas_max)
+        control = ControlledTopics(self, self, self.clock)
         self.topics = TopicManager(self, TopicWriter(self.session), control)
         self.outcomes: list[list[Refusal | None]] = []
 
@@ -155,10 +155,10 @@ def test_added_partitions_are_awaited() -> None:
     assert len(znodes.decode_topic("", broker.service.data(znodes.topic_path("orders"))).replicas) == 5
 
 
-def test_more_than_one_replica_is_refused_with_the_reason() -> None:
+def test_more_replicas_than_live_brokers_are_refused_with_the_reason() -> None:
     broker = Broker()
-    broker.create(factor=2)
-    assigned = NewTopic("assigned", assignments={0: (1, 2)}, assignment_count=1)
+    broker.create(factor=4)
+    assigned = NewTopic("assigned", assignments={0: (1, 2, 7)}, assignment_count=1)
     broker.topics.create([assigned], validate_only=False, then=broker.outcomes.append)
     (first,), (second,) = broker.outcomes
     assert first is not None and second is not None
@@ -166,7 +166,7 @@ def test_more_than_one_replica_is_refused_with_the_reason() -> None:
         KafkaErrorCode.INVALID_REPLICATION_FACTOR,
         KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT,
     )
-    assert all("every partition has one replica" in (each.message or "") for each in (first, second))
+    assert "available brokers: 3" in (first.message or "") and "[7] are not alive" in (second.message or "")
 
 
 def test_a_broker_that_knows_no_brokers_yet_creates_nothing() -> None:
@@ -176,28 +176,30 @@ def test_a_broker_that_knows_no_brokers_yet_creates_nothing() -> None:
     assert broker.error() == KafkaErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_internal_topics_have_one_replica_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    broker = Broker(offsets_topic_replication_factor="3")
+def test_an_internal_topic_is_created_by_any_broker() -> None:
+    broker = Broker(offsets_topic_replication_factor="1")
     broker.active = False
     refusals: list[Refusal | None] = []
     broker.topics.create_internal(OFFSETS, refusals.append)
-    assert refusals == [None] and "one replica, not 3" in caplog.text, "any broker creates them"
+    assert refusals == [None]
     node = znodes.decode_topic("", broker.service.data(znodes.topic_path(OFFSETS.name)))
     assert {len(replicas) for replicas in node.replicas.values()} == {1}
     broker.topics.create_internal(OFFSETS, refusals.append)
     assert refusals == [None, None], "another broker was faster"
 
 
-def test_more_replicas_are_accepted_up_to_the_limit_of_the_broker() -> None:
-    broker = Broker(replicas_max=2)
-    topics = [NewTopic("two", 4, 2), NewTopic("three", 4, 3)]
+def test_as_many_replicas_as_live_brokers_are_accepted() -> None:
+    broker = Broker()
+    assigned = NewTopic("own", assignments={0: (1, 2)}, assignment_count=1)
+    topics = [NewTopic("three", 4, 3), NewTopic("four", 4, 4), assigned]
     broker.topics.create(topics, validate_only=True, then=broker.outcomes.append)
-    assert broker.outcomes[0][0] is None and broker.outcomes[0][1] is not None
-    assert broker.outcomes[0][1].error == KafkaErrorCode.INVALID_REPLICATION_FACTOR
+    three, four, own = broker.outcomes[0]
+    assert three is None and own is None
+    assert four is not None and four.error == KafkaErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_internal_topics_have_exactly_the_configured_factor_once_enough_brokers_are_alive() -> None:
-    broker = Broker(replicas_max=9, offsets_topic_replication_factor="3", offsets_topic_num_partitions="4")
+    broker = Broker(offsets_topic_replication_factor="3", offsets_topic_num_partitions="4")
     broker.active = False
     refusals: list[Refusal | None] = []
     three = broker.tables
