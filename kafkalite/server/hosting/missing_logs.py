@@ -29,7 +29,7 @@ from kafkalite.storage.dirs.log_directory import raise_without_descriptors
 from kafkalite.storage.manager import LogManager
 
 LOGGER = logging.getLogger("kafkalite.server")
-MARK = "kafkalite.unconfirmed"
+MARK = names.UNCONFIRMED
 TEXT = b"""Partitions of this broker may have their records in another directory; those without files are offline.
 Restore or mount that directory. To accept the loss, stop the broker, remove this file, and start the broker again.
 """
