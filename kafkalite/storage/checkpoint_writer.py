@@ -8,7 +8,8 @@
    may be below the flushed offset, but never above it: every decrease of a recovery point calls `note`.
 4. A deleted partition is remembered until both checkpoints of its log directory were written without it.
 5. High watermarks are those that the roles of partitions assign to their logs (`Log.high_watermark`). Partitions with
-   one replica have none: then their checkpoint is not written.
+   one replica have none: then their checkpoint is not written. It is due every 5 s, and only changes
+   are written.
 """
 
 import os
@@ -26,6 +27,8 @@ RECOVERY, START = 0, 1
 WHICH = {checkpoints.RECOVERY_POINTS: RECOVERY, checkpoints.LOG_STARTS: START}
 NAMES = (*WHICH, checkpoints.HIGH_WATERMARKS)
 Make = Callable[[], list[str]]
+NO_WATERMARK = -1
+UNKNOWN = [""]  # no lines of a checkpoint are these
 
 
 class CheckpointWriter:
@@ -52,6 +55,8 @@ class CheckpointWriter:
         self._next: dict[str, tuple[str, str, Make, list[Then]]] = {}
         self._closed = False
         self._with_watermarks: set[str] = set()
+        self._noted_watermarks: dict[Log, int] = {}
+        self._written_watermarks: dict[str, list[str]] = {}  # by log directory, since the start
 
     def close(self) -> None:
         """Drop all pending writes; neither their callbacks nor those of the running jobs are called."""
@@ -63,16 +68,26 @@ class CheckpointWriter:
         for name in names or NAMES:
             line = LINES[name](log)
             if line is None:
-                self._served[name][log.root].pop(log, None)
+                self._remove(log, name)
             else:
                 self._served[name][log.root][log] = line
                 if name == checkpoints.HIGH_WATERMARKS:
                     self._with_watermarks.add(log.root)
+                    self._noted_watermarks[log] = written_watermark(log)
+
+    def _remove(self, log: Log, name: str) -> None:
+        self._served[name][log.root].pop(log, None)
+        if name == checkpoints.HIGH_WATERMARKS:
+            self._noted_watermarks.pop(log, None)
+
+    def has_other_watermark(self, log: Log) -> bool:
+        """Whether the high watermark of a log differs from the one in its line."""
+        return self._noted_watermarks.get(log, NO_WATERMARK) != written_watermark(log)
 
     def drop(self, log: Log) -> None:
         """Remove the lines of a log that is not served any more."""
         for name in NAMES:
-            self._served[name][log.root].pop(log, None)
+            self._remove(log, name)
 
     def note_deleted(self, path: str, key: TopicPartition) -> None:
         """A partition of the log directory `path` was deleted; its checkpoints may name it."""
@@ -91,6 +106,13 @@ class CheckpointWriter:
         elif not self._closed:
             waiting = self._next[target][3] if target in self._next else []
             self._next[target] = path, name, make, [*waiting, *then_all]
+
+    def write_high_watermarks(self, path: str) -> None:
+        """Replace the checkpoint of high watermarks of a log directory, unless it has the present lines already."""
+        name = checkpoints.HIGH_WATERMARKS
+        is_written = self._written_watermarks.get(path) == self.lines(path, name)
+        if not is_written or os.path.join(path, name) in self._writing:
+            self.write(path, name)
 
     def write_both(self, path: str, then: Then) -> None:
         """Both checkpoints of a log directory; `then` gets the first error, once both were tried."""
@@ -135,13 +157,23 @@ class CheckpointWriter:
         lines = make()
         self._writing.add(target)
         unnamed = [key for key, names in self.deleted[path].items() if name in names]
-        done = partial(self._written, path, name, unnamed, then)
+        done = partial(self._written, path, name, lines, unnamed, then)
         self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
 
-    def _written(self, path: str, name: str, unnamed: list[TopicPartition], then: list[Then], outcome: Outcome) -> None:
+    def _written(
+        self,
+        path: str,
+        name: str,
+        lines: list[str],
+        unnamed: list[TopicPartition],
+        then: list[Then],
+        outcome: Outcome,
+    ) -> None:
         target = os.path.join(path, name)
         self._writing.discard(target)
         waiting = self._next.pop(target, None)
+        if name == checkpoints.HIGH_WATERMARKS:
+            self._written_watermarks[path] = lines if outcome.error is None else UNKNOWN
         try:
             if outcome.error is None:
                 self._forget_deleted(path, name, unnamed)
@@ -181,9 +213,13 @@ def start_line(log: Log) -> str | None:
 
 def high_watermark_line(log: Log) -> str | None:
     """A log's entry in the checkpoint of high watermarks; none for a partition with one replica."""
-    if log.high_watermark < 0:
-        return None
-    return checkpoints.line(log.topic, log.partition, min(log.high_watermark, log.log_end_offset))
+    offset = written_watermark(log)
+    return None if offset < 0 else checkpoints.line(log.topic, log.partition, offset)
+
+
+def written_watermark(log: Log) -> int:
+    """The high watermark that the checkpoint has for a log; negative = none."""
+    return min(log.high_watermark, log.log_end_offset)
 
 
 LINES: dict[str, Callable[[Log], str | None]] = {

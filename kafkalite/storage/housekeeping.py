@@ -209,14 +209,17 @@ class Housekeeping:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of the logs that have one, as jobs (ReplicaManager.checkpointHighWatermarks)."""
-        name = checkpoints.HIGH_WATERMARKS
 
         def then() -> None:
             for path in filter(self._logs.is_online, self._logs.directories()):
                 if self._files.has_high_watermarks(path):
-                    self._files.write(path, name)
+                    self._files.write_high_watermarks(path)
 
-        self._walk(lambda log: self._files.note(log, name), then)
+        def visit(log: Log) -> None:
+            if self._files.has_other_watermark(log) and self._is_here(log):
+                self._files.note(log, checkpoints.HIGH_WATERMARKS)
+
+        visit_in_slices(self._clock, self._logs.all(), visit, then)
 
     def _write(self, name: str) -> None:
         for path in filter(self._logs.is_online, self._logs.directories()):

@@ -1,5 +1,6 @@
 """The checkpoint of high watermarks: written for the logs that have one, read at a start."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,33 @@ def test_the_file_has_the_logs_with_a_high_watermark_and_is_kafkas(kit: Kit) -> 
     found = {log.topic: log.high_watermark for log in again.manager.all()}
     assert found == {"t": 6, "other": 3}
     again.manager.unlock()
+
+
+def test_at_rest_the_file_is_not_written_again(kit: Kit) -> None:
+    log = kit.create(batches=2)
+    log.high_watermark = 4
+    checkpoint(kit)
+    written = file_of(kit).stat()
+    checkpoint(kit)
+    assert file_of(kit).stat() == written
+    log.high_watermark = 5
+    checkpoint(kit)
+    log.high_watermark = 3
+    checkpoint(kit)
+    assert file_of(kit).read_text() == "0\n1\nt 0 3\n"
+    log.high_watermark = -1  # the partition has one replica now
+    checkpoint(kit)
+    assert file_of(kit).read_text() == "0\n0\n"
+
+
+def test_a_write_that_failed_is_repeated(kit: Kit) -> None:
+    log = kit.create(batches=2)
+    log.high_watermark = 4
+    kit.disk.fail("write", errno.ENOSPC, path=HIGH_WATERMARKS)
+    checkpoint(kit)
+    assert not file_of(kit).exists()
+    checkpoint(kit)
+    assert file_of(kit).read_text() == "0\n1\nt 0 4\n"
 
 
 def test_a_high_watermark_is_limited_to_the_log(kit: Kit) -> None:
