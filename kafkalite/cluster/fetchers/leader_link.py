@@ -48,8 +48,7 @@ class LeaderLink:
 
     def peer(self) -> Peer | None:
         """The leader, None if it has no address."""
-        endpoint = self.endpoint
-        if self._peer is None and endpoint is not None:
+        if self._peer is None and (endpoint := self.endpoint) is not None:
             config, self._used = self._host.config, endpoint
             frame_bytes_max = config.replica_fetch_response_max_bytes + config.socket_request_max_bytes + FRAME_BYTES
             client_id = f"broker-{self._host.broker_id}-fetcher"
