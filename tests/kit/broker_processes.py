@@ -170,18 +170,17 @@ class BrokerProcesses:
 
     def move(self, broker_id: int) -> None:
         """Stop a broker, and start it with its data on another port."""
-        broker = self.brokers[broker_id]
-        assert broker.stop() == broker.clean_exit
-        broker.port = free_port()
+        self.stop(broker_id)
+        self.brokers[broker_id].port = free_port()
         self.start(broker_id)
 
     # What the brokers do and know.
 
-    def create_topic(self, name: str, partitions: int, **configs: str) -> list[Partition]:
+    def create_topic(self, name: str, partitions: int, factor: int = 1, **configs: str) -> list[Partition]:
         """Create a topic by the controller, whichever broker that is; configs with underscores. Its partitions."""
 
         def created() -> bool:
-            code = self.request_topic(self.agreed().controller, name, partitions, **configs)
+            code = self.request_topic(self.agreed().controller, name, partitions, factor, **configs)
             assert code in CREATED or code in NOT_YET_CREATED, code
             return code in CREATED
 
@@ -189,12 +188,18 @@ class BrokerProcesses:
         return [(name, index) for index in range(partitions)]
 
     def request_topic(
-        self, broker_id: int, name: str, partitions: int, timeout_ms: int = CREATE_MS, **configs: str
+        self,
+        broker_id: int,
+        name: str,
+        partitions: int,
+        factor: int = 1,
+        timeout_ms: int = CREATE_MS,
+        **configs: str,
     ) -> int:
         """The error code of a CreateTopics request to a broker; NOT_CONTROLLER of one that accepts no connection."""
         settings = [CONFIG(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         topic = CreateTopicsRequest.CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=settings
+            name=name, num_partitions=partitions, replication_factor=factor, assignments=[], configs=settings
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
         response = call_or_none(self.address(broker_id), request, CREATE_VERSION)
@@ -212,6 +217,19 @@ class BrokerProcesses:
         wait_until(agree, f"brokers {self.serving} agree", every=POLL_S)
         assert found[0] is not None
         return found[0]
+
+    def stop(self, broker_id: int) -> None:
+        """Send SIGTERM, and wait for a clean end."""
+        broker = self.brokers[broker_id]
+        assert broker.stop() == broker.clean_exit
+
+    def in_sync(self, topic: str) -> bool:
+        """Whether each partition of a topic has all its replicas in sync, as a serving broker knows it."""
+        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+        found = call_or_none(self.address(self.serving[0]), request, METADATA_VERSION)
+        return found is not None and all(
+            set(each.isr_nodes) == set(each.replica_nodes) for each in found.topics[0].partitions
+        )
 
     def coordinator(self, group: str) -> int:
         """Wait until a broker coordinates the group; its id."""
