@@ -1,8 +1,8 @@
 """Brokers of topics with three replicas are killed, suspended and stopped: what was acknowledged is kept, once.
 
-An idempotent producer of librdkafka writes with acks=all to a topic with min.insync.replicas=2, which no
-fsync protects, and a consumer of a group follows it and commits. After each fault records are acknowledged again; the summary says when.
-At the end the files of the replicas are equal.
+An idempotent producer of librdkafka writes with acks=all to a topic with min.insync.replicas=2, which no fsync
+protects, and a consumer of a group follows it and commits. After each fault records are acknowledged again; the summary
+says when. At the end the files of the replicas are equal.
 """
 
 from __future__ import annotations
