@@ -64,7 +64,7 @@ def _run_load(plan: Plan, load: Load, progress: Progress) -> LoadResult:
                 trial = Trial(kind, directory / kind.name, number, plan.quick, running.get(kind.name))
                 if number == 0:
                     load.prepare(trial)
-                _pause(plan, load, directory)
+                _pause(plan, load.fills_bytes * kind.replicas, directory)
                 sample = load.run(trial)
                 if number:
                     result.samples[kind.name].append(sample)
@@ -77,13 +77,13 @@ def _rotated(brokers: Sequence[Broker], number: int) -> list[Broker]:
     return [*brokers[first:], *brokers[:first]]
 
 
-def _pause(plan: Plan, load: Load, directory: Path) -> None:
-    """Nothing of the turn before may be written back during this one."""
+def _pause(plan: Plan, fills_bytes: int, directory: Path) -> None:
+    """Nothing of the turn before may be written back during this one, which fills so many bytes of memory."""
     gc.collect()  # clients of the turn before hold connections and threads until they are collected
     os.sync()
     time.sleep(plan.idle_s)
-    if load.fills_bytes and not plan.quick:
-        back_free_memory(load.fills_bytes, directory)
+    if fills_bytes and not plan.quick:
+        back_free_memory(fills_bytes, directory)
 
 
 @contextmanager

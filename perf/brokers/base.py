@@ -71,10 +71,11 @@ class Running:
 
 
 class Broker(ABC):
-    """A kind of broker: how it is found, made ready and started."""
+    """A kind of broker: how it is found, made ready and started; `replicas`: as of `Running`."""
 
     name: str
     title: str
+    replicas = 1
 
     @abstractmethod
     def missing(self) -> str | None:

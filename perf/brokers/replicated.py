@@ -51,7 +51,7 @@ class Replicated(Broker):
     """
 
     def __init__(self, kind: ClusterKind, name: str, replicas: int) -> None:
-        self._kind, self._replicas = kind, replicas
+        self._kind, self.replicas = kind, replicas
         self.name, self.title = name, f"{kind.title}, {BROKERS} brokers, factor {replicas}"
 
     def missing(self) -> str | None:
@@ -64,7 +64,7 @@ class Replicated(Broker):
 
     def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
         """As `Broker.start`."""
-        cluster = Cluster(self._kind, directory, BROKERS, self._replicas, settings or {})
+        cluster = Cluster(self._kind, directory, BROKERS, self.replicas, settings or {})
         cluster.open()
         try:
             wait_for(cluster.running, lambda found: len(found.brokers) == BROKERS and found.controller > 0)
@@ -73,5 +73,5 @@ class Replicated(Broker):
             raise
         first, start_s = cluster.running[1], max(each.start_seconds for each in cluster.running.values())
         return RunningCluster(
-            self.name, first.process, first.port, directory, start_s, replicas=self._replicas, cluster=cluster
+            self.name, first.process, first.port, directory, start_s, replicas=self.replicas, cluster=cluster
         )
