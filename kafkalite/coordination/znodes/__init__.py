@@ -163,13 +163,19 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 
 class PartitionState(NamedTuple):
-    """`.../state`: leader (-1 = none), epochs, in-sync replicas; the node's version is the partition epoch."""
+    """`.../state`: leader (-1 = none), epochs, in-sync replicas; the node's version is the partition epoch.
+
+    Arguments:
+        isr_epochs: the broker epochs of the in-sync replicas, -1 = not alive; () = they are not in the node. Apache
+            Kafka ignores this field, and drops it with its next state.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int = 0
     recovering: bool = False
+    isr_epochs: tuple[int, ...] = ()
 
 
 def encode_state(state: PartitionState) -> bytes:
@@ -183,6 +189,8 @@ def encode_state(state: PartitionState) -> bytes:
     }
     if state.recovering:
         fields["leader_recovery_state"] = 1
+    if state.isr_epochs:
+        fields["isr_epochs"] = list(state.isr_epochs)
     return dump(fields)
 
 
@@ -193,7 +201,12 @@ def decode_state(path: str, data: bytes) -> PartitionState:
     if leader != -1 and leader not in isr:
         raise fields.wrong("leader")
     recovering = fields.whole("leader_recovery_state", 0, minimum=0, maximum=1) == 1
-    return PartitionState(leader, fields.epoch("leader_epoch"), isr, fields.epoch("controller_epoch"), recovering)
+    epochs = fields.broker_epochs("isr_epochs")
+    if epochs and len(epochs) != len(isr):
+        raise fields.wrong("isr_epochs")
+    return PartitionState(
+        leader, fields.epoch("leader_epoch"), isr, fields.epoch("controller_epoch"), recovering, epochs
+    )
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:

@@ -62,6 +62,15 @@ class ZnodeReader:
         """An epoch of a leader or of a controller."""
         return self.whole(name, minimum=0, maximum=EPOCH_MAX)
 
+    def broker_epochs(self, name: str) -> tuple[int, ...]:
+        """A list of broker epochs, -1 for those that are not known; none if it is missing."""
+        value = self._fields.get(name, [])
+        if not isinstance(value, list) or not INTEGERS.issuperset(map(type, value)):
+            raise self.wrong(name)
+        if value and (min(value) < -1 or max(value) > INT64_MAX):
+            raise self.wrong(name)
+        return tuple(value)
+
     def whole_text(self, name: str) -> int:
         """A whole number of 64 bits, written as a string."""
         value = self._fields.get(name)

@@ -14,7 +14,7 @@ TimerName = tuple[str, object]
 Replicas = tuple[int, ...]  # broker ids, the preferred leader first
 
 NO_LEADER = -1
-NO_EPOCH = -1  # the leader epoch of a partition without a state
+NO_EPOCH = -1  # the leader epoch of a partition without a state, the broker epoch of a broker that is not alive
 LEADER_DURING_DELETE = -2  # in UpdateMetadata: the partition does not exist any more (LeaderAndIsr.scala)
 EPOCH_DURING_DELETE = -2  # in StopReplica: the topic is being deleted
 FIRST_LEADER_EPOCH = 0
@@ -71,6 +71,7 @@ class LeaderAndIsr(NamedTuple):
         isr: the in-sync replicas; kept when the last of them fails.
         controller_epoch: of the controller that wrote the state.
         recovering: whether the leader was elected from outside the ISR and has not recovered yet.
+        isr_epochs: the broker epochs of the in-sync replicas when the state was chosen, -1 = not alive; () = unknown.
     """
 
     leader: int
@@ -78,6 +79,7 @@ class LeaderAndIsr(NamedTuple):
     isr: Replicas
     controller_epoch: int
     recovering: bool = False
+    isr_epochs: tuple[int, ...] = ()
 
 
 class StoredState(NamedTuple):

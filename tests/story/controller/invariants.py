@@ -3,10 +3,11 @@
 At every moment: a leader is in the ISR of the state before, or an unclean election was allowed; the ISR is not empty;
 a leader epoch has one leader; transactions of a controller are committed in its own controller epoch only, and that
 has one writer; nodes and logs of a topic are deleted only after the deletion of that topic, by its id, was requested;
-an image is never replaced by an older state.
+an image is never replaced by an older state. Once it is quiet: a broker that has registered again is in no ISR, unless
+the leader has let it join again, or it leads alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.model import TopicPartition
@@ -15,7 +16,7 @@ from tests.story.controller import tree as nodes
 from tests.story.controller.broker import BrokerState, Log
 from tests.story.controller.changes import TopicValue, state_path
 from tests.story.controller.runtime import UNCLEAN, ControllerRuntime
-from tests.story.controller.tree import Change, Put, Remove, ZnodeTree
+from tests.story.controller.tree import Change, Check, Create, Put, Remove, ZnodeTree
 
 if TYPE_CHECKING:
     from tests.story.controller.cluster import Cluster
@@ -36,6 +37,7 @@ class Invariants:
         self.foreign: set[str] = set()  # states that others have written; a controller reads them before it writes
         self.unclean: set[str] = set()  # topics for which an unclean election was requested
         self.leaders: dict[tuple[TopicPartition, bytes, int], int] = {}  # by topic id and leader epoch
+        self.restarted: set[tuple[str, int]] = set()  # states, with brokers in their ISR that have registered again
         self._logs = 0
         tree.committed = self.committed
 
@@ -63,6 +65,7 @@ class Invariants:
             for change in changes:
                 if isinstance(change, Put) and isinstance(change.value, LeaderAndIsr):
                     self._check_change(change.path, before[change.path], change.value)
+        self._note_restarts(changes)
         states = {change.path for change in changes if change.path.endswith("/state")}
         self.foreign = self.foreign - states if isinstance(writer, ControllerRuntime) else self.foreign | states
         for change in [each for each in changes if nodes.parent(each.path) == nodes.TOPICS]:
@@ -73,6 +76,23 @@ class Invariants:
             node = self.tree.get(f"{nodes.TOPICS}/{name}")
             if node is not None and node.czxid in self.ids:
                 self.requested.add(self.ids[node.czxid])
+
+    def _note_restarts(self, changes: Sequence[Change]) -> None:
+        """A broker that registers again leaves each ISR, unless it leads alone then, or none of the ISR was alive."""
+        for change in changes:
+            if isinstance(change, Create) and nodes.parent(change.path) == nodes.BROKERS:
+                broker = int(change.path.rpartition("/")[2])
+                self.restarted |= {(path, broker) for path, state in self._led_states() if broker in state.isr}
+            elif change.path.endswith("/state") and not isinstance(change, Check):
+                state = change.value if isinstance(change, Put) else None  # else it begins or ends
+                ended = {each for each in self.restarted if each[0] == change.path and _has_left(each[1], state)}
+                self.restarted -= ended
+
+    def _led_states(self) -> Iterator[tuple[str, LeaderAndIsr]]:
+        for path in self.tree.below(nodes.TOPICS):
+            value: Any = self.tree.nodes[path].value
+            if isinstance(value, LeaderAndIsr) and value.leader != NO_LEADER:
+                yield path, value
 
     def _check_change(self, path: str, before: object, after: LeaderAndIsr) -> None:
         """A state follows from the one before: the ISR is not empty, has the leader, and epochs grow."""
@@ -120,7 +140,7 @@ class Invariants:
         node = self.tree.get(f"{nodes.TOPICS}/{key.topic}")
         if node is None or log.topic_id in self.requested:
             return
-        if not isinstance(node.value, TopicValue) or node.value.topic_id == log.topic_id:
+        if self.ids.get(node.czxid) == log.topic_id:  # an invalid node may have been created since the request left
             self.report(f"the log of {key} was renamed, but its topic exists: {log} {node.value}")
 
     # Once the cluster is quiet.
@@ -167,6 +187,9 @@ class Invariants:
         registered = self.tree.nodes.get(f"{nodes.BROKERS}/{node.value.leader}")
         if registered is not None and registered.czxid > node.mzxid and state_path(key) not in self.foreign:
             self.report(f"{key}: broker {node.value.leader} has restarted and leads in the same leader epoch")
+        for broker in node.value.isr:
+            if (state_path(key), broker) in self.restarted and len(replicas) > 1:
+                self.report(f"{key}: broker {broker} has restarted and stays in the ISR {node.value.isr}")
         return node.value, node.version
 
     def _check_image(
@@ -215,3 +238,10 @@ class Invariants:
         led = sorted(key for key, each in states.items() if each[1].leader == broker)
         if state.led != led:
             self.report(f"broker {broker} leads {state.led} instead of {led}")
+
+
+def _has_left(broker: int, state: object) -> bool:
+    """Whether a broker that has restarted is out of the ISR, or leads as its only member, or the ISR has no leader."""
+    if not isinstance(state, LeaderAndIsr):
+        return True
+    return broker not in state.isr or state.isr == (broker,) or state.leader == NO_LEADER

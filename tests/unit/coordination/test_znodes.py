@@ -48,8 +48,9 @@ def test_bytes_are_kafkas(written: bytes, expected: bytes) -> None:
 def test_written_values_are_read_back() -> None:
     topic = TopicNode(TOPIC_ID, {0: (1,), 10: (2, 1)}, {0: (3,)}, {10: (1,)})
     assert znodes.decode_topic("/t", znodes.encode_topic(topic)) == topic
-    state = PartitionState(3, 9, (3, 1), 2, True)
-    assert znodes.decode_state("/s", znodes.encode_state(state)) == state
+    for epochs in ((), (7, -1)):
+        state = PartitionState(3, 9, (3, 1), 2, True, epochs)
+        assert znodes.decode_state("/s", znodes.encode_state(state)) == state
     block = ProducerIdBlock(2, 1000, 1999)
     assert znodes.decode_producer_ids(znodes.encode_producer_ids(block)) == block
     assert znodes.decode_producer_ids(b"") is None

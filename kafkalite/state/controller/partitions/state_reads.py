@@ -67,13 +67,26 @@ def revise(context: ControllerContext, partition: Partition, stored: Stored) -> 
 def _use(context: ControllerContext, partition: Partition, stored: StoredState) -> PartitionEvent:
     """Replace the current state. The event that follows says whether its leader is online.
 
-    An in-sync replica that has registered after the state was written has restarted while no controller noticed: for
+    An in-sync replica with another registration than that of the state has restarted while no controller noticed: for
     example, together with the former controller.
     """
     state = stored.state
     if state.controller_epoch > context.settings.epoch:
         context.moved = f"{partition.key} has a state of the later controller epoch {state.controller_epoch}"
-    registered = {broker: context.brokers[broker].epoch for broker in state.isr if broker in context.brokers}
-    partition.restarted |= {broker for broker, epoch in registered.items() if epoch > stored.zxid}
+    partition.restarted |= {broker for broker in state.isr if _has_restarted(context, broker, stored)}
     partition.current, partition.version = state, stored.version
     return PartitionEvent.LED if context.leader_online(partition) else PartitionEvent.LEADERLESS
+
+
+def _has_restarted(context: ControllerContext, broker_id: int, stored: StoredState) -> bool:
+    """Whether an in-sync replica is alive in another registration than that of a state.
+
+    A state without registrations is of a Kafka controller, or has one replica: then those are compared that were alive
+    when it was written, not those that its controller knew.
+    """
+    broker, state = context.brokers.get(broker_id), stored.state
+    if broker is None:
+        return False
+    if state.isr_epochs:
+        return broker.epoch != state.isr_epochs[state.isr.index(broker_id)]
+    return broker.epoch > stored.zxid

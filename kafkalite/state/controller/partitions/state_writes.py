@@ -8,14 +8,14 @@ from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.values import NO_LEADER, LeaderAndIsr
+from kafkalite.state.controller.values import NO_EPOCH, NO_LEADER, LeaderAndIsr
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
 MULTI_STATES_MAX = 100  # a transaction of the served tree is one step of its broker's loop, of some 10 ms
 PATH_BYTES = 100  # of an operation, without the chroot and the name of the topic: path and ZooKeeper's fields
-STATE_BYTES = 150  # a state in JSON, without its ISR
-REPLICA_BYTES = 11
+STATE_BYTES = 170  # a state in JSON, without its ISR
+REPLICA_BYTES = 31  # a broker id and a broker epoch
 
 Batch = tuple[tuple[Operation, ...], tuple[Partition | None, ...]]
 
@@ -23,10 +23,25 @@ Batch = tuple[tuple[Operation, ...], tuple[Partition | None, ...]]
 def write_states(context: ControllerContext) -> Steps:
     """Write the states that this event has chosen."""
     chosen = [partition for partition in context.work.chosen if partition.state is not PartitionState.DELETED]
+    for partition in chosen:
+        _add_epochs(context, partition)
+        yield
     for operations, partitions in _batches(context, chosen):
         context.write(operations, StateWrite(partitions))
         yield
     context.work.chosen.clear()
+
+
+def _add_epochs(context: ControllerContext, partition: Partition) -> None:
+    """Add the registrations of the members that are known now: a later controller finds by them who has restarted.
+
+    A state with one replica is as Kafka writes it: its only member leads again in any case.
+    """
+    state = partition.wanted
+    if state is not None and len(partition.replicas) > 1:
+        brokers = context.brokers
+        epochs = [brokers[member].epoch if member in brokers else NO_EPOCH for member in state.isr]
+        partition.wanted = state._replace(isr_epochs=tuple(epochs))
 
 
 def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> Steps:

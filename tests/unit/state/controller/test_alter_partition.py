@@ -9,7 +9,7 @@ from kafkalite.state.controller import events as into
 from kafkalite.state.controller.values import LeaderAndIsr, PartitionOutcome, StoredState, TopicNodes
 from tests.unit.state.controller.kit import EPOCH, ID, KEY, OTHER_ID, WRITTEN, Situation
 
-KEPT = LeaderAndIsr(1, 4, (1,), EPOCH)
+KEPT = LeaderAndIsr(1, 4, (1,), EPOCH, isr_epochs=(1,))
 
 
 def topic(isr: tuple[int, ...] = (1, 3), *, version: int = 6, recovering: bool = False) -> TopicNodes:
@@ -127,7 +127,7 @@ def test_leader_is_sent_as_such_while_its_change_is_written() -> None:
 def test_restart_of_a_member_during_a_change_removes_it_after_the_write() -> None:
     situation = running((1,)).alter((1, 3), leader_epoch=4, partition_epoch=6)
     situation.report(into.BrokersChanged(situation.registrations({1: 1, 3: 2, 4: 1}))).quiet().written(7)
-    assert situation.writes[-1].operations == (out.SetState(KEY, LeaderAndIsr(1, 5, (1,), EPOCH), 7),)
+    assert situation.writes[-1].operations == (out.SetState(KEY, LeaderAndIsr(1, 5, (1,), EPOCH, isr_epochs=(1,)), 7),)
 
 
 def test_changes_of_a_request_are_one_transaction() -> None:

@@ -94,7 +94,7 @@ def test_leaders_move_back_when_more_than_the_allowed_share_is_elsewhere() -> No
 
 def test_unclean_election_makes_the_first_live_replica_the_only_one_in_sync_and_recovering() -> None:
     situation = elect(running(topic(1, 1), alive=(3, 4)).written(7).quiet(), unclean=True)
-    state = LeaderAndIsr(3, 6, (3,), EPOCH, recovering=True)
+    state = LeaderAndIsr(3, 6, (3,), EPOCH, recovering=True, isr_epochs=(1,))
     assert situation.writes[-1].operations == (out.SetState(KEY, state, 7),)
     assert error(situation.written(8)) == Error.NONE
     assert situation.machine.counts().unclean_elections == 1

@@ -65,9 +65,11 @@ def test_failed_replica_leaves_the_in_sync_ones(
 # Restarts with several replicas, of which Apache Kafka has assigned some in sync.
 
 
-def in_sync(leader: int, *isr: int, leader_epoch: int = 0, zxid: int = WRITTEN) -> TopicNodes:
+def in_sync(
+    leader: int, *isr: int, leader_epoch: int = 0, zxid: int = WRITTEN, isr_epochs: tuple[int, ...] = ()
+) -> TopicNodes:
     """The nodes of a topic with replicas on the brokers 1 and 3."""
-    state = StoredState(LeaderAndIsr(leader, leader_epoch, isr, EPOCH - 1), leader_epoch, zxid)
+    state = StoredState(LeaderAndIsr(leader, leader_epoch, isr, EPOCH - 1, False, isr_epochs), leader_epoch, zxid)
     return TopicNodes(ID, 0, {0: (1, 3)}, {}, {}, {0: state}, frozenset({0}), 10)
 
 
@@ -97,6 +99,32 @@ def test_replicas_that_restarted_together_with_the_controller_are_found_by_their
     restarted = Situation({"a": in_sync(1, 1, 3, leader_epoch=4, zxid=0)}, alive=(1, 3))
     (state,) = [each.state for each in restarted.writes[-1].operations if isinstance(each, out.SetState)]
     assert (state.leader, state.leader_epoch, state.isr) == (1, 5, (1,))
+
+
+@pytest.mark.parametrize(
+    ("isr_epochs", "expected"),
+    [
+        ((1, 1), None),
+        ((1, 0), (1, 5, (1,))),  # the controller died before it noticed that broker 3 had registered again
+        ((0, 1), (3, 5, (3,))),
+        ((1, -1), (1, 5, (1,))),  # broker 3 was not alive when the state was chosen
+    ],
+)
+def test_restarts_before_a_state_that_the_former_controller_has_not_noticed_are_found(
+    isr_epochs: tuple[int, int], expected: tuple[int, int, Replicas] | None
+) -> None:
+    situation = Situation({"a": in_sync(1, 1, 3, leader_epoch=4, isr_epochs=isr_epochs)}, alive=(1, 3))
+    states = [each.state for write in situation.writes for each in write.operations if isinstance(each, out.SetState)]
+    assert [state[:3] for state in states] == ([expected] if expected else [])
+
+
+def test_a_state_has_the_registrations_of_its_members() -> None:
+    situation = Situation({"a": in_sync(1, 1, 3)}, alive=(1,))
+    (state,) = [each.state for each in situation.writes[-1].operations if isinstance(each, out.SetState)]
+    assert (state.isr, state.isr_epochs) == ((1,), (1,))
+    situation = Situation({"a": in_sync(1, 1, 3)}, alive=())
+    (state,) = [each.state for each in situation.writes[-1].operations if isinstance(each, out.SetState)]
+    assert (state.leader, state.isr, state.isr_epochs) == (-1, (1, 3), (-1, -1))
 
 
 def test_restarted_leader_is_not_sent_its_leadership_of_before() -> None:
