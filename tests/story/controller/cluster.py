@@ -83,7 +83,7 @@ class Process:
                 return
         cluster = self.cluster
         self.controller = cluster.create_runtime(
-            session, cluster.schedule, cluster, self.broker_id, epoch, version, self._resigned
+            session, cluster.schedule, cluster, self.broker_id, epoch, version, partial(self._resigned, epoch)
         )
 
     def _controller_changed(self) -> None:
@@ -93,8 +93,10 @@ class Process:
             self.controller.moved()
         self.elect()
 
-    def _resigned(self) -> None:
-        self.controller = None
+    def _resigned(self, epoch: int) -> None:
+        """The term of an epoch is over; the next one of this broker may have begun."""
+        if self.controller is not None and self.controller.epoch == epoch:
+            self.controller = None
 
     def _session_lost(self) -> None:
         self._stop_controller()
