@@ -54,9 +54,11 @@ def elect_leaders(context: ControllerContext, event: ElectLeaders) -> Steps:
 
 def configs_read(context: ControllerContext, event: TopicConfigsRead) -> Steps:
     """Elect leaders out of sync, if the topic allows it."""
-    if not event.unclean_elections:
+    topic = context.topics.get(event.topic)
+    if topic is None or not event.unclean_elections:
         return
-    stuck = [one for one in context.stuck if one.key.topic == event.topic and one.state is PartitionState.OFFLINE]
+    # Those of the topic, not all that are stuck: each of 10,000 topics may be read after the death of a broker.
+    stuck = [one for one in topic.partitions.values() if one in context.stuck and one.state is PartitionState.OFFLINE]
     yield from elect_each(context, stuck, unclean=True)
 
 
