@@ -118,7 +118,7 @@ EXCEPTIONS = (
     Exempt("Log", 31, "offsets and times of one log, beside its segments; appends read them without a call"),
     Exempt("Driver", 31, "the loop, timer and machines of a consumer"),
     Exempt("LogManager", 31, "the executors and registers of all logs; jobs have their own classes"),
-    Exempt("Driver", 29, "the loop, timer, channels and accumulator of a producer; its settings are one"),
+    Exempt("Driver", 26, "the loop, timer, channels and accumulator of a producer; its settings are one"),
     Exempt("PartitionState", 25, "a hot object: appends and fetches look nothing up"),
     Exempt("BrokerResources", 23, "what a broker opens and closes in one order"),
     Exempt("ControllerContext", 24, "the memory of the controller, a dictionary per fact of the tree"),

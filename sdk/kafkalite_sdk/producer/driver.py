@@ -40,7 +40,7 @@ from kafkalite_sdk.producer.compression import Compression
 from kafkalite_sdk.producer.failures import Failures
 from kafkalite_sdk.producer.identity import Identity
 from kafkalite_sdk.producer.partition_sender import ProducerId
-from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
+from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics, RequestCounts
 from kafkalite_sdk.producer.sender import Sender
 from kafkalite_sdk.producer.settings import ProducerSettings
 from kafkalite_sdk.producer.waiters import Waiters
@@ -112,8 +112,7 @@ class Driver:
         self._unused_since: dict[str, float] = {}  # by topic, in seconds of the loop's clock
         self._refused_by: KafkaError = ClientUseError("this Producer was closed; create another one")
         self._ended = False
-        self._requests = self._bytes = self._drains = 0
-        self._request_seconds = 0.0
+        self._counts = RequestCounts()
         self._guard = client.owner.guard
         self._metadata_changed = self._guard(self._apply_metadata)
         client.on_metadata.append(self._metadata_changed)
@@ -169,8 +168,8 @@ class Driver:
     def _submit(self, call: ProduceCall) -> None:
         """Send a request: at once to a broker that is connected."""
         request = call.request(self._settings.acks, self._timeout_ms)
-        self._requests += 1
-        self._bytes += call.size
+        self._counts.requests += 1
+        self._counts.bytes += call.size
         if self._stages is not None:
             self._stages.request_sent(call.node, len(call.batches), call.size)
         answer, fail = partial(self._answered, call), partial(self._lost, call)
@@ -194,7 +193,7 @@ class Driver:
                 if response.node_endpoints:
                     self._learn_leaders(response)
                 self._sender.answered(call, response, now)
-            self._request_seconds += now - call.created_s
+            self._counts.seconds += now - call.created_s
             if self._stages is not None:
                 self._stages.request_ended(call.node, now - call.created_s, None)
             self._schedule()
@@ -409,7 +408,7 @@ class Driver:
 
         if has_space():
             return
-        self._drains += 1
+        self._counts.drains += 1
         text = f"{accumulator.buffered} bytes are not acknowledged, {accumulator.buffer_memory} are allowed"
         await self._until(has_space, self._settings.max_block_s, f"{text}, and no space within max_block_ms")
 
@@ -489,11 +488,11 @@ class Driver:
             batches_acknowledged=sender.acknowledged,
             batches_retried=sender.retried,
             batches_divided=sender.divided,
-            requests_sent=self._requests,
+            requests_sent=self._counts.requests,
             requests_open=sender.open_requests,
-            bytes_sent=self._bytes,
-            request_seconds=self._request_seconds,
-            drains_waited=self._drains,
+            bytes_sent=self._counts.bytes,
+            request_seconds=self._counts.seconds,
+            drains_waited=self._counts.drains,
             producer_id=sender.producer_id.producer_id,
             producer_epoch=sender.producer_id.epoch,
         )

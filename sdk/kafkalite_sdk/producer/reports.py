@@ -48,3 +48,20 @@ class ProducerMetrics(NamedTuple):
     drains_waited: int
     producer_id: int
     producer_epoch: int
+
+
+class RequestCounts:
+    """The requests of one producer since its start.
+
+    Attributes:
+        requests: number of them.
+        bytes: of their batches, after compression, retries included.
+        seconds: of all with a response, from submission to response.
+        drains: calls of `drain` that had to wait.
+    """
+
+    __slots__ = ("bytes", "drains", "requests", "seconds")
+
+    def __init__(self) -> None:
+        self.requests = self.bytes = self.drains = 0
+        self.seconds = 0.0
