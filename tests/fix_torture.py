@@ -27,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "torture: rigs and simulations, with the length of options like --kills")
+    config.addinivalue_line(
+        "markers", "long_form: left out unless an option like --cuts is above its value in `make test`"
+    )
     if is_long(config) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config))
 

@@ -5,11 +5,13 @@ Needs root and Linux' loop devices. Invariant: whatever becomes of the test, the
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import struct
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -92,6 +94,21 @@ class LoopDisk:
             fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", WITHOUT_LOG_FLUSH))
         finally:
             os.close(descriptor)
+
+    def fill(self) -> Path:
+        """Fill the disk to its last block, those reserved for root, too; returns the file to delete."""
+        filler = self.path / "filler"
+        found = os.statvfs(self.path)
+        with open(filler, "wb", buffering=0) as file:
+            with suppress(OSError):  # the file system needs blocks for the extents
+                os.posix_fallocate(file.fileno(), 0, found.f_bfree * found.f_frsize)
+            file.seek(0, os.SEEK_END)
+            try:
+                while file.write(bytes(found.f_frsize)):
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC, error
+        return filler
 
     def free_bytes(self) -> int:
         """The free bytes of the file system."""

@@ -11,25 +11,39 @@ from tests.kit import jvm, rig
 from tests.kit.seeds import chosen_seed
 
 KILLS_PER_SERIES = 5
+CUTS_PER_POWER_SERIES = 5
 KILLS_PER_GROUP_SERIES = 15  # of --kills, for lives of groups and clusters: they have fewer, and take their time
 SEED = chosen_seed()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`series`, `group_series`, `cluster_series`: the number of a life with some kills; `cut`, `fault`: the number of
-    each."""
+    """`series`, `group_series`, `cluster_series`, `power_series`: the number of a life with some kills or power cuts;
+    `cut`, `fault`: the number of each."""
     if "series" in metafunc.fixturenames:
         series_count = -(-metafunc.config.getoption("kills") // KILLS_PER_SERIES)
         metafunc.parametrize("series", range(series_count))
     for name in ("group_series", "cluster_series"):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, range(-(-metafunc.config.getoption("kills") // KILLS_PER_GROUP_SERIES)))
+    if "power_series" in metafunc.fixturenames:
+        series_count = -(-metafunc.config.getoption("cuts") // CUTS_PER_POWER_SERIES)
+        metafunc.parametrize("power_series", range(series_count), scope="module")
     if "cut" in metafunc.fixturenames:
         metafunc.parametrize("cut", range(metafunc.config.getoption("cuts")))
     if "how" in metafunc.fixturenames:
         metafunc.parametrize("how", ["stop", "kill"] if is_long(metafunc.config) else ["stop"])
     if "fault" in metafunc.fixturenames:
         metafunc.parametrize("fault", range(metafunc.config.getoption("faults")))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests with the mark `long_form` are run in the long form only."""
+    if is_long(config):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long_form")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long_form")]
 
 
 @pytest.fixture(autouse=True)
