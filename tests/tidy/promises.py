@@ -1,4 +1,7 @@
-"""Reads docs/durability.md: the cells of its table of promises, the keys that they name, and the tests behind these."""
+"""Reads docs/durability.md: the cells of its tables of promises, the keys that they name, and the tests behind these.
+
+Each row of the table of other systems' defects names a test, or what is missing.
+"""
 
 import ast
 import re
@@ -10,24 +13,40 @@ _KEY = re.compile(r"\[(\w+)\](?!\()")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
+# The first columns of the tables: the first two columns of a promise name its row.
+PROMISES, KEYS, DEFECTS = ("`acks`", "replicas that fail"), "in the table", "defect"
+MISSING = "not yet: "
+
+
 class Promises(NamedTuple):
-    """cells: (row, column, text) of each promise; tests: key -> (file, function); named: every test on the page."""
+    """What the page says.
+
+    Attributes:
+        cells: (row, column, text) of each promise.
+        tests: key -> (file, function).
+        named: every test on the page.
+        defects: (defect, what is said of it).
+    """
 
     cells: list[tuple[str, str, str]]
     tests: dict[str, tuple[str, str]]
     named: list[tuple[str, str]]
+    defects: list[tuple[str, str]]
 
 
 def read(root: Path) -> Promises:
     """The promises of a checkout."""
     text = (root / PAGE).read_text()
-    first, second, *_ = tables(text)
-    columns = first[0][2:]
+    found = {table[0][0]: table for table in tables(text)}
     cells = [
-        (f"{row[0]} {row[1]}", column, cell) for row in first[1:] for column, cell in zip(columns, row[2:], strict=True)
+        (f"{row[0]} {row[1]}", column, cell)
+        for name in PROMISES
+        for row in found[name][1:]
+        for column, cell in zip(found[name][0][2:], row[2:], strict=True)
     ]
-    tests = {row[0]: (found[1], found[2]) for row in second[1:] if (found := _TEST.fullmatch(row[1]))}
-    return Promises(cells, tests, [(found[1], found[2]) for found in _TEST.finditer(text)])
+    tests = {row[0]: (test[1], test[2]) for row in found[KEYS][1:] if (test := _TEST.fullmatch(row[1]))}
+    named = [(test[1], test[2]) for test in _TEST.finditer(text)]
+    return Promises(cells, tests, named, [(row[0], row[1]) for row in found[DEFECTS][1:]])
 
 
 def broken(root: Path) -> list[str]:
@@ -39,6 +58,7 @@ def broken(root: Path) -> list[str]:
         if not keys:
             said.append(f"{row}, {column}: no test is named")
         said += [f"{row}, {column}: [{key}] is not in the list of tests" for key in keys if key not in promises.tests]
+    said += [f"{row}: no test" for row, text in promises.defects if not _TEST.search(text) and MISSING not in text]
     return said + [f"{file}::{name} does not exist" for file, name in promises.named if not _exists(root / file, name)]
 
 

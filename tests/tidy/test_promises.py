@@ -10,4 +10,5 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_every_guarantee_has_its_test() -> None:
     assert broken(ROOT) == []
     promises = read(ROOT)
-    assert len(promises.cells) == 20 and len(promises.tests) == 15
+    assert len(promises.defects) == 36
+    assert len(promises.cells) == 41 and len(promises.tests) == 25

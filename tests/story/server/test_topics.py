@@ -16,6 +16,7 @@ from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.kit.server import Client, batch, running
 
@@ -206,6 +207,15 @@ async def test_invalid_partition_counts_are_rejected(client: Client) -> None:
     assert (await grow(client, "nowhere", 2)).error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_partitions_of_internal_topics_are_not_added(client: Client) -> None:
+    """Another number of partitions would give groups another coordinator."""
+    await client.call(FindCoordinatorRequest(coordinator_keys=["g"]))
+    before = len(client.broker.image.topics["__consumer_offsets"].partitions)
+    refused = await grow(client, "__consumer_offsets", before + 1)
+    assert refused.error_code != 0
+    assert len(client.broker.image.topics["__consumer_offsets"].partitions) == before
+
+
 # Deleting.
 
 
@@ -218,6 +228,13 @@ async def test_delete_topics_in_every_version(client: Client, version: int) -> N
     assert (gone.name, gone.error_code) == ("t", 0)
     assert (unknown.name, unknown.error_code) == ("nowhere", KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert not client.broker.image.topics
+
+
+async def test_deletion_of_one_topic_keeps_a_thousand_others(client: Client) -> None:
+    names = [f"t{number}" for number in range(1_000)]
+    await client.create("t", *names)
+    assert [each.error_code for each in await client.delete("t")] == [0]
+    assert set(client.broker.image.topics) == set(names)
 
 
 async def test_delete_topics_by_id(client: Client) -> None:
