@@ -8,8 +8,7 @@
    may be below the flushed offset, but never above it: every decrease of a recovery point calls `note`.
 4. A deleted partition is remembered until both checkpoints of its log directory were written without it.
 5. High watermarks are those that the roles of partitions assign to their logs (`Log.high_watermark`). Partitions with
-   one replica have none: then their checkpoint is not written. It is due every 5 s, and only changes
-   are written.
+   one replica have none: then their checkpoint is not written. It is due every 5 s, and only changes are written.
 """
 
 import os
@@ -54,9 +53,8 @@ class CheckpointWriter:
         self._writing: set[str] = set()
         self._next: dict[str, tuple[str, str, Make, list[Then]]] = {}
         self._closed = False
-        self._with_watermarks: set[str] = set()
         self._noted_watermarks: dict[Log, int] = {}
-        self._written_watermarks: dict[str, list[str]] = {}  # by log directory, since the start
+        self._written_watermarks: dict[str, list[str]] = {}  # by log directory that has, or had, high watermarks
 
     def close(self) -> None:
         """Drop all pending writes; neither their callbacks nor those of the running jobs are called."""
@@ -72,7 +70,7 @@ class CheckpointWriter:
             else:
                 self._served[name][log.root][log] = line
                 if name == checkpoints.HIGH_WATERMARKS:
-                    self._with_watermarks.add(log.root)
+                    self._written_watermarks.setdefault(log.root, UNKNOWN)
                     self._noted_watermarks[log] = written_watermark(log)
 
     def _remove(self, log: Log, name: str) -> None:
@@ -150,7 +148,7 @@ class CheckpointWriter:
     def has_high_watermarks(self, path: str) -> bool:
         """Whether a partition of a log directory has, or had, a high watermark in the checkpoint."""
         name = checkpoints.HIGH_WATERMARKS
-        return bool(self._served[name][path] or self.other_high_watermarks[path]) or path in self._with_watermarks
+        return bool(self._served[name][path] or self.other_high_watermarks[path]) or path in self._written_watermarks
 
     def _run(self, path: str, name: str, make: Make, then: list[Then]) -> None:
         target = os.path.join(path, name)
