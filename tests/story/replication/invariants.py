@@ -83,6 +83,23 @@ def high_watermark_above_members(partition: Partition, high_watermark: int, ends
     ]
 
 
+def truncations_of_committed(
+    partition: Partition, broker_id: int, end_offset: int, high_watermark: int, *, member: bool
+) -> list[str]:
+    """An in-sync replica removes no committed record, also if it would fetch it again.
+
+    Arguments:
+        partition: the partition.
+        broker_id: of the replica that is truncated.
+        end_offset: from which on its records are removed.
+        high_watermark: the highest one that a leader has shown.
+        member: whether the replica is in the ISR of the tree.
+    """
+    if not member or end_offset >= high_watermark:
+        return []
+    return [f"{partition}: broker {broker_id} is in sync, and truncates to {end_offset} below {high_watermark}"]
+
+
 def batches_of_decreasing_epochs(partition: Partition, broker_id: int, log: ReplicaLog) -> list[str]:
     """The leader epochs of a log never decrease, and its offsets grow."""
     found = []

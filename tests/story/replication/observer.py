@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalite.coordination.tree import Create, Operation, Set
 from kafkalite.errors import KafkaError
+from kafkalite.storage.log.log import Log
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.server import fetch_request, fetched
 from tests.story.replication.invariants import (
@@ -19,6 +20,7 @@ from tests.story.replication.invariants import (
     epochs_with_two_leaders,
     high_watermark_above_members,
     leaders_outside_the_isr,
+    truncations_of_committed,
 )
 from tests.story.replication.world import ReplicatedWorld
 
@@ -46,6 +48,7 @@ class Observer:
         self.unclean: set[tuple[int, Partition]] = set()
         self._world = world
         self._leaderships: dict[Leadership, None] = {}
+        self._committed: dict[Partition, int] = {}  # the highest high watermark that was seen
         self._multi = world.zookeeper.tree.multi
         world.zookeeper.tree.multi = self._observed  # type: ignore[method-assign]
 
@@ -83,6 +86,17 @@ class Observer:
             violations += epochs_that_do_not_grow(partition, states)
         assert not violations, "\n".join(violations)
 
+    def truncated(self, log: Log, end_offset: int) -> None:
+        """The log of a replica of a running broker is about to be truncated."""
+        partition = log.topic, log.partition
+        for broker_id in filter(self._world.runs, self._world.brokers):
+            state = self._world.observed_state(partition)
+            if self._world.open_log(broker_id, partition) is log and state is not None:
+                member = broker_id in state.isr and (broker_id, partition) not in self.unclean
+                committed = self._committed.get(partition, 0)
+                found = truncations_of_committed(partition, broker_id, end_offset, committed, member=member)
+                self.violations += [f"{self._world.loop.time():.3f}: {text}" for text in found]
+
     async def _fetch(self) -> None:
         """Read the high watermark of a response of a leader that the tree or a broker names."""
         states = self._world.observed_states()
@@ -106,6 +120,7 @@ class Observer:
         state = self._world.observed_state(partition)
         if state is None:
             return
+        self._committed[partition] = max(high_watermark, self._committed.get(partition, 0))
         members = [each for each in state.isr if (each, partition) not in self.unclean]
         ends = {each: self._world.end_offset(each, partition) for each in members}
         now = f"{self._world.loop.time():.3f}: "

@@ -23,7 +23,7 @@ from tests.story.cluster.world import run
 from tests.story.replication.faults import ReplicaFaults
 from tests.story.replication.final_checks import check_history, check_in_sync, check_replicas
 from tests.story.replication.observer import Observer
-from tests.story.replication.truncations import counted_truncations
+from tests.story.replication.truncations import observed_truncations
 from tests.story.replication.world import ReplicatedWorld
 from tests.story.sdk.log_checks import check_logs, check_outcomes
 from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger, consumer_settings, until_handled
@@ -39,6 +39,11 @@ FLUSHED = {"flush_messages": "1"}
 async def scenario(world: ReplicatedWorld) -> dict[str, int]:
     """One run; returns the number of each event."""
     observer = Observer(world)
+    with observed_truncations(world, observer):
+        return await _observed(world, observer)
+
+
+async def _observed(world: ReplicatedWorld, observer: Observer) -> dict[str, int]:
     administrator = Administrator(world, FACTORS)
     topics = {"one": (2, world.random.choice(FACTORS)), "three": (3, 3)}
     for name, (partitions, factor) in topics.items():
@@ -92,9 +97,4 @@ async def scenario(world: ReplicatedWorld) -> dict[str, int]:
 
 def run_seed(directory: Path, seed: int) -> dict[str, int]:
     """Run a seed; returns the number of each event."""
-
-    async def counted(world: ReplicatedWorld) -> dict[str, int]:
-        with counted_truncations(world):
-            return await scenario(world)
-
-    return run(directory, seed, counted, ReplicatedWorld)
+    return run(directory, seed, scenario, ReplicatedWorld)

@@ -17,6 +17,7 @@ from tests.story.replication.invariants import (
     high_watermark_above_members,
     incomplete,
     leaders_outside_the_isr,
+    truncations_of_committed,
 )
 from tests.story.replication.replica_logs import ReplicaLog, StoredBatch, latest_values, read_log
 
@@ -70,6 +71,11 @@ class TestObservations:
     def test_a_high_watermark_that_a_member_lacks_is_found(self) -> None:
         assert high_watermark_above_members(ORDERS, 10, {1: 12, 2: 9})
         assert not high_watermark_above_members(ORDERS, 10, {1: 12, 2: 10})
+
+    def test_a_truncation_of_committed_records_by_a_member_is_found(self) -> None:
+        assert truncations_of_committed(ORDERS, 1, 4, 5, member=True)
+        assert not truncations_of_committed(ORDERS, 1, 5, 5, member=True)
+        assert not truncations_of_committed(ORDERS, 1, 4, 5, member=False)
 
     def test_a_commit_that_goes_back_is_found(self) -> None:
         assert commits_that_go_back("billing", [1, 2, 4, 3])

@@ -14,9 +14,11 @@ from tests.story.cluster.world import run
 from tests.story.replication.final_checks import check_in_sync, check_replicas
 from tests.story.replication.invariants import Partition
 from tests.story.replication.observer import Observer
+from tests.story.replication.truncations import observed_truncations
 from tests.story.replication.world import ReplicatedWorld
 
 ORDERS: Partition = ("orders", 0)
+FLUSHED: Partition = ("flushed", 0)  # created by tests of flushes
 SEED = 1  # not one in which all topics are flushed
 RECOVERY_S = 10.0
 SESSION_S = 2.0
@@ -31,7 +33,8 @@ def in_a_cluster(directory: Path, scenario: Callable[[ReplicatedWorld, Observer]
         created = await Administrator(world).create("orders", 1, 3)
         assert created
         await until_in_sync(world)
-        await scenario(world, observer)
+        with observed_truncations(world, observer):
+            await scenario(world, observer)
         observer.check()
 
     run(directory, SEED, main, ReplicatedWorld)
@@ -52,9 +55,14 @@ def leader_of(world: ReplicatedWorld) -> int:
 
 
 async def send(world: ReplicatedWorld, *values: bytes) -> list[int]:
+    """Send values to `orders`, as `send_to`."""
+    return await send_to(world, ORDERS[0], *values)
+
+
+async def send_to(world: ReplicatedWorld, topic: str, *values: bytes) -> list[int]:
     """Send values one after another with acks=all; returns their offsets."""
     async with Producer(world.bootstrap, environment=world.environment(), acks="all") as producer:
-        return [(await producer.send(ORDERS[0], value)).offset for value in values]
+        return [(await producer.send(topic, value)).offset for value in values]
 
 
 async def values(world: ReplicatedWorld) -> list[bytes | None]:
