@@ -315,9 +315,15 @@ class LogManager(DirectorySet):
         self.forget(log, touch=False)
         log.fail()  # nothing of it is written any more: a log of the same name may come
         self._files.note_deleted(log.root, TopicPartition(log.topic, log.partition))
-        if log.high_watermark >= 0:  # it is not that of a new partition of the same name
-            self._files.write(log.root, checkpoints.HIGH_WATERMARKS)
+        self._forget_high_watermark(log.root, known=log.high_watermark >= 0)
         self._deletions.log(log)
+
+    def _forget_high_watermark(self, path: str, *, known: bool) -> None:
+        """Write the checkpoint of a log directory without a removed partition, if it had one there: it is not that of a
+        new partition of the same name.
+        """
+        if known:
+            self._files.write(path, checkpoints.HIGH_WATERMARKS)
 
     def delete_refused(self, topic: str, partition: int, delay_ms: int) -> None:
         """Delete the files of a partition that could not be loaded, as `delete` does; nothing where there is none.
@@ -387,6 +393,7 @@ class LogManager(DirectorySet):
         if log is not None:
             self.forget(log, touch=False)
             log.fail()  # nothing of it is written any more: a log of the same name may come
+            self._forget_high_watermark(root, known=log.high_watermark >= 0)
         self._forget_refused(key, root)
         self.strays.append(renamed)
         return renamed
@@ -395,8 +402,9 @@ class LogManager(DirectorySet):
         """Let the checkpoints of a log directory name a partition no more, at the latest before its files are made."""
         self.refused.pop(key, None)
         self._files.others[root].pop(key, None)
-        self._files.other_high_watermarks[root].pop(key, None)
+        known = self._files.other_high_watermarks[root].pop(key, None) is not None
         self._files.note_deleted(root, key)
+        self._forget_high_watermark(root, known=known)
 
     def flush_closed(self, log: Log, done: Callable[[int], object]) -> None:
         """Flush the closed segments of a log as a job; `done` receives 0 or a Kafka error code."""

@@ -1,12 +1,14 @@
 """The checkpoint of high watermarks: written for the logs that have one, read at a start."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kafkalite.model import TopicPartition
 from kafkalite.storage.checkpoints import HIGH_WATERMARKS
+from kafkalite.storage.log.log import Log
 from tests.unit.storage.test_manager import Kit, fill
 
 
@@ -99,11 +101,22 @@ def test_a_file_that_cannot_be_read_is_ignored(kit: Kit, content: str, expected:
     opened.manager.unlock()
 
 
-def test_a_new_partition_has_not_the_high_watermark_of_a_deleted_one(kit: Kit) -> None:
+def delete(kit: Kit, log: Log) -> None:
+    kit.manager.delete(log)
+
+
+def make_stray(kit: Kit, log: Log) -> None:
+    kit.manager.set_stray(TopicPartition(log.topic, log.partition), None)
+
+
+@pytest.mark.parametrize("remove", [delete, make_stray])
+def test_a_new_partition_has_not_the_high_watermark_of_a_removed_one(
+    kit: Kit, remove: Callable[[Kit, Log], None]
+) -> None:
     log = kit.create(batches=2)
     log.high_watermark = 6
     checkpoint(kit)
-    kit.manager.delete(log)
+    remove(kit, log)
     while kit.offload.drain():
         pass
     assert file_of(kit).read_text() == "0\n0\n"
