@@ -215,8 +215,8 @@ class PartitionIsr:
 class LagChecks:
     """The times of the checks that remove followers: every half of the allowed lag.
 
-    A check that is late by more than the allowed lag removes no follower: this process was stopped or had no core, and
-    the fetches of that time are not received yet.
+    A check that is late by more than half of the allowed lag removes no follower: this process was stopped or had no
+    core, and the fetches of that time are not received yet.
 
     Arguments:
         now_ms: the current time, milliseconds of a monotonic clock.
