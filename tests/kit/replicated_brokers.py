@@ -22,10 +22,10 @@ from tests.kit.load import IdempotentSender
 from tests.kit.loop_disk import LoopDisk
 from tests.kit.ports import free_port
 from tests.kit.readers import read_by_librdkafka
+from tests.kit.replica_invariants import batches_of_decreasing_epochs, different_replicas
+from tests.kit.replica_logs import ReplicaLog, read_log
 from tests.kit.rig import assert_kept
 from tests.kit.traced import TracedKafkalite
-from tests.story.replication.invariants import batches_of_decreasing_epochs, different_replicas
-from tests.story.replication.replica_logs import ReplicaLog, read_log
 
 MEGABYTES = 512
 LAG_MS = 3_000

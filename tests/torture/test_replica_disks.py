@@ -31,11 +31,11 @@ from tests.kit.brokers import wait_until
 from tests.kit.checker import ACKNOWLEDGED, History, Partition, check
 from tests.kit.load import Sender
 from tests.kit.readers import read_by_librdkafka
+from tests.kit.replica_logs import read_log
 from tests.kit.replicated_brokers import FACTOR, ReplicatedBrokers, ReplicatedLoad
 from tests.kit.rig import assert_kept
 from tests.kit.traced import SYNC
 from tests.kit.zookeeper import start_zookeeper
-from tests.story.replication.replica_logs import read_log
 
 pytestmark = [
     pytest.mark.torture,

@@ -19,9 +19,9 @@ from tests.kit.broker_processes import BrokerProcesses
 from tests.kit.brokers import wait_until
 from tests.kit.committing_reader import CommittingReader
 from tests.kit.load import IdempotentSender
+from tests.kit.replica_invariants import different_replicas
+from tests.kit.replica_logs import read_log
 from tests.kit.zookeeper import start_zookeeper
-from tests.story.replication.invariants import different_replicas
-from tests.story.replication.replica_logs import read_log
 from tests.torture.test_cluster_sigkill import CHROOT, GROUP, PARTITIONS, PAUSE_S, TICK_MS, TOPIC, FaultSeries
 
 pytestmark = [

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from kafkalite.errors import KafkaErrorCode
 from tests.kit.checker import DAMAGED, History, check
-from tests.kit.server import fetch_request, fetched
-from tests.story.replication.invariants import (
+from tests.kit.replica_invariants import (
     Partition,
     batches_of_decreasing_epochs,
     different_batches_of_an_epoch,
     different_replicas,
     incomplete,
 )
+from tests.kit.server import fetch_request, fetched
 from tests.story.replication.world import ReplicatedWorld
 from tests.story.sdk.log_checks import Log
 from tests.story.sdk.simulated_producer import Sent, named

@@ -10,8 +10,7 @@ from kafkalite.coordination.tree import Create, Operation, Set
 from kafkalite.errors import KafkaError
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.virtual_loop import pass_time
-from tests.kit.server import fetch_request, fetched
-from tests.story.replication.invariants import (
+from tests.kit.replica_invariants import (
     NO_LEADER,
     Leadership,
     ObservedState,
@@ -22,6 +21,7 @@ from tests.story.replication.invariants import (
     leaders_outside_the_isr,
     truncations_of_committed,
 )
+from tests.kit.server import fetch_request, fetched
 from tests.story.replication.world import ReplicatedWorld
 
 STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")

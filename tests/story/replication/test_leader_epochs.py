@@ -14,9 +14,9 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest
 from kafkalite.testing.simulated_cluster import host_of
 from kafkalite.testing.virtual_loop import pass_time
+from tests.kit.replica_invariants import ObservedState
 from tests.kit.server import fetch_request, fetched
 from tests.story.replication.final_checks import check_replicas
-from tests.story.replication.invariants import ObservedState
 from tests.story.replication.observer import Observer
 from tests.story.replication.test_three_replicas import ORDERS, in_a_cluster, leader_of, send, until_in_sync, values
 from tests.story.replication.world import ReplicatedWorld

@@ -8,11 +8,11 @@ from pathlib import Path
 from kafkalite_sdk.producer.producer import Producer
 
 from kafkalite.testing.virtual_loop import pass_time
+from tests.kit.replica_invariants import Partition
 from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.invariants import check_leader_epochs
 from tests.story.cluster.world import run
 from tests.story.replication.final_checks import check_in_sync, check_replicas
-from tests.story.replication.invariants import Partition
 from tests.story.replication.observer import Observer
 from tests.story.replication.truncations import observed_truncations
 from tests.story.replication.world import ReplicatedWorld

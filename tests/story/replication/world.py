@@ -10,9 +10,9 @@ from kafkalite.config.keys import SettingValue
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
 from kafkalite.storage.log.log import Log
+from tests.kit.replica_invariants import NO_LEADER, Leadership, ObservedState, Partition
+from tests.kit.replica_logs import ReplicaLog, read_log
 from tests.story.cluster.world import SETTINGS, ClusterWorld
-from tests.story.replication.invariants import NO_LEADER, Leadership, ObservedState, Partition
-from tests.story.replication.replica_logs import ReplicaLog, read_log
 
 ISR_MIN = 2
 FLUSHED_EVERY = 5  # in these seeds all topics are flushed before the acknowledgement

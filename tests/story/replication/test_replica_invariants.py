@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.kit.server import batch
-from tests.story.replication.invariants import (
+from tests.kit.replica_invariants import (
     Leadership,
     ObservedState,
     batches_of_decreasing_epochs,
@@ -19,7 +18,8 @@ from tests.story.replication.invariants import (
     leaders_outside_the_isr,
     truncations_of_committed,
 )
-from tests.story.replication.replica_logs import ReplicaLog, StoredBatch, latest_values, read_log
+from tests.kit.replica_logs import ReplicaLog, StoredBatch, latest_values, read_log
+from tests.kit.server import batch
 
 ORDERS = "orders", 0
 

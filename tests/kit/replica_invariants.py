@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.story.replication.replica_logs import ReplicaLog, StoredBatch, latest_values
+from tests.kit.replica_logs import ReplicaLog, StoredBatch, latest_values
 
 NO_LEADER = -1
 Partition = tuple[str, int]
