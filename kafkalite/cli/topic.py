@@ -36,11 +36,12 @@ Examples:
   kafkalite topic describe orders
   kafkalite topic alter orders --partitions 12 --config cleanup.policy=compact --unset retention.ms
   kafkalite topic delete-records orders --before 2013-07-01 --dry-run
+  kafkalite topic verify orders
   kafkalite topic delete orders
 """
 )
 def command() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, verify and delete topics."""
 
 
 @command.command(
@@ -268,6 +269,30 @@ async def delete_records(topics: tuple[str, ...], before: str, dry_run: bool, cl
     fail_for({str(each): error for each, error in errors.items()})
     if dry_run:
         click.echo("nothing was deleted: --dry-run", err=True)
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite topic verify                                       all topics
+  kafkalite topic verify orders:0,2 payments
+"""
+)
+@click.argument("topics", nargs=-1, metavar="[TOPIC[:P,P...]]...", shell_complete=complete_topics)
+@cluster_options
+@json_option
+@command_runner
+async def verify(topics: tuple[str, ...], cluster: Cluster, as_json: bool) -> None:
+    """Compare the replicas of partitions.
+
+    All batches below the high watermark are compared, with their CRCs; of compacted topics the last value of each key.
+    All records are read from each replica. The exit code is 1 if replicas differ, with a line for each difference, and
+    2 if a replica could not be read.
+    """
+    from kafkalite.cli.verify.report import report
+    from kafkalite.cli.verify.verification import verify_topics
+
+    report(await verify_topics(cluster, topics), as_json)
 
 
 @command.command(

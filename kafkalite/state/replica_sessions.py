@@ -243,9 +243,13 @@ class ReplicaSessions:
     Arguments:
         new_id: draws an unused session id.
         free: called with the partitions of each session that has ended; it detaches each of them.
+
+    Attributes:
+        bytes_out: bytes of records in all responses.
     """
 
     def __init__(self, new_id: Callable[[], int], free: Callable[[ReplicaPartitions], object]) -> None:
+        self.bytes_out = 0
         self._new_id = new_id
         self._free = free
         self._sessions: dict[int, ReplicaSession] = {}  # least recently used first

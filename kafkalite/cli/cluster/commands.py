@@ -30,7 +30,8 @@ from kafkalite.cli.signals import cancel_on_sigterm
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")
 DIRECTORY_COLUMNS = ("BROKER", "DIRECTORY", "STATE", "PARTITIONS", "BYTES", "TOTAL-BYTES", "USABLE-BYTES")
 PARTITION_COLUMNS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "BYTES", "OFFSET-LAG", "FUTURE")
-STATUS_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", "COORDINATION")
+REPLICA_COLUMNS = ("IMBALANCE", "LAG", "ISR-CHANGES")
+STATUS_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", *REPLICA_COLUMNS, "COORDINATION")
 LEADERLESS_COLUMNS = ("TOPIC", "PARTITION", "REPLICAS")
 LEADERLESS_MAX = 50
 NODE_COLUMNS = ("PATH", "REASON", "ACTION")
@@ -129,10 +130,12 @@ async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
     """Show the state of brokers and partitions.
 
     Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. A broker whose
-    STATE is `cut off` does not reach it: it serves, but changes of topics and configs wait or fail. The exit code is 1
-    if the cluster is not complete: no controller, a broker that is silent or cut off, a partition without a leader or
-    with a replica that is not in sync, a node of the tree with invalid contents or an invalid name, which the cluster
-    leaves out.
+    STATE is `cut off` does not reach it: it serves, but changes of topics, configs and in-sync replicas wait or fail.
+    IMBALANCE is the share of the partitions whose first replica the broker has that others lead. LAG is the largest
+    number of records that one of its replicas is behind the leader. ISR-CHANGES counts the changes of in-sync replicas
+    that wait for the controller. The exit code is 1 if the cluster is not complete: no controller, a broker that is
+    silent or cut off, a partition without a leader or with a replica that is not in sync, a node of the tree with
+    invalid contents or an invalid name, which the cluster leaves out.
     """
     async with open_client(cluster, Admin, environment=Environment()) as admin:
         found = await read_status(admin, timeout)
@@ -167,6 +170,11 @@ def state_of(broker: BrokerStatus) -> str:
     return "answers" if broker.outage_s is None else "cut off"
 
 
+def replica_cells(broker: BrokerStatus) -> tuple[object, ...]:
+    """A broker in the order of REPLICA_COLUMNS."""
+    return f"{broker.imbalance}%", broker.replica_lag, broker.pending_isr_changes
+
+
 def print_status(found: ClusterStatus) -> None:
     """Print tables and the faults."""
     controller = "none" if found.controller is None else f"broker {found.controller}"
@@ -177,7 +185,8 @@ def print_status(found: ClusterStatus) -> None:
             f"{found.replicas.not_preferred} partition(s) are not led by their first replica: `topic elect-leaders`"
         )
     rows = [
-        (*each[:4], "yes" if each.controller else "no", state_of(each), each.coordination) for each in found.brokers
+        (*each[:4], "yes" if each.controller else "no", state_of(each), *replica_cells(each), each.coordination)
+        for each in found.brokers
     ]
     print_rows(STATUS_COLUMNS, rows, False)
     if found.leaderless:

@@ -1,7 +1,7 @@
 """Counts the partitions of a cluster whose replicas are not in sync, or whose leader is not the preferred one."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from kafkalite_sdk import Admin
@@ -41,3 +41,17 @@ async def count_replicas(admin: Admin, topics: Collection[TopicDescription]) -> 
     )
     moved = sum(each.leader not in (None, each.replicas[0]) for topic in topics for each in topic.partitions)
     return ReplicaCounts(problems[Problem.UNDER_REPLICATED], problems[Problem.UNDER_MIN_ISR], moved)
+
+
+def imbalances_of(topics: Iterable[TopicDescription]) -> dict[int, int]:
+    """The share of the partitions whose first replica a broker has that others lead, in percent, by broker id.
+
+    The controller compares it with `leader.imbalance.per.broker.percentage`.
+    """
+    preferred: Counter[int] = Counter()
+    elsewhere: Counter[int] = Counter()
+    for topic in topics:
+        for each in topic.partitions:
+            preferred[each.replicas[0]] += 1
+            elsewhere[each.replicas[0]] += each.leader != each.replicas[0]
+    return {broker: round(100 * elsewhere[broker] / count) for broker, count in preferred.items()}

@@ -11,7 +11,7 @@ from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Coordination, Resource, TopicDescription
 
 from kafkalite.cli.cluster.invalid_tree_nodes import NodeStatus, node_statuses
-from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas
+from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas, imbalances_of
 from kafkalite.errors import KafkaError
 
 COORDINATION_KEYS = ("zookeeper.connect", "kafkalite.coordination.directory")
@@ -26,6 +26,9 @@ class BrokerStatus(NamedTuple):
         answers: whether it has answered in time.
         coordination: its ZooKeeper or coordination directory, None = it has none, or does not answer.
         outage_s: how long that has been out of reach, in seconds; None = it is connected.
+        imbalance: share of the partitions whose first replica it has that others lead, in percent.
+        replica_lag: the largest number of records that one of its replicas is behind the leader; None = unknown.
+        pending_isr_changes: changes of in-sync replicas that it has requested, without a result; None = unknown.
     """
 
     broker: int
@@ -36,6 +39,9 @@ class BrokerStatus(NamedTuple):
     answers: bool
     coordination: str | None
     outage_s: float | None
+    imbalance: int
+    replica_lag: int | None
+    pending_isr_changes: int | None
 
 
 class PartitionStatus(NamedTuple):
@@ -82,7 +88,7 @@ class ClusterStatus(NamedTuple):
             found.append(f"brokers use different coordination: {', '.join(sorted(map(str, trees)))}")
         found += [
             f"broker {each.broker} has not reached {each.coordination} for {each.outage_s:.0f} s: "
-            "it serves, but changes of topics and configs wait or fail"
+            f"it serves, but changes of topics, configs and in-sync replicas wait or fail{waiting_changes(each)}"
             for each in self.brokers
             if each.outage_s is not None
         ]
@@ -99,6 +105,11 @@ class ClusterStatus(NamedTuple):
         return found
 
 
+def waiting_changes(broker: BrokerStatus) -> str:
+    """The end of a line about an outage: how many changes of in-sync replicas wait."""
+    return f"; {broker.pending_isr_changes} of in-sync replicas wait" if broker.pending_isr_changes else ""
+
+
 async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
     """Ask the cluster, and each of its brokers for at most `timeout_s` seconds. Raises KafkaError."""
     described = await admin.cluster.describe()
@@ -112,12 +123,16 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
         if broker not in errors
     }
     sessions = await read_sessions(admin, coordinations, timeout_s)
+    imbalances = imbalances_of(topics)
     brokers = []
     for node in sorted(described.brokers, key=lambda each: each.broker_id):
         broker = node.broker_id
         is_controller, answers = broker == described.controller, broker not in errors
-        outage_s = sessions[broker].outage_s if broker in sessions else None
-        brokers.append(BrokerStatus(*node[:4], is_controller, answers, coordinations.get(broker), outage_s))
+        session, imbalance = sessions.get(broker), imbalances.get(broker, 0)
+        own = (None,) * 3 if session is None else (session.outage_s, session.replica_lag, session.pending_isr_changes)
+        brokers.append(
+            BrokerStatus(*node[:4], is_controller, answers, coordinations.get(broker), own[0], imbalance, *own[1:])
+        )
     leaderless = list(without_leader(topics))
     partitions = sum(len(each.partitions) for each in topics)
     return ClusterStatus(

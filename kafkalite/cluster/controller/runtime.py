@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
@@ -58,6 +58,9 @@ from kafkalite.state.controller.events import (
 from kafkalite.state.controller.values import Broker, ControllerSettings, TimerName
 from kafkalite.state.effects import CancelTimer, SetTimer
 
+if TYPE_CHECKING:
+    from kafkalite.state.controller.controller import ControllerCounts
+
 LOGGER = logging.getLogger("kafkalite.controller")
 FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 1.0, 60.0  # before the next election, after a term that failed
 FAILURES_END_S = 600.0  # a term that lasted so long ends the doubling
@@ -68,7 +71,16 @@ RequestEvent: TypeAlias = AlterPartitions | ElectLeaders | ShutDownBroker
 
 
 class Machine(Protocol):
-    """The controller of `state/controller` for one term."""
+    """The controller of `state/controller` for one term.
+
+    Attributes:
+        unclean_elections: of this term.
+    """
+
+    @property
+    def unclean_elections(self) -> int: ...
+    def counts(self) -> "ControllerCounts":
+        """The metrics now."""
 
     def steps(self, event: Event, now_ms: int) -> Generator[None, None, Iterable[effects.Effect]]:
         """Handle an event in steps; returns what is to be done, in its order."""
@@ -128,6 +140,7 @@ class ControllerRuntime:
         self._slicer = slicer
         self._new_machine = new_machine
         self._running: RunningTerm | None = None
+        self._ended_elections = 0  # unclean ones, of earlier terms
         self._invalid = InvalidNodes()
         self._failures = TermFailures(clock, broker_id)
         self._election = Election(session, clock, broker_id, self._elected, self._moved)
@@ -151,6 +164,16 @@ class ControllerRuntime:
     def epoch(self) -> int | None:
         """The controller epoch of this broker, None if it is not the controller."""
         return None if self._running is None else self._running.term.epoch
+
+    @property
+    def counts(self) -> "ControllerCounts | None":
+        """The metrics now, None if this broker is not the controller."""
+        return None if self._running is None else self._running.machine.counts()
+
+    @property
+    def unclean_elections(self) -> int:
+        """Those by this broker in all terms of the session."""
+        return self._ended_elections + (0 if self._running is None else self._running.machine.unclean_elections)
 
     def start(self) -> None:
         """Join the election."""
@@ -218,6 +241,7 @@ class ControllerRuntime:
     def _end(self) -> None:
         running, self._running = self._running, None
         if running is not None:
+            self._ended_elections += running.machine.unclean_elections
             running.close()
 
 
@@ -306,7 +330,7 @@ class RunningTerm:
         self._session = session
         self._clock = clock
         self._broker_id = broker_id
-        self._machine = machine
+        self.machine = machine
         self._resigned = resigned
         self._failed = failed
         self._slicer = slicer
@@ -404,7 +428,7 @@ class RunningTerm:
             event = requested._replace(token=event.waiting)
         elif self._is_obsolete(event):
             return
-        for effect in (yield from self._machine.steps(event, self._now_ms())):
+        for effect in (yield from self.machine.steps(event, self._now_ms())):
             steps = self._execute[type(effect)](effect)
             if isinstance(steps, Generator):
                 yield from steps

@@ -42,9 +42,13 @@ class ReplicaFetchers:
 
     Arguments:
         host: the broker.
+
+    Attributes:
+        leader_observer: called with the broker id of a leader before it is fetched from.
     """
 
     def __init__(self, host: FetcherHost) -> None:
+        self.leader_observer: Callable[[int], object] = lambda leader: None
         self._host = host
         self._parts = FetcherParts(host, self._reroute_soon)
         self._replicas: dict[Partition, FetchedReplica] = {}
@@ -69,6 +73,7 @@ class ReplicaFetchers:
             self.stop(partition)
         fetcher = self._fetchers.get(route)
         if fetcher is None:
+            self.leader_observer(route.leader)
             fetcher = self._fetchers[route] = LeaderFetcher(self._parts, route.leader)
         replica = self._replicas[partition] = FetchedReplica(partition, route.flush_first)
         self._routes[partition] = route
@@ -128,6 +133,11 @@ class ReplicaFetchers:
         """The largest lag (kafka.server:type=ReplicaFetcherManager,name=MaxLag); 0 without partitions."""
         return max((replica.lag for replica in self._replicas.values()), default=0)
 
+    def lag_behind(self, leader: int) -> int:
+        """The largest lag of a partition that is fetched from a leader; 0 without any, -1 = unknown."""
+        lags = (self._replicas[each].lag for each, route in self._routes.items() if route.leader == leader)
+        return max(lags, default=0)
+
     @property
     def failed_partitions(self) -> int:
         """Partitions that are not fetched before the next leader epoch (name=FailedPartitionsCount)."""
@@ -148,20 +158,26 @@ class ReplicaFetchers:
         return {partition: replica.fetch.state for partition, replica in self._replicas.items()}
 
 
-def register_metrics(registry: Registry, fetchers: Callable[[], ReplicaFetchers | None]) -> None:
+def register_metrics(registry: Registry, fetchers: ReplicaFetchers) -> None:
     """Register the metrics of the fetchers, with Kafka's meanings.
+
+    The lag (FetcherLagMetrics, ConsumerLag) is one gauge per leader, not one per partition: the largest one counts, and
+    `kafkalite cluster log-dirs --partitions` lists all.
 
     Arguments:
         registry: of the broker.
-        fetchers: returns the present ones, None without any.
+        fetchers: of the broker.
     """
 
-    def gauge(name: str, help: str, read: Callable[[ReplicaFetchers], int]) -> None:
-        def value() -> float:
-            present = fetchers()
-            return 0 if present is None else read(present)
+    def gauge(name: str, help: str, read: Callable[[ReplicaFetchers], int], **labels: str) -> None:
+        registry.gauge(name, help, lambda: read(fetchers), **labels)
 
-        registry.gauge(name, help, value)
+    fetchers.leader_observer = lambda leader: gauge(
+        "kafkalite_replica_fetcher_lag",
+        "Largest lag of a partition that is fetched from a leader, in records; -1 = unknown.",
+        lambda each: each.lag_behind(leader),
+        leader=str(leader),
+    )
 
     gauge(
         "kafkalite_replica_fetcher_max_lag",

@@ -14,7 +14,7 @@ INVALID_NODES_MAX = 1_000  # in a response
 
 
 def describe_coordination(call: ControllerCall, request: DescribeCoordinationRequest) -> DescribeCoordinationResponse:
-    """Return the state of the session of this broker, and the first of the invalid nodes."""
+    """Return the state of the session and of the replicas of this broker, and the first of the invalid nodes."""
     found = call.context.invalid_nodes
     node = DescribeCoordinationResponse.InvalidNode
     return DescribeCoordinationResponse(
@@ -23,6 +23,8 @@ def describe_coordination(call: ControllerCall, request: DescribeCoordinationReq
             node(path=encodable(path), reason=encodable(reason)) for path, reason in found[:INVALID_NODES_MAX]
         ],
         invalid_node_count=len(found),
+        pending_isr_changes=call.context.pending_isr_changes,
+        replica_lag=call.context.replica_lag_max,
     )
 
 

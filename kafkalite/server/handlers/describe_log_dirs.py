@@ -1,6 +1,9 @@
 """DescribeLogDirs, key 35, v1-5: returns the log directories and the size of each replica (KIP-113; disk space:
 KIP-827).
 
+The lag of a follower is what it lacks of the records below the high watermark in the last response of its leader; -1 =
+it has received none. Apache Kafka computes it with the follower's own high watermark, so it always returns 0.
+
 A partition that is moved (AlterReplicaLogDirs) is listed twice: in its directory, and as future replica in the other
 one, with the records that are not copied yet as its lag.
 """
@@ -47,8 +50,9 @@ def build_response(
         path = logs.created.get(key, fresh) if partition.log is None else partition.log.root
         size = 0 if partition.log is None else partition.log.size
         if path is not None and (partition.log is not None or not partition.error):
+            lag = call.context.replica_lag(partition)
             held[path][partition.topic].add(
-                Replica(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)
+                Replica(partition_index=partition.index, partition_size=size, offset_lag=lag, is_future_key=False)
             )
         if (move := logs.moves.get(key)) is not None:
             held[move.target][partition.topic].add(future_replica(move))

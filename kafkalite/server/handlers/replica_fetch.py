@@ -327,6 +327,7 @@ class ReplicaFetch:
         marked = self._session.marked
         for part, found in news:
             part.update_response(found.error, found.high_watermark, found.log_start_offset)
+            self._sessions.bytes_out += found.size
             if found.size and part in marked:
                 del marked[part]
                 marked[part] = None

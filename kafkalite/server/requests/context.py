@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.clock import Clock, Offload, Random
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
@@ -154,6 +155,9 @@ class PartitionContext(LeaderContext, Protocol):
     def replica_moves(self) -> "ReplicaMoves":
         """The moves between the log directories of this broker."""
 
+    def replica_lag(self, partition: Partition) -> int:
+        """Return how many records this replica is behind the leader's high watermark, -1 = unknown."""
+
 
 class ProducerContext(CallContext, Protocol):
     """Producer ids, and transactional clients."""
@@ -204,6 +208,14 @@ class ControllerCallContext(AdminContext, Protocol):
     @property
     def invalid_nodes(self) -> "Sequence[InvalidPath]":
         """The nodes of the tree that this broker leaves out."""
+
+    @property
+    def pending_isr_changes(self) -> int:
+        """Number of ISR changes that the controller has not answered."""
+
+    @property
+    def replica_lag_max(self) -> int:
+        """The largest lag of a partition that this broker follows, in records; 0 without any, -1 = unknown."""
 
 
 class HandlerContext(

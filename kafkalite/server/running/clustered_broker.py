@@ -105,6 +105,16 @@ class ClusteredBroker(RunningBroker):
         """The nodes of the tree that this broker leaves out."""
         return []
 
+    @property
+    def pending_isr_changes(self) -> int:
+        """Number of ISR changes that the controller has not answered."""
+        return 0
+
+    @property
+    def replica_lag_max(self) -> int:
+        """The largest lag of a partition that this broker follows, in records; 0 without any, -1 = unknown."""
+        return 0
+
     def offline_partitions(self, topic_id: bytes) -> frozenset[int]:
         """Return nothing: offline replicas are in the image."""
         return frozenset()

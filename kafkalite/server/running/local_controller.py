@@ -25,7 +25,7 @@ from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.running.broker_listener import endpoint_for_brokers
 from kafkalite.slicing import Steps, group_steps
-from kafkalite.state.controller.controller import Controller
+from kafkalite.state.controller.controller import Controller, ControllerCounts
 from kafkalite.state.controller.effects import Completion
 from kafkalite.state.controller.events import AwaitDeletion, AwaitTopic, ElectLeaders
 from kafkalite.state.controller.values import Broker, ControllerSettings
@@ -74,6 +74,7 @@ class LocalController:
         self._broker_id = -1
         self._requests: ControllerRequests | None = None
         self._runtime: ControllerRuntime | None = None
+        self._ended_elections = 0  # unclean ones, of earlier sessions
 
     def start(self, session: Coordination, broker_id: int, requests: "ControllerRequests") -> None:
         """Take part in the elections of a session.
@@ -92,6 +93,7 @@ class LocalController:
         """End the term, and take part in no election."""
         if self._runtime is not None:
             self._runtime.close()
+            self._ended_elections += self._runtime.unclean_elections
             self._runtime = None
 
     @property
@@ -108,6 +110,16 @@ class LocalController:
     def invalid_nodes(self) -> list[InvalidPath]:
         """The nodes of the tree that this broker leaves out, see `ControllerRuntime.invalid_nodes`."""
         return [] if self._runtime is None else self._runtime.invalid_nodes
+
+    @property
+    def counts(self) -> ControllerCounts | None:
+        """The metrics of the controller, None if it is not on this broker."""
+        return None if self._runtime is None else self._runtime.counts
+
+    @property
+    def unclean_elections(self) -> int:
+        """Unclean elections by this broker since its start."""
+        return self._ended_elections + (0 if self._runtime is None else self._runtime.unclean_elections)
 
     def submit(self, event: AwaitTopic | AwaitDeletion, done: Callable[[int], object]) -> None:
         """See `ControllerRuntime.submit`."""

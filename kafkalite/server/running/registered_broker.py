@@ -14,6 +14,7 @@ from kafkalite.cluster.fetchers.replica_fetchers import ReplicaFetchers, registe
 from kafkalite.cluster.isr.isr_requests import IsrRequests
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange
+from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.leader_epoch_raise import LeaderEpochRaise
 from kafkalite.cluster.partition.partition import Partition
@@ -29,6 +30,7 @@ from kafkalite.server.running.cluster_participant import WAIT_FACTOR, ClusterPar
 from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.server.running.controlled_shutdown import ControlledShutdown
 from kafkalite.server.running.controller_calls import CallsToController
+from kafkalite.server.running.controller_metrics import register_controller_metrics
 from kafkalite.server.running.fetching_broker import FetchingBroker
 from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.log_directory_reports import LogDirectoryReports
@@ -82,7 +84,7 @@ class RegisteredBroker(ClusteredBroker):
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.roles.fetchers = self.fetchers
         self.hosting.roles.request_states = self._failed_directories.report
-        register_metrics(self.metrics, lambda: self.fetchers)
+        register_metrics(self.metrics, self.fetchers)
         self._shutdown = ControlledShutdown(self, self._calls, participant.session, resources.clock)
         self._isr_requests = self.hosting.isr_requests = IsrRequests(
             resources.clock,
@@ -92,7 +94,8 @@ class RegisteredBroker(ClusteredBroker):
             lambda: self.hosting.replica_lag_max_ms,
             self.metrics,
         )
-        register_replica_metrics(self.metrics, self.replicas)
+        register_replica_metrics(self.metrics, self.replicas, self.fetch_sessions)
+        register_controller_metrics(self.metrics, participant.controller)
 
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections, join the cluster, and wait until the controller has described it: for at most twice the
@@ -182,6 +185,20 @@ class RegisteredBroker(ClusteredBroker):
     def invalid_nodes(self) -> list[InvalidPath]:
         """The nodes of the tree that this broker leaves out: as the controller, or because no one can be elected."""
         return self.participant.controller.invalid_nodes
+
+    @property
+    def pending_isr_changes(self) -> int:
+        """Number of ISR changes that the controller has not answered."""
+        return len(self._isr_requests.sender)
+
+    @property
+    def replica_lag_max(self) -> int:
+        """The largest lag of a partition that this broker follows, in records; 0 without any, -1 = unknown."""
+        return self.fetchers.max_lag
+
+    def replica_lag(self, partition: Partition) -> int:
+        """Return how many records this replica is behind the leader's high watermark, -1 = unknown."""
+        return self.fetchers.lag_of(partition) if isinstance(partition.role, Follower) else 0
 
     @property
     def local_controller(self) -> LocalController:

@@ -5,6 +5,8 @@
 | `kafkalite_under_replicated_partitions` | UnderReplicatedPartitions: a replica is not in sync |
 | `kafkalite_under_min_isr_partitions` | UnderMinIsrPartitionCount: fewer in-sync replicas than the effective minimum |
 | `kafkalite_at_min_isr_partitions` | AtMinIsrPartitionCount: just the minimum, also those with one replica |
+| `kafkalite_offline_replicas` | OfflineReplicaCount: replicas in log directories that have failed |
+| `kafkalite_replication_bytes_out` | ReplicationBytesOutPerSec counts them: records that were sent to followers |
 
 The effective minimum is min(min.insync.replicas, replicas). Source: Partition.scala of Apache Kafka 3.9.
 """
@@ -15,15 +17,19 @@ from functools import partial
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.metrics import Registry
+from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.state.replica_sessions import ReplicaSessions
 
 
-def register_replica_metrics(registry: Registry, replicas: Replicas) -> None:
+def register_replica_metrics(registry: Registry, replicas: Replicas, sessions: FetchSessions) -> None:
     """Register the gauges; the partitions are counted when they are read.
 
     Arguments:
         registry: of the broker.
         replicas: the hosted partitions.
+        sessions: of this broker, with those of its followers.
     """
     registry.gauge(
         "kafkalite_under_replicated_partitions",
@@ -40,6 +46,22 @@ def register_replica_metrics(registry: Registry, replicas: Replicas) -> None:
         "Partitions led by this broker with min.insync.replicas in-sync replicas.",
         partial(count_led, replicas, is_at_minimum),
     )
+    registry.gauge(
+        "kafkalite_offline_replicas",
+        "Replicas of this broker whose log directory has failed.",
+        partial(count_offline, replicas),
+    )
+    registry.gauge(
+        "kafkalite_replication_bytes_out",
+        "Bytes of records that were sent to followers.",
+        lambda: sessions.of_replicas.bytes_out if isinstance(sessions.of_replicas, ReplicaSessions) else 0,
+    )
+
+
+def count_offline(replicas: Replicas) -> int:
+    """Count the replicas of this broker whose log directory has failed."""
+    offline = KafkaErrorCode.KAFKA_STORAGE_ERROR
+    return sum(each.error == offline for hosted in replicas for each in hosted.partitions.values())
 
 
 def count_led(replicas: Replicas, counts: Callable[[Partition, Leader], bool]) -> int:

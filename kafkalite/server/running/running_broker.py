@@ -19,6 +19,7 @@ from kafkalite.cluster.changes import Refusal, attempt, refusal_of
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written, broker_node, group_node
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.metadata.store import MetadataStore
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.cluster.topics.manager import TopicManager
@@ -233,6 +234,10 @@ class RunningBroker(ABC):
     def local_controller(self) -> StateController | None:
         """The controller of the cluster, if this broker is elected; None = this broker takes part in no election."""
         return None
+
+    def replica_lag(self, _partition: Partition) -> int:
+        """Return how many records this replica is behind its leader: none on a broker that is alone."""
+        return 0
 
     @property
     def replica_moves(self) -> "ReplicaMoves":

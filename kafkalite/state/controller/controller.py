@@ -101,6 +101,7 @@ class ControllerCounts(NamedTuple):
         offline_partitions: without a leader; partitions of topics in deletion do not count.
         topics_to_delete, ineligible_topics_to_delete: requested deletions, and those that wait for brokers.
         unclean_elections: in this term, of replicas that were not in sync.
+        not_preferred: partitions without their first replica as the leader; those in deletion do not count.
     """
 
     active_brokers: int
@@ -110,6 +111,7 @@ class ControllerCounts(NamedTuple):
     topics_to_delete: int
     ineligible_topics_to_delete: int
     unclean_elections: int = 0
+    not_preferred: int = 0
 
 
 class Controller:
@@ -169,7 +171,13 @@ class Controller:
             len(self._context.deletions),
             sum(topic.state is TopicState.INELIGIBLE for topic in topics),
             self._context.unclean_elections,
+            sum(one.current is None or one.current.leader != one.replicas[0] for one in active),
         )
+
+    @property
+    def unclean_elections(self) -> int:
+        """The elections of this term of replicas that were not in sync."""
+        return self._context.unclean_elections
 
     def _resign(self, reason: str) -> list[Effect]:
         """Fail the requests of clients; nothing else of this event happens."""

@@ -29,11 +29,16 @@ class Coordination:
         invalid_nodes: nodes of the tree whose contents or names are invalid, sorted by path, at most 1,000. The
             controller names all of them, any broker names `/controller_epoch` while it prevents an election.
         invalid_node_count: their number, at most 10,000.
+        pending_isr_changes: number of changes of in-sync replicas that the broker has requested, without a result.
+        replica_lag: the largest number of records that a replica of the broker is behind its leader's high watermark;
+            None = unknown.
     """
 
     outage_s: float | None
     invalid_nodes: tuple[InvalidTreeNode, ...]
     invalid_node_count: int
+    pending_isr_changes: int
+    replica_lag: int | None
 
 
 async def describe_coordination(
@@ -55,4 +60,5 @@ async def describe_coordination(
 def _described(response: DescribeCoordinationResponse, keys: list[int]) -> Iterator[tuple[int, Coordination]]:
     outage_s = None if response.suspended_ms < 0 else response.suspended_ms / 1000
     nodes = tuple(InvalidTreeNode(each.path, each.reason) for each in response.invalid_nodes)
-    yield keys[0], Coordination(outage_s, nodes, response.invalid_node_count)
+    lag = None if response.replica_lag < 0 else response.replica_lag
+    yield keys[0], Coordination(outage_s, nodes, response.invalid_node_count, response.pending_isr_changes, lag)

@@ -57,7 +57,18 @@ def test_any_broker_shows_the_status_of_the_cluster(cluster: BrokerCluster) -> N
     lines = run("cluster", "status", "-b", cluster.bootstrap_servers).stdout.splitlines()
     assert lines[0].endswith(f", controller: broker {cluster.controller()}")
     assert lines[1] == "1 topic(s), 6 partition(s), 0 without a leader"
-    assert lines[2].split() == ["BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", "COORDINATION"]
+    assert lines[2].split() == [
+        "BROKER",
+        "HOST",
+        "PORT",
+        "RACK",
+        "CONTROLLER",
+        "STATE",
+        "IMBALANCE",
+        "LAG",
+        "ISR-CHANGES",
+        "COORDINATION",
+    ]
     assert len(lines) == 6
 
 

@@ -8,7 +8,7 @@ from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Config, ConfigSource, Resource, TopicDescription
 from kafkalite_sdk.admin.topic_types import PartitionDescription
 
-from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas
+from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas, imbalances_of
 from kafkalite.cli.replica_problems import MIN_ISR
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 
@@ -71,3 +71,8 @@ def test_configs_that_cannot_be_read_are_an_error() -> None:
     admin = Minimums(orders=error_for(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
     with pytest.raises(KafkaError):
         counted(admin, topic("orders", (1,)))
+
+
+def test_imbalance_is_the_share_of_preferred_partitions_that_others_lead() -> None:
+    assert imbalances_of([topic("a", (1,), (1,)), topic("b", (1,), leader=2), topic("c", (1,), leader=1)]) == {1: 25}
+    assert imbalances_of([]) == {}

@@ -16,6 +16,7 @@ from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.tree import Operation, Watcher
 from kafkalite.coordination.znodes import brokers
 from kafkalite.model import Endpoint
+from kafkalite.state.controller.controller import ControllerCounts
 from kafkalite.state.controller.effects import Effect
 from kafkalite.state.controller.events import Event
 from kafkalite.state.controller.values import Broker, ControllerSettings
@@ -124,6 +125,11 @@ class Service:
 
 class NotingMachine:
     """A machine that notes its events, and returns the effects that a test has scripted for a type of event."""
+
+    unclean_elections = 0
+
+    def counts(self) -> ControllerCounts:
+        return ControllerCounts(0, 0, 0, 0, 0, 0)
 
     def __init__(self, settings: ControllerSettings, script: dict[type, Callable[[Any], Iterable[Effect]]]) -> None:
         self.settings = settings

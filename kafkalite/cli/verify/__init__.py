@@ -1,0 +1,1 @@
+"""`kafkalite topic verify`: compares the replicas of partitions."""
