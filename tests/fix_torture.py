@@ -10,13 +10,23 @@ import re
 import pytest
 
 SEED = re.compile(r"KAFKALITE_SEED=\d+")
-SHORT = {"kills": 15, "cuts": 3, "faults": 1, "simulations": 170, "minutes": 10, "fairness_seconds": 60}
+SHORT = {
+    "kills": 15,
+    "cuts": 3,
+    "faults": 1,
+    "cluster_faults": 8,
+    "simulations": 170,
+    "minutes": 10,
+    "fairness_seconds": 60,
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=SHORT["kills"], help="how often the broker is killed in all")
     parser.addoption("--cuts", type=int, default=SHORT["cuts"], help="how often the power is cut in all")
     parser.addoption("--faults", type=int, default=SHORT["faults"], help="how often each fault of the disk is injected")
+    faults = "how many faults hit clusters with three replicas"
+    parser.addoption("--cluster-faults", type=int, default=SHORT["cluster_faults"], help=faults)
     parser.addoption(
         "--simulations", type=int, default=SHORT["simulations"], help="number of groups of each simulation"
     )

@@ -44,11 +44,13 @@ class Image(NamedTuple):
         controller: broker id, -1 = none.
         ports: of the live brokers, by id.
         leaders: broker id of each partition's leader, -1 = none.
+        in_sync: broker ids of each partition's in-sync replicas.
     """
 
     controller: int
     ports: dict[int, int]
     leaders: dict[Partition, int]
+    in_sync: dict[Partition, frozenset[int]]
 
 
 def call(address: str, request: Any, version: int) -> Any:
@@ -75,12 +77,14 @@ def image_of(address: str) -> Image | None:
     found: MetadataResponse | None = call_or_none(address, MetadataRequest(topics=None), METADATA_VERSION)
     if found is None:
         return None
-    leaders = {
-        (topic.name or "", partition.partition_index): partition.leader_id
+    partitions = {
+        (topic.name or "", partition.partition_index): partition
         for topic in found.topics
         for partition in topic.partitions
     }
-    return Image(found.controller_id, {each.node_id: each.port for each in found.brokers}, leaders)
+    leaders = {each: partition.leader_id for each, partition in partitions.items()}
+    in_sync = {each: frozenset(partition.isr_nodes) for each, partition in partitions.items()}
+    return Image(found.controller_id, {each.node_id: each.port for each in found.brokers}, leaders, in_sync)
 
 
 class BrokerProcesses:

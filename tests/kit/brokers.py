@@ -57,6 +57,7 @@ class Broker(ABC):
 
     clean_exit: int
     ids: tuple[int, ...] = (1,)
+    host = "127.0.0.1"
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
@@ -67,7 +68,7 @@ class Broker(ABC):
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def log_dirs(self) -> list[Path]:
@@ -118,6 +119,7 @@ class Kafkalite(Broker):
     """`python -m kafkalite serve`; its output is written to `server.log`."""
 
     clean_exit = 0
+    prefix: tuple[str, ...] = ()  # of the command line: runs the process elsewhere, under the same process id
     _process: subprocess.Popen[bytes] | None = None
     _said_before = 0
 
@@ -135,7 +137,7 @@ class Kafkalite(Broker):
         listen = [] if "listeners" in self.settings else ["--listen", self.address]
         settings = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
         data = [] if "log.dirs" in self.settings else ["--data", str(self.data)]
-        return [sys.executable, "-m", "kafkalite", "serve", *listen, *data, *settings]
+        return [*self.prefix, sys.executable, "-m", "kafkalite", "serve", *listen, *data, *settings]
 
     def launch(self) -> None:
         """Start the process without waiting for it."""

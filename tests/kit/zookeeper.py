@@ -44,7 +44,11 @@ class ZooKeeper:
 
 
 def start_zookeeper(
-    directory: Path, port: int = 0, tick_ms: int = TICK_MS, stores: tuple[Path, Path] | None = None
+    directory: Path,
+    port: int = 0,
+    tick_ms: int = TICK_MS,
+    stores: tuple[Path, Path] | None = None,
+    host: str = jvm.HOST,
 ) -> ZooKeeper:
     """Start a server and wait until it accepts connections.
 
@@ -54,6 +58,7 @@ def start_zookeeper(
         tick_ms: sessions take 2 to 20 ticks.
         stores: PEM files: certificate with key, and issuers. The server also listens with TLS then, where it requires a
             certificate of clients.
+        host: address on which it listens.
 
     Raises JvmError with its log if it does not start.
     """
@@ -61,7 +66,7 @@ def start_zookeeper(
     port = port or free_port()
     config = directory / "zoo.cfg"
     config.write_text(
-        f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress={jvm.HOST}\n"
+        f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress={host}\n"
         f"tickTime={tick_ms}\nadmin.enableServer=false\n4lw.commands.whitelist=dump\n"
     )
     ports = [port]
@@ -69,7 +74,7 @@ def start_zookeeper(
         ports.append(free_port())
         with open(config, "a") as file:
             file.write(
-                f"secureClientPort={ports[1]}\nsecureClientPortAddress={jvm.HOST}\nserverCnxnFactory={NETTY}\n"
+                f"secureClientPort={ports[1]}\nsecureClientPortAddress={host}\nserverCnxnFactory={NETTY}\n"
                 f"ssl.keyStore.location={stores[0]}\nssl.trustStore.location={stores[1]}\nssl.clientAuth=need\n"
                 "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider\n"
             )
@@ -77,15 +82,15 @@ def start_zookeeper(
     with open(directory / "zookeeper.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     for each in ports:
-        _wait_ready(process, each, directory / "zookeeper.log")
-    addresses = [f"{jvm.HOST}:{each}" for each in ports]
+        _wait_ready(process, host, each, directory / "zookeeper.log")
+    addresses = [f"{host}:{each}" for each in ports]
     return ZooKeeper(addresses[0], process, directory, "".join(addresses[1:]))
 
 
-def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_ready(process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
     # The port opens at an unknown moment without an event: try to connect, with a pause between two attempts.
     deadline = time.monotonic() + jvm.START_SECONDS_MAX
-    while not _accepts(port):
+    while not _accepts(host, port):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.01)
             raise jvm.JvmError(f"ZooKeeper ended while starting:\n{log.read_text(errors='replace')[-4000:]}")
@@ -95,9 +100,9 @@ def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             raise jvm.JvmError(f"ZooKeeper not ready after {jvm.START_SECONDS_MAX} s:\n{log.read_text()[-4000:]}")
 
 
-def _accepts(port: int) -> bool:
+def _accepts(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((jvm.HOST, port), timeout=1.0):
+        with socket.create_connection((host, port), timeout=1.0):
             return True
     except OSError:
         return False
