@@ -1,5 +1,7 @@
 """Client quotas: their entities, keys and values, and filters of entities (KIP-546). Invalid ones raise RefusedError.
 
+Quotas are stored and described; no request is delayed by one yet.
+
 An address must be one: Kafka also accepts host names, which it resolves.
 
 Source: ZkAdminManager.scala of Apache Kafka 3.9, ClientQuotaControlManager.java of 4.3.

@@ -1,7 +1,8 @@
 """Checks, with one timer per broker, whether followers lag: those that do leave the ISR.
 
 The partitions that this broker leads with followers are checked every half of `replica.lag.time.max.ms`, in slices of
-loop iterations: there may be thousands. A late check removes no follower (`LagChecks`).
+loop iterations: there may be thousands. A late check removes no follower (`LagChecks`). `state/isr/partition_isr`
+decides which followers leave, and `state/isr/replica_progress` when a follower is caught up.
 """
 
 from collections.abc import Callable
