@@ -20,6 +20,7 @@ from kafkalite.metrics import Registry
 from kafkalite.server.hosting import replica_roles
 from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
 from kafkalite.server.running.replica_metrics import register_replica_metrics
+from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage import checkpoints
 from tests.kit.controlled import Cluster, errors
 from tests.kit.server import batch
@@ -452,7 +453,7 @@ async def test_follower_with_a_later_epoch_than_the_assigned_one_is_fenced(repli
 
 async def test_led_partitions_are_counted_by_their_in_sync_replicas(replica: Replica) -> None:
     registry = Registry()
-    register_replica_metrics(registry, replica.cluster[OWN].replicas)
+    register_replica_metrics(registry, replica.cluster[OWN].replicas, FetchSessions(10, 10_000, lambda: 7))
 
     def counted() -> tuple[float, ...]:
         names = ("under_replicated", "under_min_isr", "at_min_isr")
