@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
@@ -18,6 +18,13 @@ from kafkalite.net.listener import Listener, SocketOptions
 from kafkalite.server.process.ports import Ports
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.log.flush_job import JobSyncer
+
+
+@runtime_checkable
+class AwaitedConnection(Protocol):
+    """The protocol of a connection whose end tasks may wait for."""
+
+    ended: asyncio.Event
 
 
 class OpenFile(File):
@@ -127,8 +134,11 @@ class RealProcess:
         for listener in self._listeners:
             listener.disconnect("the process is killed")
         for transport in list(self._dialed):
+            protocol = transport.get_protocol()
             transport.set_protocol(asyncio.Protocol())  # a process that has ended learns nothing about its connections
             transport.abort()
+            if isinstance(protocol, AwaitedConnection):
+                protocol.ended.set()  # the end of the loop cancels tasks, and waits for those that wait for this
         for jobs in self._jobs:
             jobs.kill()
         for listener in self._listeners:
