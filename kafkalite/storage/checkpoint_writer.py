@@ -147,8 +147,7 @@ class CheckpointWriter:
 
     def has_high_watermarks(self, path: str) -> bool:
         """Whether a partition of a log directory has, or had, a high watermark in the checkpoint."""
-        name = checkpoints.HIGH_WATERMARKS
-        return bool(self._served[name][path] or self.other_high_watermarks[path]) or path in self._written_watermarks
+        return path in self._written_watermarks or bool(self.other_high_watermarks[path])
 
     def _run(self, path: str, name: str, make: Make, then: list[Then]) -> None:
         target = os.path.join(path, name)

@@ -12,7 +12,7 @@ CODES = frozenset(KafkaErrorCode)
 
 
 class FetchReports:
-    """Warnings of the fetchers.
+    """The log lines of the fetchers about responses.
 
     Arguments:
         clock: for the interval.
@@ -22,12 +22,13 @@ class FetchReports:
         self._clock = clock
         self._last: dict[str, float] = {}
 
-    def report(self, subject: str, text: str) -> None:
-        """Log a warning, unless there was one about this subject in the last minute.
+    def report(self, subject: str, text: str, level: int = logging.WARNING) -> None:
+        """Log a line, unless there was one about this subject in the last minute.
 
         Arguments:
             subject: a partition or a leader.
             text: what happened, and what follows.
+            level: of the `logging` module.
         """
         now = self._clock.monotonic()
         if now - self._last.get(subject, -INTERVAL_S) < INTERVAL_S:
@@ -35,7 +36,7 @@ class FetchReports:
         if len(self._last) >= KEYS_MAX:
             self._last.clear()
         self._last[subject] = now
-        LOGGER.warning("%s: %s", subject, text)
+        LOGGER.log(level, "%s: %s", subject, text)
 
 
 def error_text(error: int) -> str:

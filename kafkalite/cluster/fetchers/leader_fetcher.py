@@ -11,6 +11,7 @@
 Source: AbstractFetcherThread.scala, RemoteLeaderEndPoint.scala of Apache Kafka 3.9.
 """
 
+import logging
 from enum import Enum
 from functools import partial
 
@@ -254,7 +255,9 @@ class LeaderFetcher:
                 self._parts.reports.report(replica.name, f"{text}; it is fetched again after a pause")
             self._delay(replica)
         elif state is FetchState.FAILED:
-            self._parts.reports.report(replica.name, f"{text}; it is not fetched before the next leader epoch")
+            # The leader has received the state of the next leader epoch first: so it is in many elections.
+            level = logging.INFO if error == KafkaErrorCode.FENCED_LEADER_EPOCH else logging.WARNING
+            self._parts.reports.report(replica.name, f"{text}; it is not fetched before the next leader epoch", level)
 
     def broken(self, replica: FetchedReplica, error: Exception) -> None:
         """An unexpected exception has ended the application."""

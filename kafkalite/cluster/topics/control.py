@@ -103,13 +103,13 @@ class OwnTopics:
         """Run a change."""
         change(complete)
 
-    def internal_factor(self, topic: InternalTopic) -> int:
-        """Return the configured factor; 1 for the only broker."""
-        return topic.replication_factor(self._host.config, len(self._host.tables.brokers))
+    def internal_factor(self, _topic: InternalTopic) -> int:
+        """Return 1, whatever is configured: there is one broker."""
+        return 1
 
     def warn_of_few_replicas(self, topic: InternalTopic) -> None:
         """Warn of one replica."""
-        topic.warn_of_one_replica(self._host.config, len(self._host.tables.brokers))
+        topic.warn_of_one_replica(self._host.config)
 
     def topic_changed(self, _request: ChangeRequest, topic: TopicImage, done: Then) -> None:
         """Host a topic or its new partitions."""

@@ -33,17 +33,10 @@ class InternalTopic(NamedTuple):
     replicas: Callable[[BrokerConfig], int]
     configs: Callable[[BrokerConfig], Mapping[str, str]]
 
-    def replication_factor(self, config: BrokerConfig, brokers: int) -> int:
-        """The configured replication factor; 1 in a cluster of one broker."""
-        wanted = self.replicas(config)
-        if brokers != 1 or wanted == 1:
-            return wanted
-        return 1
-
-    def warn_of_one_replica(self, config: BrokerConfig, brokers: int) -> None:
+    def warn_of_one_replica(self, config: BrokerConfig) -> None:
         """Log after the creation that the topic has fewer replicas than configured; not for the default factor."""
         wanted = self.replicas(config)
-        if self.replicas_key in config.static and self.replication_factor(config, brokers) < wanted:
+        if self.replicas_key in config.static and wanted > 1:
             LOGGER.warning("%s: created with one replica instead of %d: there is one broker", self.name, wanted)
 
 
