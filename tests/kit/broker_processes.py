@@ -17,8 +17,10 @@ from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.kit.brokers import Kafkalite, wait_until
-from tests.kit.checker import Partition
+from tests.kit.checker import Partition, ViolationError
 from tests.kit.ports import free_port
+from tests.kit.replica_invariants import batches_of_decreasing_epochs, different_replicas
+from tests.kit.replica_logs import ReplicaLog, read_log
 
 IDS = (1, 2, 3)
 SESSION_MS = 2_000
@@ -34,6 +36,12 @@ NOT_YET_CREATED = (KafkaErrorCode.NOT_CONTROLLER, KafkaErrorCode.REQUEST_TIMED_O
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "offsets.topic.num.partitions": "6",
+}
+
+REPLICATED = {  # three replicas, of which acks=all needs two
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "min.insync.replicas": "2",
 }
 
 
@@ -227,13 +235,27 @@ class BrokerProcesses:
         broker = self.brokers[broker_id]
         assert broker.stop() == broker.clean_exit
 
-    def in_sync(self, topic: str) -> bool:
-        """Whether each partition of a topic has all its replicas in sync, as a serving broker knows it."""
-        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-        found = call_or_none(self.address(self.serving[0]), request, METADATA_VERSION)
-        return found is not None and all(
-            set(each.isr_nodes) == set(each.replica_nodes) for each in found.topics[0].partitions
-        )
+    # The replicas, as their files have them.
+
+    def directory_of(self, broker_id: int, partition: Partition) -> Path:
+        """The directory of a replica."""
+        return self.brokers[broker_id].data / f"{partition[0]}-{partition[1]}"
+
+    def replica_logs(self, partition: Partition) -> dict[int, ReplicaLog]:
+        """The logs of a partition, by broker id."""
+        found = {each: read_log(self.directory_of(each, partition)) for each in self.brokers}
+        return {each: log for each, log in found.items() if log is not None}
+
+    def check_replicas(self, partitions: Iterable[Partition]) -> None:
+        """Every broker has the same log of each partition; nothing is written to them. Raises ViolationError."""
+        for partition in partitions:
+            logs = self.replica_logs(partition)
+            end = max((log.end_offset for log in logs.values()), default=0)
+            found = different_replicas(partition, logs, end, compacted=False)
+            for broker_id, log in logs.items():
+                found += batches_of_decreasing_epochs(partition, broker_id, log)
+            if found or set(logs) != set(self.brokers):
+                raise ViolationError(f"replicas of {partition} on {sorted(logs)}: {found[:5]}")
 
     def coordinator(self, group: str) -> int:
         """Wait until a broker coordinates the group; its id."""

@@ -15,25 +15,21 @@ from typing import NamedTuple, Self
 
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.process.saved_session import NAME as SAVED_SESSION
-from tests.kit.broker_processes import IDS, METADATA_VERSION, POLL_S, BrokerProcesses, call_or_none
+from tests.kit.broker_processes import IDS, METADATA_VERSION, POLL_S, REPLICATED, BrokerProcesses, call_or_none
 from tests.kit.brokers import wait_until
 from tests.kit.checker import Partition, ViolationError, check
 from tests.kit.load import IdempotentSender
 from tests.kit.loop_disk import LoopDisk
 from tests.kit.ports import free_port
 from tests.kit.readers import read_by_librdkafka
-from tests.kit.replica_invariants import batches_of_decreasing_epochs, different_replicas
-from tests.kit.replica_logs import ReplicaLog, read_log
 from tests.kit.rig import assert_kept
 from tests.kit.traced import TracedKafkalite
 
 MEGABYTES = 512
 LAG_MS = 3_000
-FACTOR, MINIMUM = 3, 2
+FACTOR = int(REPLICATED["default.replication.factor"])
 SETTINGS = {
-    "default.replication.factor": str(FACTOR),
-    "min.insync.replicas": str(MINIMUM),
-    "offsets.topic.replication.factor": str(FACTOR),
+    **REPLICATED,
     "replica.lag.time.max.ms": str(LAG_MS),
     # Leaders change by faults and by requests of tests alone.
     "auto.leader.rebalance.enable": "false",
@@ -180,26 +176,6 @@ class ReplicatedBrokers(BrokerProcesses):
 
         wait_until(led, f"{partition} has a leader", every=POLL_S)
         return found[0]
-
-    def replica_logs(self, partition: Partition) -> dict[int, ReplicaLog]:
-        """The logs of a partition, as their files have them."""
-        found = {each: read_log(self.directory_of(each, partition)) for each in self.brokers}
-        return {each: log for each, log in found.items() if log is not None}
-
-    def directory_of(self, broker_id: int, partition: Partition) -> Path:
-        """The directory of a replica."""
-        return self.brokers[broker_id].data / f"{partition[0]}-{partition[1]}"
-
-    def check_replicas(self, partitions: list[Partition]) -> None:
-        """The replicas of partitions to which nothing is written are equal. Raises ViolationError."""
-        for partition in partitions:
-            logs = self.replica_logs(partition)
-            end = max(log.end_offset for log in logs.values())
-            found = different_replicas(partition, logs, end, compacted=False)
-            for broker_id, log in logs.items():
-                found += batches_of_decreasing_epochs(partition, broker_id, log)
-            if found or set(logs) != set(self.brokers):
-                raise ViolationError(f"replicas of {partition} on {sorted(logs)}: {found[:5]}")
 
 
 class ReplicatedLoad:

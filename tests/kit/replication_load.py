@@ -1,7 +1,8 @@
 """A loaded cluster with three replicas of each partition, and the checks after its faults.
 
 librdkafka and our SDK send idempotently with acks=all, each to a topic of its own; a consumer of a group follows the
-first topic and commits. `Replication.end` checks the histories and compares the files of the replicas.
+first topic and commits. `Replication.end` checks the histories, kills all brokers, and compares the files of the
+replicas.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kafkalite_sdk import Producer
 from kafkalite.errors import KafkaConnectionError, KafkaTimeoutError
 from kafkalite.net.client import ClientConnection
 from kafkalite.records import Builder
-from tests.kit.broker_processes import POLL_S, SESSION_MS, BrokerProcesses, image_of
+from tests.kit.broker_processes import POLL_S, REPLICATED, SESSION_MS, BrokerProcesses, image_of
 from tests.kit.brokers import wait_until
 from tests.kit.checker import History, Partition, ViolationError, check
 from tests.kit.clients.groups import committed
@@ -34,11 +35,8 @@ SDK_OPEN = 60
 ATTEMPTS = 100
 ATTEMPT_MS = 1_000
 REQUEST_MS = 5_000
-AVAILABLE_S = SESSION_MS / 1000 + 5.0
 SETTINGS = {
-    "default.replication.factor": "3",
-    "offsets.topic.replication.factor": "3",
-    "min.insync.replicas": "2",
+    **REPLICATED,
     "log.retention.ms": "-1",  # the records of the attempts are old
     "replica.lag.time.max.ms": str(SESSION_MS),
 }
@@ -89,16 +87,26 @@ class SdkSender(threading.Thread):
 
 
 class Replication:
-    """A running cluster with three replicas, its loads and checks."""
+    """A running cluster with three replicas, its loads and checks.
 
-    def __init__(self, cluster: BrokerProcesses) -> None:
+    Arguments:
+        cluster: has the brokers.
+        available_s: all partitions acknowledge again within this time after a fault.
+
+    Attributes:
+        partitions: by topic.
+        outages: seconds until all partitions acknowledged again, of each fault.
+    """
+
+    def __init__(self, cluster: BrokerProcesses, available_s: float) -> None:
         self.cluster = cluster
+        self._available_s = available_s
         names = (TOPIC, SDK_TOPIC, ATTEMPTS_TOPIC)
         self.partitions = {each: cluster.create_topic(each, PARTITIONS, factor=3) for each in names}
         self.sender = IdempotentSender(cluster.bootstrap, TOPIC, PARTITIONS, pause_s=PAUSE_S)
         self.sdk = SdkSender(cluster.bootstrap, SDK_TOPIC, PARTITIONS)
         self.reader = CommittingReader(cluster.bootstrap, GROUP, TOPIC)
-        self.outages: list[float] = []  # seconds until all partitions acknowledged again, of each fault
+        self.outages: list[float] = []
 
     def begin(self) -> None:
         """Start the loads."""
@@ -117,9 +125,10 @@ class Replication:
         assert not self.ended(), f"a load ended: {self.sender.errors}, {self.sender.failure}, {self.sdk.failure}"
 
     def available(self, since: float, asked: int | None = None) -> None:
-        """Wait until all partitions acknowledge a record of a client that finds their leaders now, at most session
-        timeout + 5 s after `since`. A client that waits for the response of a leader that is cut off, or suspended,
-        continues after its own request timeout: `progress` waits for the loads.
+        """Wait until all partitions acknowledge a record of a client that finds their leaders now.
+
+        A client that waits for the response of a leader that is cut off, or suspended, continues after its own request
+        timeout: `progress` waits for the loads.
 
         Arguments:
             since: a time of time.monotonic().
@@ -140,7 +149,7 @@ class Replication:
         wait_until(acknowledged, "all partitions acknowledge again", every=POLL_S)
         outage = time.monotonic() - since
         self.outages.append(outage)
-        assert outage <= AVAILABLE_S, f"available after {outage:.1f} s"
+        assert outage <= self._available_s, f"available after {outage:.1f} s"
 
     def progress(self) -> None:
         """Wait until both producers have more acknowledgements and the group has another commit."""
@@ -173,27 +182,13 @@ class Replication:
             read_by_librdkafka("reader", self.cluster.bootstrap, self.partitions[topic], history)
             assert_kept(check(history, "reader"))
         self.wait_complete()
-        self._compare_files()
+        self.cluster.close()
+        self.cluster.check_replicas(each for partitions in self.partitions.values() for each in partitions)
 
     def _check_commits(self) -> None:
         found = committed(self.cluster.bootstrap, GROUP, self.partitions[TOPIC])
         lost = {each: (offset, found[each]) for each, offset in self.reader.accepted.items() if found[each] < offset}
         assert lost == {}, "acknowledged and found offsets"
-
-    def _compare_files(self) -> None:
-        """Kill all brokers; the batches of each partition are the same bytes on all of them. All ISRs were complete and
-        nothing was sent: every log ends at the high watermark. Segments may begin at different offsets."""
-        self.cluster.close()
-        for topic, index in (each for partitions in self.partitions.values() for each in partitions):
-            logs = {
-                broker_id: b"".join(
-                    path.read_bytes() for path in sorted((broker.data / f"{topic}-{index}").glob("*.log"))
-                )
-                for broker_id, broker in self.cluster.brokers.items()
-            }
-            if len(set(logs.values())) != 1:
-                sizes = {broker_id: len(log) for broker_id, log in logs.items()}
-                raise ViolationError(f"{topic}-{index}: the replicas differ, bytes by broker: {sizes}")
 
     def over(self) -> None:
         """Whatever happened: no thread goes on."""

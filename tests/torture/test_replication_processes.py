@@ -1,14 +1,16 @@
 """Leaders of three replicas are killed, suspended, and cut from the network and from ZooKeeper under load.
 
 Each test draws its faults by its seed and lets every fault come once before one comes again; `--cluster-faults` is the
-number for both. After each fault all partitions acknowledge within session timeout + 5 s. At the end nothing
-acknowledged is lost or twice in the log, and the replicas' files are equal.
+number for both. After each fault all partitions acknowledge again: in the long form, which runs on a quiet machine,
+within session timeout + 5 s. At the end nothing acknowledged is lost or twice in the log, and the replicas' files are
+equal.
 
 The address of a broker is known before it is cut; the attempts at a cut broker are counted, and none is acknowledged.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from random import Random
 
 import pytest
 
+from tests.fix_torture import is_long
 from tests.kit import jvm, network
 from tests.kit.broker_processes import IDS, SESSION_MS, BrokerProcesses, image_of
 from tests.kit.brokers import wait_until
@@ -27,7 +30,6 @@ from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
 pytestmark = [
     pytest.mark.torture,
-    pytest.mark.long_form,
     pytest.mark.timeout(600),
     pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache ZooKeeper: {jvm.java_missing()}"),
 ]
@@ -35,7 +37,7 @@ CHROOT = "/kafka"
 TICK_MS = 500
 NETWORK_SHARE = 5 / 8  # of the faults
 OUT_OF_REACH = "the coordination service is out of reach"
-KILLS = ("kill_leader", "kill_some", "kill_all", "suspend_leader", "stop_zookeeper")
+KILLS = ("kill_leader", "kill_some", "kill_all", "suspend_leader", "restart_each", "stop_zookeeper")
 CUTS = ("minority", "leader_alone", "leader_from_follower", "one_way", "zookeeper")
 
 
@@ -79,6 +81,15 @@ class ProcessFaults:
         assert self.load.leader() != leader
         self.cluster.thaw(leader)
         attempts.finish()
+
+    def restart_each(self) -> None:
+        """Stop and start the brokers one after the other, each when all replicas are in sync, as an upgrade does."""
+        for each in IDS:
+            self.load.wait_complete()
+            since = time.monotonic()
+            self.cluster.stop(each)
+            self.load.available(since)
+            self.cluster.start(each)
 
     def stop_zookeeper(self) -> None:
         """ZooKeeper is down for longer than the session; the brokers serve."""
@@ -211,16 +222,22 @@ def fault_count(pytestconfig: pytest.Config) -> int:
     return count
 
 
+@pytest.fixture
+def available_s(pytestconfig: pytest.Config) -> float:
+    """How long after a fault partitions may not acknowledge; no bound beside other tests."""
+    return SESSION_MS / 1000 + 5.0 if is_long(pytestconfig) else math.inf
+
+
 def test_killed_and_suspended_leaders_lose_nothing(
-    fault_count: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
+    fault_count: int, available_s: float, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
-    count = fault_count - round(fault_count * NETWORK_SHARE)
+    count = max(len(KILLS), fault_count - round(fault_count * NETWORK_SHARE))
     zookeeper = start_zookeeper(tmp_path / "zookeeper", tick_ms=TICK_MS)
     faults = None
     try:
         settings = {"zookeeper.connect": zookeeper.address + CHROOT}
         with BrokerProcesses(tmp_path, settings, SETTINGS) as cluster:
-            load = Replication(cluster)
+            load = Replication(cluster, available_s)
             faults = ProcessFaults(load, zookeeper, random)
             with loaded(load):
                 run(load, faults, drawn(KILLS, count, random))
@@ -229,9 +246,10 @@ def test_killed_and_suspended_leaders_lose_nothing(
     record_property("summary", load.summary())
 
 
+@pytest.mark.long_form
 @pytest.mark.skipif(network.missing() is not None, reason=f"network namespaces: {network.missing()}")
 def test_leaders_cut_from_the_network_acknowledge_nothing_that_is_lost(
-    fault_count: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
+    fault_count: int, available_s: float, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     count = round(fault_count * NETWORK_SHARE)
     with Network(IDS) as net:
@@ -240,7 +258,7 @@ def test_leaders_cut_from_the_network_acknowledge_nothing_that_is_lost(
             cluster = BrokerProcesses(tmp_path, {"zookeeper.connect": zookeeper.address + CHROOT}, SETTINGS)
             net.use_namespaces(cluster)
             with cluster:
-                load = Replication(cluster)
+                load = Replication(cluster, available_s)
                 with loaded(load):
                     run(load, NetworkFaults(load, zookeeper, net), drawn(CUTS, count, random))
         finally:

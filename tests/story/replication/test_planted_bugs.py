@@ -140,6 +140,7 @@ def test_planted_bug_is_found(bug: Bug, run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.torture
+@pytest.mark.long_form
 @pytest.mark.parametrize("bug", [acknowledged_before_the_followers_have_it, truncation_to_the_high_watermark])
 def test_random_faults_find_a_planted_bug(bug: Bug, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bug(monkeypatch)
