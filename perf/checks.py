@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perf.brokers.base import Running
+from perf.errors import VerificationError
 
 if TYPE_CHECKING:  # `--help` works where confluent_kafka is not installed
     from confluent_kafka import KafkaException
@@ -21,10 +22,6 @@ NOT_YET = (
     "_UNKNOWN_PARTITION",
     "_UNKNOWN_TOPIC",
 )
-
-
-class VerificationError(Exception):
-    """Records are missing or a request failed: the figure would be worth nothing."""
 
 
 class Topics:

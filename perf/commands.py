@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 from perf import report
-from perf.brokers import BROKERS, COMPARED, BrokerError
-from perf.checks import VerificationError
+from perf.brokers.base import BrokerError
+from perf.brokers.registry import BROKERS, COMPARED
 from perf.clients import compare as clients_compare
 from perf.clients import report as clients_report
 from perf.clients.registry import MODULES, load
 from perf.clients.rows import ROWS
 from perf.compare import Plan, compare
+from perf.errors import VerificationError
 from perf.loads import GROUPS, LOADS
 from perf.pipeline import compare as pipeline_compare
 from perf.pipeline import drivers

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from perf.backing import back_free_memory
-from perf.brokers import Broker, Running
+from perf.brokers.base import Broker, Running
 from perf.loads import Load, Sample, Trial
 
 Progress = Callable[[str], None]

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from socket import socket
 
 from perf.brokers.base import Running
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.wire import call, connect, frame
 from tests.kit.metadata_v1 import BODY_OF_ALL, Image, parse
 

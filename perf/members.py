@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perf import group_wire as wire
 from perf.brokers.base import Running
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.wire import call, connect
 
 SECONDS_MAX = 60.0

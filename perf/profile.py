@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from perf.brokers import Broker, BrokerError
+from perf.brokers.base import Broker, BrokerError
 from perf.loads import Load, Trial
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 
 CLIENT = b"perf"
 SELECT_MAX = 1024  # select() knows no descriptors from here on

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from perf.brokers import Broker, Running
-from perf.checks import Topics, VerificationError
+from perf.brokers.base import Broker, Running
+from perf.checks import Topics
 from perf.clients.base import Client, Job, Sample
 from perf.clients.rows import SLOWNESS, Row
+from perf.errors import VerificationError
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 600.0

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perf.brokers import Running
+from perf.brokers.base import Running
 from perf.checks import Topics
 from perf.clients.base import Job, Sample
 from perf.limits import OURS, Limit

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perf.brokers.base import Broker, Running
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.images import image, in_sync, wait_for
 from perf.process import cpu_seconds
 from tests.kit.metadata_v1 import Image

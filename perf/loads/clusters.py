@@ -9,7 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perf.brokers.clusters import Cluster, ClusterKind, KafkaCluster, KafkaliteCluster
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.images import image, in_sync, wait_for
 from perf.loads.base import Figure, Load, Sample, Trial
 from perf.loads.requests import BATCH

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from kafkalite.records import Builder
 from perf.brokers.base import Running
-from perf.checks import TIMEOUT_S, Topics, VerificationError
+from perf.checks import TIMEOUT_S, Topics
+from perf.errors import VerificationError
 from perf.loads.base import Figure, Load, Sample, Trial, quantiles_ms
 from perf.loads.durable import BOTH, send
 from perf.loads.requests import BATCH

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from kafkalite.records import Builder
 from perf.brokers.base import Running
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import CpuMeter, Figure, FreshTopic, Load, Sample, Trial
 from perf.loads.rdkafka import build_missing, read_back
 from perf.loads.requests import BATCH

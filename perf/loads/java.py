@@ -1,7 +1,8 @@
 """Kafka's own kafka-consumer-perf-test (ConsumerPerformance): the Java consumer in a group."""
 
 from perf.brokers.base import Running
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import CpuMeter, Figure, Load, Sample, Trial
 from perf.loads.durable import BOTH
 from perf.loads.membership import AT_ONCE

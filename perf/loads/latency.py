@@ -3,7 +3,8 @@
 import time
 from typing import TYPE_CHECKING
 
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import LATENCY_FIGURES, FreshTopic, Load, Sample, Trial, quantiles_ms
 from perf.loads.rdkafka import build_missing, read_back
 

@@ -8,7 +8,8 @@ from functools import partial
 
 from perf import group_wire as wire
 from perf.brokers.base import Running
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import CpuMeter, Figure, Load, Sample, Trial, quantiles_ms
 from perf.loads.durable import BOTH
 from perf.members import Crowd, crowd

@@ -3,7 +3,8 @@
 import socket
 import time
 
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, Load, Sample, Trial, quantiles_ms
 from perf.wire import call, metadata_of_all
 

@@ -13,7 +13,8 @@ from contextlib import closing
 
 from perf import group_wire as wire
 from perf.brokers.base import Running
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, Load, Sample, Trial, quantiles_ms
 from perf.loads.durable import BOTH
 from perf.members import commit_all, find

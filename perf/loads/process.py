@@ -6,7 +6,8 @@ import socket
 import time
 
 from perf.brokers.base import Running
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import Figure, Load, Sample, Trial
 from perf.loads.rdkafka import LINGER_MS, PARTITIONS, build_missing, drive
 from perf.process import memory

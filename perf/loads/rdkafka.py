@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 from perf.brokers.base import Running, cache_directory
-from perf.checks import Topics, VerificationError
+from perf.checks import Topics
+from perf.errors import VerificationError
 from perf.loads.base import CpuMeter, Figure, FreshTopic, Load, Sample, Trial
 
 SOURCE = Path(__file__).parent.parent / "rdkafka_load.c"

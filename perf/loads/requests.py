@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import time
 
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, FreshTopic, Load, Sample, Trial, quantiles_ms
 from perf.loads.rdkafka import build_missing, read_back
 from perf.wire import Pipe, batch_of_one, paced, produce, produce_error_at

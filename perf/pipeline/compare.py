@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from perf.backing import back_free_memory
-from perf.brokers import Broker, Running
+from perf.brokers.base import Broker, Running
 from perf.limits import OURS
 from perf.pipeline import offsets, restart, topics
 from perf.pipeline.drivers import Driver

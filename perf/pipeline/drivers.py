@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.pipeline.job import Job, Sample
 from tests.kit import jvm
 

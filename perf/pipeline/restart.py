@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.pipeline.drivers import PYTHON, ROOT, environment
 from perf.pipeline.job import Sample
 

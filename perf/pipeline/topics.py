@@ -8,7 +8,7 @@ from kafkalite_sdk.admin import LATEST, NewTopic
 from kafkalite_sdk.blocking import Admin, Producer
 
 from kafkalite.model import TopicPartition
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.pipeline.job import PARTITIONS
 
 SEED = 15

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_kafkalite.decoding import Decoding
 from pyspark_kafkalite.ingest import ingest
 
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.pipeline.commits import delta_commits, parquet_commits
 from perf.pipeline.job import Job, Meter, Sample
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perf import group_wire
 from perf.brokers.base import Running
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.loads.fairness import wire
 from perf.members import NOT_YET
 from perf.wire import connect, read_exactly

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.loads.base import Trial
 from perf.loads.durable import BOTH
 from perf.loads.fairness import wire

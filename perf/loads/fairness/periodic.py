@@ -3,7 +3,7 @@
 import time
 
 from perf import group_wire
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.loads.base import Sample, Trial
 from perf.loads.fairness import wire
 from perf.loads.fairness.base import Hostile, group_names

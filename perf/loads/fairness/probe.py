@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perf.brokers.base import HOST, Running
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.loads.fairness.waits import Wait
 from perf.wire import api_versions
 

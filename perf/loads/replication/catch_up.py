@@ -9,7 +9,7 @@ from typing import Self
 
 from perf.brokers.base import Running
 from perf.brokers.clusters import Cluster
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.images import image
 from perf.loads.base import Figure, Sample, Trial
 from perf.loads.clusters import create, wait_for_replicas

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from perf.brokers.base import Running
-from perf.checks import VerificationError
+from perf.errors import VerificationError
 from perf.images import METADATA_OF_ALL
 from perf.loads.requests import BATCH
 from perf.wire import call, connect, produce, produce_error

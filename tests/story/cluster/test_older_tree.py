@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.producer_id_blocks import RAISED_BY
 from kafkalite.coordination import znodes
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kafkalite.server.running import tree_counters
 from kafkalite.storage.checkpoints import read_epochs
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
@@ -101,6 +103,19 @@ def test_an_older_tree_assigns_no_producer_id_again(tmp_path: Path, end: str, ca
 
     with caplog.at_level(logging.WARNING, "kafkalite"):
         simulate(tmp_path, scenario)
+
+
+def test_a_counter_of_producer_ids_that_stays_below_the_logs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A planted bug: the test above fails."""
+
+    def unchanged(_session: object, _broker_id: int, _found: int, then: Then, **_options: bool) -> None:
+        then(Outcome())
+
+    monkeypatch.setattr(tree_counters, "raise_above", unchanged)
+    with pytest.raises(AssertionError, match="assert 0 == "):
+        test_an_older_tree_assigns_no_producer_id_again(tmp_path, "kill", caplog)
 
 
 def test_a_running_broker_keeps_its_producer_ids_when_an_older_tree_is_restored(tmp_path: Path) -> None:

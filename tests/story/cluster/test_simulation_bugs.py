@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.clock import Outcome, Then
+from kafkalite.clock import Outcome
 from kafkalite.cluster.controller import runtime, transactions
 from kafkalite.cluster.controller.fence import ControllerFence
 from kafkalite.cluster.metadata.image import PartitionImage
@@ -18,7 +18,6 @@ from kafkalite.coordination.znodes.controller import CONTROLLER_EPOCH
 from kafkalite.errors import KafkaError
 from kafkalite.server.process import saved_session
 from kafkalite.server.process.listeners import Listeners
-from kafkalite.server.running import tree_counters
 from kafkalite.state.controller.effects import Write
 from kafkalite.state.controller.events import WriteDone
 from kafkalite.testing.virtual_loop import VirtualTimeError
@@ -109,15 +108,6 @@ def session_of_a_copied_directory_closed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(saved_session, "lock_identity", lambda lock: [])
 
 
-def producer_ids_assigned_again(patch: pytest.MonkeyPatch) -> None:
-    """The counter of producer ids stays as an older tree has it, below the ids in the logs."""
-
-    def unchanged(_session: object, _broker_id: int, _found: int, then: Then, **_options: bool) -> None:
-        then(Outcome())
-
-    patch.setattr(tree_counters, "raise_above", unchanged)
-
-
 def found_in(directory: Path) -> tuple[int, BaseException] | None:
     """The first seed whose run fails."""
     for seed in BUG_SEEDS:
@@ -140,7 +130,6 @@ def found_in(directory: Path) -> tuple[int, BaseException] | None:
         failed_multi_ignored,
         requests_before_the_registration,
         session_of_a_copied_directory_closed,
-        producer_ids_assigned_again,
     ],
 )
 def test_planted_bug_is_found(

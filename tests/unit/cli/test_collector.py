@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.cli.gc_tuning import LONG_S, MANY, GcTuning
 from kafkalite.server.broker import Broker
-from perf.brokers import Running
+from perf.brokers.base import Running
 from perf.loads.fairness import wire
 from perf.loads.fairness.client import Client
 

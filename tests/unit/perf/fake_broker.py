@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from perf.brokers import Broker, Running
+from perf.brokers.base import Broker, Running
 from perf.clients.base import Client
 
 

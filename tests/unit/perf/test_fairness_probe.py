@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from perf.brokers import Running
-from perf.checks import VerificationError
+from perf.brokers.base import Running
+from perf.errors import VerificationError
 from perf.loads.fairness.control import RESPONSE
 from perf.loads.fairness.probe import INTERVAL_S, Probe
 from perf.loads.fairness.waits import Delay, ProcessDelay, ProcessTimes, Wait, summary_ms

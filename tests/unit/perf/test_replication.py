@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from perf.brokers import Running
-from perf.checks import VerificationError
+from perf.brokers.base import Running
+from perf.errors import VerificationError
 from perf.images import in_sync
 from perf.loads.replication.writer import Writer
 from tests.kit.metadata_v1 import Image, parse
