@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from kafkalite.callbacks import FanIn, gather
 from kafkalite.clock import Outcome, Then
-from kafkalite.cluster.configs.quota_entities import CLIENT_ID, IP, USER, QuotaEntity, QuotaFilter, values_of
+from kafkalite.cluster.configs.client_quotas import CLIENT_ID, IP, USER, QuotaEntity, QuotaFilter, values_of
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import NoNodeError

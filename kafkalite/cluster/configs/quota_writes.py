@@ -16,7 +16,7 @@ from functools import partial
 from kafkalite.callbacks import fail_on_exception, once
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.configs.quota_entities import QuotaEntity
+from kafkalite.cluster.configs.client_quotas import QuotaEntity
 from kafkalite.cluster.configs.writes import notice_of
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.coordination import znodes

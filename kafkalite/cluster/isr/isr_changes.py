@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kafkalite.clock import Clock
 from kafkalite.cluster.isr.alter_partition_sender import AlterPartitionSender
-from kafkalite.cluster.isr.lag_checker import LagChecker
+from kafkalite.cluster.isr.check_timer import IsrCheckTimer
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.metrics import Registry
 from kafkalite.state.isr.partition_isr import CommittedIsr, IsrChange, PartitionIsr, Result
@@ -92,7 +92,7 @@ class IsrParts(Protocol):
     """
 
     sender: AlterPartitionSender
-    lag_checks: LagChecker
+    lag_checks: IsrCheckTimer
     counts: IsrCounts
 
     def broker_epoch(self) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from kafkalite.clock import Clock
 from kafkalite.cluster.isr.alter_partition_sender import AlterPartitionSender, ControllerCalls
+from kafkalite.cluster.isr.check_timer import IsrCheckTimer
 from kafkalite.cluster.isr.isr_changes import IsrChanges, IsrCounts, IsrHost, IsrLeader, IsrPartition
-from kafkalite.cluster.isr.lag_checker import LagChecker
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.metrics import Registry
 
@@ -41,7 +41,7 @@ class IsrRequests:
     ) -> None:
         self._broker_epoch = broker_epoch
         self.sender = AlterPartitionSender(clock, controller, broker_id, broker_epoch)
-        self.lag_checks = LagChecker(clock, lag_max_ms)
+        self.lag_checks = IsrCheckTimer(clock, lag_max_ms)
         self.counts = IsrCounts(registry)
         registry.gauge(
             "kafkalite_pending_isr_changes", "ISR changes that the controller has not answered.", self.sender.__len__

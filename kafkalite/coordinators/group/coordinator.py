@@ -12,7 +12,7 @@ from typing import Protocol
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.coordinators.group.group_metrics import GroupMetrics, GroupMetricsHost
-from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
+from kafkalite.coordinators.group.housekeeping import GroupHousekeeping
 from kafkalite.coordinators.group.regex_resolver import RegexHost, RegexResolver
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.coordinators.group.service import GroupService
@@ -53,7 +53,7 @@ class GroupCoordinator:
         memory = MemberMemory(host.config.kafkalite_group_member_memory_max_bytes, self._log_refusal)
         self._runtime = CoordinatorRuntime(host, OFFSETS, partial(machine, host, counts, memory), GroupRecordSerde())
         self._runtime.ask = RegexResolver(host, self._runtime).resolve
-        self._housekeeping = OffsetExpiration(self._runtime, host.clock, host.config, host.slicer)
+        self._housekeeping = GroupHousekeeping(self._runtime, host.clock, host.config, host.slicer)
         self.groups = GroupService(self._runtime)
         self.metrics = GroupMetrics(host, self._runtime, counts)
         register(host)

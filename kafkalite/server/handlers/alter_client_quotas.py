@@ -9,7 +9,7 @@ from functools import partial
 
 from kafkalite.callbacks import FanIn
 from kafkalite.cluster.changes import Refusal, RefusedError
-from kafkalite.cluster.configs.quota_entities import QuotaEntity, changed_texts, entity_of
+from kafkalite.cluster.configs.client_quotas import QuotaEntity, changed_texts, entity_of
 from kafkalite.cluster.configs.quota_writes import QuotaChange
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse

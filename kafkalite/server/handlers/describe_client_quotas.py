@@ -5,7 +5,7 @@ from functools import partial
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.changes import RefusedError
-from kafkalite.cluster.configs.quota_entities import filter_of
+from kafkalite.cluster.configs.client_quotas import filter_of
 from kafkalite.cluster.configs.quota_reads import Found, QuotaReader
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.errors import reason_of

@@ -1,7 +1,7 @@
 """ElectLeaders, key 43, v0-2: elects the preferred leaders of partitions, or leaders out of sync (KIP-183, KIP-460).
 
 The controller answers; other brokers answer NOT_CONTROLLER. A controller elects as `state/controller` decides, and
-answers when the states are written. A broker that is alone has nothing to elect: `cluster/controller/leader_elections`
+answers when the states are written. A broker that is alone has nothing to elect: `cluster/controller/election_refusals`
 says why. A request for all partitions returns only those that need an election, as in Kafka.
 """
 
@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.controller.leader_elections import UNKNOWN, ElectionType, election_refusal, reason_of
+from kafkalite.cluster.controller.election_refusals import UNKNOWN, ElectionType, election_refusal, reason_of
 from kafkalite.cluster.metadata.image import ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition

@@ -41,7 +41,7 @@ from kafkalite.state.controller.events import (
 from kafkalite.state.controller.partitions import events as partition_events
 from kafkalite.state.controller.partitions import state_reads as reads
 from kafkalite.state.controller.partitions.state_writes import write_states
-from kafkalite.state.controller.rebalancing import REBALANCE, rebalance
+from kafkalite.state.controller.preferred_election import REBALANCE, elect_preferred
 from kafkalite.state.controller.sending import send_pending
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps, run_steps
@@ -63,7 +63,7 @@ TIMERS: dict[str, Callable[[ControllerContext, Any], object]] = {
     RETRY: answers.retry,
     OFFLINE: answers.retry_offline,
     write_results.WRITE: write_results.read_after_failure,
-    REBALANCE: rebalance,
+    REBALANCE: elect_preferred,
     AWAIT: lambda context, number: context.completions.expired(number),
 }
 

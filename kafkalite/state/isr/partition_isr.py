@@ -3,7 +3,7 @@
 1. A follower joins when its log end has reached the high watermark and the start of the leader epoch: it then has every
    record that may be committed. A leader never adds a replica that is not eligible (not alive, or of another
    registration than the one that has fetched, KIP-841 and KIP-903).
-2. A follower leaves when it is not caught up for the allowed lag. The leader itself never leaves.
+2. A follower leaves when it lags for longer than is allowed (`follower_lag`).
 3. One change is in flight at a time. The state is written with its version, so a change is applied to the ISR that the
    leader knows, or not at all.
 4. While a follower is to join, the high watermark waits for it, too (`expected`): the change may be applied before the
@@ -22,6 +22,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.isr.follower_lag import members_in_sync
 from kafkalite.state.isr.replica_progress import UNKNOWN_EPOCH, ReplicaProgress
 
 # The controller says that the partition epoch is right, and that nothing was applied.
@@ -161,12 +162,7 @@ class PartitionIsr:
         """
         if self.pending is not None:
             return None
-        kept = tuple(
-            member
-            for member in self.committed.isr
-            if member == self._own_id
-            or (member in followers and followers[member].is_caught_up(leader_end_offset, now_ms, lag_max_ms))
-        )
+        kept = members_in_sync(self.committed.isr, self._own_id, followers, leader_end_offset, now_ms, lag_max_ms)
         return None if kept == self.committed.isr else self._request(kept, followers)
 
     def _request(
@@ -210,28 +206,3 @@ class PartitionIsr:
             self.pending = None
             return Result.REVERTED
         return Result.WAITING if error in AWAIT_STATE else Result.REPEATED
-
-
-class LagChecks:
-    """The times of the checks that remove followers: every half of the allowed lag.
-
-    A check that is late by more than half of the allowed lag removes no follower: this process was stopped or had no
-    core, and the fetches of that time are not received yet.
-
-    Arguments:
-        now_ms: the current time, milliseconds of a monotonic clock.
-    """
-
-    __slots__ = ("_checked_ms",)
-
-    def __init__(self, now_ms: int) -> None:
-        self._checked_ms = now_ms
-
-    def next_ms(self, lag_max_ms: int) -> int:
-        """When the next check is due."""
-        return self._checked_ms + lag_max_ms // 2
-
-    def begin(self, now_ms: int, lag_max_ms: int) -> bool:
-        """Begin a check; returns whether it may remove followers."""
-        due_ms, self._checked_ms = self.next_ms(lag_max_ms), now_ms
-        return now_ms - due_ms <= lag_max_ms // 2

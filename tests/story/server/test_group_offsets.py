@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
+from kafkalite.coordinators.group.housekeeping import GroupHousekeeping
 from kafkalite.coordinators.group.service import GroupService
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.net.client import ClientConnection
@@ -89,7 +89,7 @@ async def test_offset_fetch_by_topic_id(orders: Client) -> None:
 async def test_recreated_topic_has_no_committed_offsets(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the broker was killed between the deletion of the topic and that of its offsets."""
     assert codes(await orders.call(commit("g", "orders", {0: 7}), 9)) == [0]
-    monkeypatch.setattr(OffsetExpiration, "topic_gone", lambda *_: None)
+    monkeypatch.setattr(GroupHousekeeping, "topic_gone", lambda *_: None)
     await orders.delete("orders")
     await orders.create("orders")
     for version in (1, 5, 9):

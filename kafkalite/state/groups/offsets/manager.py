@@ -1,4 +1,4 @@
-"""The committed offsets of the groups of a shard: commits, fetches, deletes and expires them.
+"""The committed offsets of the groups of a shard: commits, fetches and deletes them; `expiration` says what expires.
 
 Pure; groups validate requests (`groups/group.Group`). Invariants:
 1. Offsets change in `apply` alone, in replay and in normal operation.
@@ -20,6 +20,7 @@ from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.group import CommitValidation, Group
 from kafkalite.state.groups.groups_by_topic import NO_TOPICS
+from kafkalite.state.groups.offsets.expiration import expired_offsets
 from kafkalite.state.groups.offsets.pending import PendingOffsets
 from kafkalite.state.groups.offsets.store import OffsetStore, StoredOffset
 from kafkalite.state.groups.records import (
@@ -334,26 +335,14 @@ class OffsetManager:
         return sum(map(len, self._store.of_group(group).values()))
 
     def expire(self, group: str, wall_ms: int) -> tuple[list[OffsetDeleted], bool]:
-        """Expire the offsets of a group.
+        """Expire the offsets of a group (`expiration`).
 
         Returns: the tombstones, and whether no offset is left, so that an Empty group may be deleted too.
         """
-        stored = self._store.of_group(group)
+        stored, pending = self._store.of_group(group), self._pending.partitions(group)
         found = self._groups.get(group)
-        since = -1 if found is None else found.expire_since()
-        if not stored or since is None:
-            return [], not stored and group not in self._pending
-        pending = self._pending.partitions(group)
-        gone = []
-        read = NO_TOPICS if found is None else found.topics_read()
-        for topic, partitions in stored.items():
-            if topic in read:
-                continue
-            for partition, one in partitions.items():
-                if (topic, partition) not in pending and self._is_expired(one, since, wall_ms):
-                    gone.append(OffsetDeleted(group, topic, partition))
-        left = self.count(group) - len(gone)
-        return gone, left == 0 and group not in self._pending
+        gone = expired_offsets(group, found, stored, pending, wall_ms, self.settings.retention_ms)
+        return gone, len(gone) == self.count(group) and group not in self._pending
 
     def apply(self, record: OffsetRecord) -> None:
         """Apply a record (invariant 1)."""
@@ -394,12 +383,6 @@ class OffsetManager:
     def _knows(self, group: str, topic: str, partition: int) -> bool:
         stored = partition in self._store.of_group(group).get(topic, ())
         return stored or (topic, partition) in self._pending.partitions(group)
-
-    def _is_expired(self, stored: StoredOffset, since_ms: int, wall_ms: int) -> bool:
-        if stored.expire_timestamp_ms != -1:
-            return wall_ms >= stored.expire_timestamp_ms
-        counted_from = stored.commit_timestamp_ms if since_ms == -1 else since_ms
-        return wall_ms - counted_from >= self.settings.retention_ms
 
 
 def _all_accepted(packed: PackedOffsets, check: CommitValidation) -> bool:

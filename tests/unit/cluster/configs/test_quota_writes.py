@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.configs.quota_entities import CLIENT_ID, USER, QuotaEntity
+from kafkalite.cluster.configs.client_quotas import CLIENT_ID, USER, QuotaEntity
 from kafkalite.cluster.configs.quota_writes import QuotaChange
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite._speedups.wire.java_hash import java_hash
 from kafkalite.cluster.changes import Refusal
-from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
+from kafkalite.coordinators.group.housekeeping import GroupHousekeeping
 from kafkalite.coordinators.runtime.shard import Command
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
@@ -21,8 +21,8 @@ from tests.kit.work import calls_in
 from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow, commit, groups, offsets_of, warnings
 
 
-def upkeep_of(rig: Rig[GroupMachine]) -> OffsetExpiration:
-    return OffsetExpiration(rig.runtime, rig.clock, rig.config, rig.slicer)
+def upkeep_of(rig: Rig[GroupMachine]) -> GroupHousekeeping:
+    return GroupHousekeeping(rig.runtime, rig.clock, rig.config, rig.slicer)
 
 
 def raise_again(_callback: object, error: BaseException) -> None:
@@ -135,9 +135,7 @@ def rig(tmp_path: Path) -> Rig[GroupMachine]:
 
 
 def test_offsets_expire_without_new_commits(rig: Rig[GroupMachine], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 12
-    )  # of one group for each shard
+    monkeypatch.setattr("kafkalite.coordinators.group.housekeeping.OFFSETS_AT_ONCE", 12)  # of one group for each shard
     upkeep = upkeep_of(rig)
     upkeep.start()
     for at in range(10):
@@ -191,7 +189,7 @@ def test_topic_deletion_during_load_deletes_its_offsets(rig: Rig[GroupMachine]) 
 
 def test_topic_deletion_deletes_offsets_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other requests are served between slices; commits for a recreated topic of the same name stay."""
-    monkeypatch.setattr("kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 3)
+    monkeypatch.setattr("kafkalite.coordinators.group.housekeeping.OFFSETS_AT_ONCE", 3)
     topics = TopicsNow()
     rig = Rig(tmp_path, partial(groups, topics))
     rig.load()
@@ -223,7 +221,7 @@ def test_failed_offset_deletion_is_repeated_after_replay(rig: Rig[GroupMachine])
     assert rig.now(offsets_of("a")) == rig.now(offsets_of("b")) == {}
 
 
-def delete_topics(upkeep: OffsetExpiration, names: Collection[str]) -> None:
+def delete_topics(upkeep: GroupHousekeeping, names: Collection[str]) -> None:
     for name in names:
         upkeep.topic_gone(name)
 
@@ -265,7 +263,7 @@ def test_topics_deleted_during_a_notification_are_processed_together(rig: Rig[Gr
     """2,000 topics of one request once cost 2,000 walks over all shards."""
     assert rig.now(commit("g", 5, topic="b")) == TAKEN
     clock = CostlyClock(rig.clock)
-    upkeep = OffsetExpiration(rig.runtime, rig.clock, rig.config, Slicer(clock, raise_again, budget_s=0.001))
+    upkeep = GroupHousekeeping(rig.runtime, rig.clock, rig.config, Slicer(clock, raise_again, budget_s=0.001))
     machine = rig.runtime.machine(0)
     assert machine is not None
     changes: list[Collection[str]] = []

@@ -6,7 +6,7 @@ from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.channel import OFFLINE
 from kafkalite.state.controller.controller import Controller
-from kafkalite.state.controller.rebalancing import REBALANCE
+from kafkalite.state.controller.preferred_election import REBALANCE
 from kafkalite.state.controller.values import ControllerSettings, LeaderAndIsr, StoredState, TopicNodes
 from kafkalite.state.effects import SetTimer
 from tests.unit.state.controller.kit import EPOCH, ID, KEY, WRITTEN, Situation, broker

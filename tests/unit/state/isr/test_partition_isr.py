@@ -7,7 +7,6 @@ from kafkalite.state.isr.partition_isr import (
     CommittedIsr,
     IsrChange,
     IsrMember,
-    LagChecks,
     PartitionIsr,
     Result,
 )
@@ -163,15 +162,6 @@ def test_older_state_of_the_controller_is_ignored() -> None:
     change = story.expanding()
     assert not story.isr.receive_state(CommittedIsr((1,), 4, 6))
     assert story.isr.pending is change
-
-
-def test_late_check_removes_no_follower() -> None:
-    checks = LagChecks(0)
-    assert checks.next_ms(LAG_MS) == 15_000
-    assert checks.begin(15_000, LAG_MS)
-    assert checks.begin(45_000, LAG_MS), "late by 15 s"
-    assert not checks.begin(75_001, LAG_MS), "the process was stopped"
-    assert checks.begin(90_001, LAG_MS), "the followers had time to fetch"
 
 
 def test_known_state_that_is_sent_again_leaves_the_change_in_flight() -> None:

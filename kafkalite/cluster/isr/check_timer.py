@@ -1,8 +1,8 @@
-"""Checks, with one timer per broker, whether followers lag: those that do leave the ISR.
+"""The timer of a broker that checks whether followers lag: those that do leave the ISR.
 
 The partitions that this broker leads with followers are checked every half of `replica.lag.time.max.ms`, in slices of
-loop iterations: there may be thousands. A late check removes no follower (`LagChecks`). `state/isr/partition_isr`
-decides which followers leave, and `state/isr/replica_progress` when a follower is caught up.
+loop iterations: there may be thousands. `state/isr/follower_lag` decides which followers leave; a late check removes
+none.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kafkalite.clock import Clock, Timer
 from kafkalite.slicing import visit_in_slices
-from kafkalite.state.isr.partition_isr import LagChecks
+from kafkalite.state.isr.follower_lag import LagChecks
 
 
 class LagChecked(Protocol):
@@ -21,7 +21,7 @@ class LagChecked(Protocol):
         """Request the removal of followers that lag, if `removes`."""
 
 
-class LagChecker:
+class IsrCheckTimer:
     """The checks of all partitions with followers that this broker leads. Without any, there is no timer.
 
     Arguments:

@@ -1,7 +1,8 @@
-"""Moves leadership back to preferred replicas: KafkaController.checkAndTriggerAutoLeaderRebalance of Kafka 3.9.
+"""Elects preferred replicas as leaders again: KafkaController.checkAndTriggerAutoLeaderRebalance of Kafka 3.9.
 
 A broker is in balance while at most `leader.imbalance.per.broker.percentage` of the partitions whose preferred replica
 it has are led by others. Only preferred replicas that are in sync are elected: a check that elects none writes nothing.
+Requests for such elections (ElectLeaders) are decided by `partitions/requests`, `elect_leader`.
 """
 
 from kafkalite.state.controller.context import ControllerContext
@@ -15,13 +16,13 @@ REBALANCE = "rebalance"  # first part of the name of the timer
 FIRST_MS = 5_000  # as in Kafka: after the start of a controller, brokers still join
 
 
-def start_rebalancing(context: ControllerContext) -> None:
+def start_preferred_elections(context: ControllerContext) -> None:
     """Check the balance from now on, if it is configured."""
     if context.settings.rebalance_ms is not None:
         context.set_timer((REBALANCE, None), FIRST_MS)
 
 
-def rebalance(context: ControllerContext, argument: object) -> Steps:
+def elect_preferred(context: ControllerContext, argument: object) -> Steps:
     """Elect the preferred replicas of the brokers that are out of balance."""
     assert context.settings.rebalance_ms is not None
     context.set_timer((REBALANCE, None), context.settings.rebalance_ms)

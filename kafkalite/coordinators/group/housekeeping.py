@@ -1,6 +1,6 @@
 """Housekeeping of groups: expires offsets, deletes those of deleted topics, and notifies groups of changed topics.
 
-Which offsets expire is decided by `state/groups/offsets/manager`.
+`state/groups/offsets/expiration` decides which offsets expire.
 
 Each runs as sliced commands (`sliced_commands`), so that neither the loop is blocked nor a batch is filled with
 tombstones. Topics that change while an earlier change is being processed are processed together: 2,000 deleted topics
@@ -24,7 +24,7 @@ OFFSETS_AT_ONCE = 1_000  # of all shards in one loop iteration
 GROUPS_AT_ONCE = 200  # groups that one command notifies of changed topics
 
 
-class OffsetExpiration:
+class GroupHousekeeping:
     """The housekeeping of all groups of a broker.
 
     Arguments:
