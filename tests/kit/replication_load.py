@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from kafkalite_sdk import Producer
 
@@ -33,6 +34,8 @@ PARTITIONS = 6
 PAUSE_S = 0.05
 SDK_OPEN = 60
 ATTEMPTS = 100
+CONNECTIONS = 10
+ANSWER_S = 300.0
 ATTEMPT_MS = 1_000
 REQUEST_MS = 5_000
 SETTINGS = {
@@ -206,13 +209,19 @@ class Replication:
         return f"{acks}; acknowledging again after {outages} s"
 
 
-async def attempt(address: str, partition: int) -> int | None:
-    """Send one record with acks=all to a broker: the error code, None if there is no response or no connection."""
-    host, port = address.rsplit(":", 1)
+def attempt_request(partition: int) -> Any:
+    """A request with one record for a partition of ATTEMPTS_TOPIC, with acks=all."""
     builder = Builder(1 << 10)
     builder.append(NOW_MS, None, b"attempt")
     request = produce_request(ATTEMPTS_TOPIC, (partition, bytes(builder.build(0))), acks=ALL)
     request.timeout_ms = ATTEMPT_MS
+    return request
+
+
+async def attempt(address: str, partition: int) -> int | None:
+    """Send one record with acks=all to a broker: the error code, None if there is no response or no connection."""
+    host, port = address.rsplit(":", 1)
+    request = attempt_request(partition)
     try:
         async with ClientConnection(host, int(port), timeout_s=2 * ATTEMPT_MS / 1000) as peer:
             code: int = outcomes(await peer.call(request, version_max=BY_NAME))[0].error_code
@@ -225,6 +234,71 @@ async def attempt_each(addresses: Mapping[int, str]) -> dict[int, int | None]:
     """The same for partitions, each at an address."""
     codes = await asyncio.gather(*(attempt(address, partition) for partition, address in addresses.items()))
     return dict(zip(addresses, codes, strict=True))
+
+
+class WaitingRequests:
+    """100 produce requests with acks=all that are in the sockets of a broker when its process continues.
+
+    They are written while the process is suspended. A request that is sent later may be acknowledged rightly: the
+    broker may lead again, as the preferred replica.
+
+    Arguments:
+        address: of the broker, whose process runs.
+        partition: of ATTEMPTS_TOPIC.
+    """
+
+    def __init__(self, address: str, partition: int) -> None:
+        self._address = address
+        self._partition = partition
+        self._runner = asyncio.Runner()
+        self._peers: list[ClientConnection] = []
+        self._responses: list[asyncio.Future[Any]] = []
+        self._runner.run(self._connect())
+
+    async def _connect(self) -> None:
+        host, port = self._address.rsplit(":", 1)
+        self._peers = [ClientConnection(host, int(port), timeout_s=ANSWER_S) for _ in range(CONNECTIONS)]
+        await self._each(ClientConnection.connect)
+
+    def send(self) -> None:
+        """Write them; the broker does not read them yet."""
+        self._runner.run(self._send())
+
+    async def _send(self) -> None:
+        request = attempt_request(self._partition)
+        for peer in self._peers:
+            self._responses += [peer.call(request, version_max=BY_NAME) for _ in range(ATTEMPTS // CONNECTIONS)]
+        await asyncio.sleep(0)  # requests are written at the end of the loop iteration
+
+    def finish(self) -> Sequence[int | None]:
+        """Wait for their responses: the error codes, None for those without a response.
+
+        Raises:
+            ViolationError: one was acknowledged.
+        """
+        try:
+            return not_acknowledged(self._address, self._runner.run(self._codes()))
+        finally:
+            self._runner.run(self._each(ClientConnection.close))
+            self._runner.close()
+
+    async def _codes(self) -> list[int | None]:
+        found = await asyncio.gather(*self._responses, return_exceptions=True)
+        assert all(isinstance(each, KafkaConnectionError) or not isinstance(each, BaseException) for each in found), (
+            found
+        )
+        return [None if isinstance(each, BaseException) else outcomes(each)[0].error_code for each in found]
+
+    async def _each(self, step: Callable[[ClientConnection], Coroutine[Any, Any, None]]) -> None:
+        await asyncio.gather(*map(step, self._peers))
+
+
+def not_acknowledged(address: str, codes: Sequence[int | None]) -> Sequence[int | None]:
+    """The codes of the attempts at a broker, if there are enough. Raises ViolationError if one was acknowledged."""
+    assert len(codes) >= ATTEMPTS, "attempts that ended"
+    if (acknowledged := codes.count(0)) > 0:
+        raise ViolationError(f"{address} acknowledged {acknowledged} of {len(codes)} attempts")
+    return codes
 
 
 class Attempts(threading.Thread):
@@ -252,7 +326,4 @@ class Attempts(threading.Thread):
     def finish(self) -> Sequence[int | None]:
         """Wait until all have ended; assert that there were 100 and that none was acknowledged."""
         self.join(120.0)
-        assert len(self.codes) >= ATTEMPTS, "attempts that ended"
-        if (acknowledged := self.codes.count(0)) > 0:
-            raise ViolationError(f"{self._address} acknowledged {acknowledged} of {len(self.codes)} attempts")
-        return self.codes
+        return not_acknowledged(self._address, self.codes)

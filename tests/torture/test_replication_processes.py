@@ -25,7 +25,7 @@ from tests.kit import jvm, network
 from tests.kit.broker_processes import IDS, SESSION_MS, BrokerProcesses, image_of
 from tests.kit.brokers import wait_until
 from tests.kit.network import OUT, Network
-from tests.kit.replication_load import ATTEMPTS_TOPIC, SETTINGS, Attempts, Replication
+from tests.kit.replication_load import ATTEMPTS_TOPIC, SETTINGS, Attempts, Replication, WaitingRequests
 from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
 pytestmark = [
@@ -73,14 +73,14 @@ class ProcessFaults:
 
     def suspend_leader(self) -> None:
         """SIGSTOP beyond the session; requests that wait in its sockets are not acknowledged when it continues."""
-        leader, since = self.load.leader(), time.monotonic()
+        leader = self.load.leader()
+        waiting, since = WaitingRequests(self.cluster.address(leader), 0), time.monotonic()
         self.cluster.freeze(leader)
-        attempts = Attempts(self.cluster.address(leader), 0)
-        attempts.start()
+        waiting.send()
         self.load.available(since)
         assert self.load.leader() != leader
         self.cluster.thaw(leader)
-        attempts.finish()
+        print(f"requests that waited in sockets of broker {leader}, error codes: {Counter(waiting.finish())}")
 
     def restart_each(self) -> None:
         """Stop and start the brokers one after the other, each when all replicas are in sync, as an upgrade does."""
