@@ -17,8 +17,17 @@ from kafkalite_sdk import Producer
 
 from kafkalite.errors import KafkaConnectionError, KafkaTimeoutError
 from kafkalite.net.client import ClientConnection
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.records import Builder
-from tests.kit.broker_processes import POLL_S, REPLICATED, SESSION_MS, BrokerProcesses, image_of
+from tests.kit.broker_processes import (
+    COORDINATOR_VERSION,
+    POLL_S,
+    REPLICATED,
+    SESSION_MS,
+    BrokerProcesses,
+    call_or_none,
+    image_of,
+)
 from tests.kit.brokers import wait_until
 from tests.kit.checker import History, Partition, ViolationError, check
 from tests.kit.clients.groups import committed
@@ -192,6 +201,17 @@ class Replication:
         found = committed(self.cluster.bootstrap, GROUP, self.partitions[TOPIC])
         lost = {each: (offset, found[each]) for each, offset in self.reader.accepted.items() if found[each] < offset}
         assert lost == {}, "acknowledged and found offsets"
+
+    def describe(self) -> None:
+        """Print what is needed to understand a failure: the counts of the loads, and what each broker knows."""
+        print(f"librdkafka: {self.sender.acks} acknowledged; SDK: {self.sdk.acks} acknowledged")
+        reader = self.reader
+        print(f"group: {len(reader.seen)} records read, {reader.commits} commits, {reader.refused} refused")
+        for broker_id in self.cluster.serving:
+            address = self.cluster.address(broker_id)
+            response = call_or_none(address, FindCoordinatorRequest(key=GROUP), COORDINATOR_VERSION)
+            coordinator = None if response is None else (response.error_code, response.node_id)
+            print(f"broker {broker_id}: coordinator (error, id) {coordinator}, {image_of(address)}")
 
     def over(self) -> None:
         """Whatever happened: no thread goes on."""

@@ -197,11 +197,14 @@ def drawn(names: tuple[str, ...], count: int, random: Random) -> Iterator[str]:
 
 @contextmanager
 def loaded(load: Replication) -> Iterator[None]:
-    """The loads run in the block; the checks follow it."""
+    """The loads run in the block; the checks follow it. After a failure the state of the cluster is printed."""
     try:
         load.begin()
         yield
         load.end()
+    except BaseException:
+        load.describe()
+        raise
     finally:
         load.over()
 
