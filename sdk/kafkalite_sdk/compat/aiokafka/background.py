@@ -114,13 +114,17 @@ class Rebalances:
 
     async def ended(self) -> None:
         """Wait until the group does not rebalance. Raises what the group fails with."""
-        driver, group = self._driver, self._driver.group
-        while group is not None and (group.membership.state != "stable" or self._changes.pending):
-            group.raise_error()
-            if driver.on_attention is None or not group.subscribed:
-                break
-            driver.work()
-            await driver.wait(driver.now() + 1)
+        while self.continues():
+            self._driver.work()
+            await self._driver.wait(self._driver.now() + 1)
+
+    def continues(self) -> bool:
+        """Whether the group rebalances, or a change is not carried out yet. Raises what the group fails with."""
+        group = self._driver.group
+        if group is None or (group.membership.state == "stable" and not self._changes.pending):
+            return False
+        group.raise_error()
+        return self._driver.on_attention is not None and group.subscribed
 
     async def stop(self) -> None:
         """Wait until no change is carried out any more; none begins."""

@@ -114,11 +114,18 @@ class OffsetResolver:
         for name, state in self._positions.states.items():
             self._positions.leader_epoch_changed(state, self._view.leader_epoch(*name))
 
-    def waits(self) -> bool:
-        """Whether a partition with a known leader waits for its position, and has not failed."""
+    def waits(self, *, elections: bool = False) -> bool:
+        """Whether a partition waits for its position, and has not failed.
+
+        Arguments:
+            elections: also a partition whose leader is not known: it is new, or offline.
+        """
         states = self._positions.states.values()
         missing = (state for state in states if state.position < 0 and not state.revoking)
-        return any(self._view.leader(*each.topic_partition) >= 0 and not self._has_error(each) for each in missing)
+        return any(
+            (elections or self._view.leader(*each.topic_partition) >= 0) and not self._has_error(each)
+            for each in missing
+        )
 
     def _current(self, state: PartitionState) -> bool:
         return self._positions.states.get(state.topic_partition) is state

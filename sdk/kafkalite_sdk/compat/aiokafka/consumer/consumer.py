@@ -39,6 +39,8 @@ from kafkalite_sdk.consumer.consumer import Consumer
 LOGGER = logging.getLogger("kafkalite_sdk.compat.aiokafka")
 
 ALL_RECORDS = 1 << 30
+ELECTION_S = 5.0
+"""How long `start` waits for the leaders of new partitions: those that are offline have none for longer."""
 SEEK_EXTRA_S = 0.5  # for the request behind the one that was open at the seek
 LOST_MEMBERSHIP = (
     KafkaErrorCode.ILLEGAL_GENERATION,
@@ -163,14 +165,21 @@ class AIOKafkaConsumer(Lookups):
             raise
 
     async def _positions_found(self) -> None:
-        """Wait until each partition with a leader has a position, or an error that the next call raises."""
-        driver = self._driver
-        deadline = driver.now() + self._request_timeout_s
-        while not self._closed:
+        """Wait until each partition has a position, or an error that the next call raises.
+
+        It does not outlast a new topic whose leaders are not elected, nor another rebalance: the positions would be
+        the ends of the logs behind the first records.
+        """
+        driver, rebalances = self._driver, self._rebalances
+        now = driver.now()
+        elected_by, deadline = now + ELECTION_S, now + self._request_timeout_s
+        while not self._closed and now < deadline:
             driver.work()
-            if not driver.resolver.waits() or driver.now() >= deadline:
+            rebalancing = rebalances is not None and rebalances.continues()
+            if not rebalancing and not driver.resolver.waits(elections=now < elected_by):
                 break
-            await driver.wait(deadline)
+            await driver.wait(min(deadline, elected_by) if now < elected_by else deadline)
+            now = driver.now()
 
     async def stop(self) -> None:
         """Commit what was returned with automatic commits, leave the group, and close the connections.
