@@ -164,9 +164,7 @@ class Leader:
         log, now_ms = self._partition.log, self._now_ms()
         self.epoch_start = 0 if log is None else log.log_end_offset
         self.isr = state.isr
-        if len(state.replicas) > 1 or self.followers:
-            others = [replica_id for replica_id in state.replicas if replica_id != state.leader]
-            self.followers = {each: self.followers.get(each) or ReplicaProgress() for each in others}
+        if self._use_replicas(state):
             for replica_id, progress in self.followers.items():
                 progress.begin_epoch(self.epoch_start, now_ms, in_sync=replica_id in state.isr)
             self._begin_isr(state)
@@ -176,6 +174,22 @@ class Leader:
         self._check_minimum()
         self.advance()
         self._check_progress()
+
+    def receive_state(self, state: PartitionImage) -> None:
+        """Use a newer state of the present leader epoch: Partition.makeLeader without a new epoch."""
+        self.isr = state.isr
+        if self._use_replicas(state):
+            self._begin_isr(state)
+        self.change_isr(self._partition.isr, [each for each in self.isr if each not in self._partition.isr])
+        self._check_progress()
+
+    def _use_replicas(self, state: PartitionImage) -> bool:
+        """Use the replicas of a state; returns whether there are or were followers."""
+        if len(state.replicas) == 1 and not self.followers:
+            return False
+        others = [replica_id for replica_id in state.replicas if replica_id != state.leader]
+        self.followers = {each: self.followers.get(each) or ReplicaProgress() for each in others}
+        return True
 
     def _begin_isr(self, state: PartitionImage) -> None:
         """Use the ISR of a state, and request its changes while there are followers."""

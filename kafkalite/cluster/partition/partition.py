@@ -407,6 +407,17 @@ class Partition(PartitionState):
         self.role.begin_epoch(state, ready)
         self.wake_fetches()  # the leader epoch that they know has ended
 
+    def leads_with(self, state: PartitionImage) -> bool:
+        """Whether this broker leads the partition in the leader epoch of a state, which is newer than the known one."""
+        is_same = (state.leader, state.leader_epoch) == (self.leader, self.leader_epoch)
+        return is_same and isinstance(self.role, Leader) and state.partition_epoch > self.partition_epoch
+
+    def receive_state(self, state: PartitionImage) -> None:
+        """Use a state for which `leads_with` is true: another ISR, perhaps other replicas."""
+        self._assign(state)
+        if isinstance(self.role, Leader):
+            self.role.receive_state(state)
+
     def follow(self, state: PartitionImage) -> None:
         """Reject requests with NOT_LEADER_OR_FOLLOWER: another broker leads the partition, or none does."""
         self._end_leadership()

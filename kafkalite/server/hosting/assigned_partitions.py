@@ -19,9 +19,13 @@
    new epoch whether records are lost (KIP-320); those that know a higher one would ignore it.
 7. Roles change only for the registration to which a request belongs: after its end the others of the request are
    refused with STALE_BROKER_EPOCH.
+8. A state of the present leader epoch is refused with STALE_CONTROLLER_EPOCH, but a leader uses one with a later
+   partition epoch, which the controller sends when the leader's change is of an old one.
 
 Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
-3.9. A deviation: a failed creation of files is repeated at the next append; Kafka takes the log directory offline.
+3.9. Deviations: a failed creation of files is repeated at the next append; Kafka takes the log directory offline. In
+ZooKeeper mode Kafka refuses all states of the present leader epoch, so a leader whose changes are answered with
+INVALID_UPDATE_VERSION changes its ISR no more until the next epoch. Rule 8 is that of Partition.makeLeader.
 """
 
 import logging
@@ -248,10 +252,13 @@ class AssignedPartitions(PartitionHosting):
         if len(state.replicas) > 1 and self._broker_id in state.replicas:
             self._give_way(topic, key)
         partition = self._partition_of(*key)
+        image = image_of(state)
+        if partition is not None and partition.topic_id == topic.topic_id and partition.leads_with(image):
+            partition.receive_state(image)
+            return 0
         error = self._offline(key, partition) or self._refusal(topic, key, partition, state)
         if error:
             return error
-        image = image_of(state)
         leads = image.leader == self._broker_id
         if partition is None:
             partition = self._host(topic, state, image, overrides)

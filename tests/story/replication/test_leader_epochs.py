@@ -21,11 +21,17 @@ from tests.story.replication.observer import Observer
 from tests.story.replication.test_three_replicas import ORDERS, in_a_cluster, leader_of, send, until_in_sync, values
 from tests.story.replication.world import ReplicatedWorld
 
+LAG_MAX_S = 4.0  # at most, of the settings of a world
+
 
 def state_of(world: ReplicatedWorld) -> ObservedState:
     state = world.observed_state(ORDERS)
     assert state is not None
     return state
+
+
+def controller_of(world: ReplicatedWorld) -> int:
+    return decode_controller(world.zookeeper.tree.get(CONTROLLER)[0]).broker_id
 
 
 async def alter_isr(world: ReplicatedWorld, isr: list[int], leader_epoch: int, partition_epoch: int) -> int:
@@ -37,11 +43,17 @@ async def alter_isr(world: ReplicatedWorld, isr: list[int], leader_epoch: int, p
     topic = AlterPartitionRequest.TopicData(topic_id=world.topics()[ORDERS[0]].topic_id, partitions=[requested])
     broker_epoch = world.zookeeper.tree.get(registration_path(leader))[1].czxid
     request = AlterPartitionRequest(broker_id=leader, broker_epoch=broker_epoch, topics=[topic])
-    controller = decode_controller(world.zookeeper.tree.get(CONTROLLER)[0]).broker_id
-    response = await world.call(controller, request, 2)
+    response = await world.call(controller_of(world), request, 2)
     assert not response.error_code, response
     error: int = response.topics[0].partitions[0].error_code
     return error
+
+
+def write_state(world: ReplicatedWorld, path: str, state: znodes.PartitionState) -> None:
+    """Write the state of a partition as another program does, which compares no version."""
+    tree = world.zookeeper.tree
+    tree.multi([Set(path, znodes.encode_state(state), -1)], tree.open_session(), 0)
+    world.zookeeper.fire()
 
 
 def test_fetch_of_an_earlier_leader_epoch_is_fenced(tmp_path: Path) -> None:
@@ -94,9 +106,7 @@ def test_state_that_another_program_has_written_is_not_overwritten(tmp_path: Pat
         path = znodes.state_path(*ORDERS)
         written = znodes.decode_state(path, world.zookeeper.tree.get(path)[0])
         later = written._replace(leader_epoch=written.leader_epoch + 5)
-        session_id = world.zookeeper.tree.open_session()
-        world.zookeeper.tree.multi([Set(path, znodes.encode_state(later), -1)], session_id, 0)
-        world.zookeeper.fire()
+        write_state(world, path, later)
         follower = next(each for each in written.isr if each != written.leader)
         world.cluster.kill(follower)
         await pass_time(5.0)
@@ -104,6 +114,34 @@ def test_state_that_another_program_has_written_is_not_overwritten(tmp_path: Pat
         assert follower not in state.isr and state.leader_epoch >= later.leader_epoch, state
         await world.cluster.start(follower)
         await until_in_sync(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_leader_uses_a_newer_state_of_its_leader_epoch(tmp_path: Path) -> None:
+    """Another program has removed a follower from the ISR. The version of the leader's next change is too old: the
+    controller sends the state, and the leader continues with it in the same leader epoch.
+    """
+
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        await send(world, b"one")
+        path = znodes.state_path(*ORDERS)
+        before = znodes.decode_state(path, world.zookeeper.tree.get(path)[0])
+        followers = [each for each in before.isr if each != before.leader]
+        removed, lagging = sorted(followers, key=lambda each: each != controller_of(world))
+        write_state(world, path, before._replace(isr=(before.leader, lagging), isr_epochs=()))
+        world.network.disconnect(host_of(before.leader), host_of(lagging))
+        async with Producer(world.bootstrap, environment=world.environment(), acks=1) as producer:
+            await producer.send(ORDERS[0], b"two")
+        until = world.loop.time() + 2 * LAG_MAX_S
+        while lagging in state_of(world).isr and world.loop.time() < until:
+            await pass_time(0.1)
+        assert set(state_of(world).isr) <= {before.leader, removed}, state_of(world)
+        world.network.reconnect(host_of(before.leader), host_of(lagging))
+        await until_in_sync(world)
+        assert (state_of(world).leader, state_of(world).leader_epoch) == (before.leader, before.leader_epoch)
+        await send(world, b"three")
+        assert await values(world) == [b"one", b"two", b"three"]
 
     in_a_cluster(tmp_path, scenario)
 
