@@ -79,7 +79,8 @@ class GroupService:
         """Call `then` with the result of `query` on the shard of a group, once all earlier records are committed;
         `failed` with an error code if the shard is not available.
         """
-        self.submit(group, query_command(query), Completion(then, failed))
+        completion = Completion(then, failed)
+        self._runtime.submit(self._runtime.partition_for(group), query_command(query), completion, is_query=True)
 
     def query_each(
         self,
@@ -170,7 +171,7 @@ class GroupService:
         gathered = FanIn[int](len(queried), done)
         for at, partition in enumerate(queried):
             put = partial(gathered.put, at)
-            self._runtime.submit(partition, query_command(no_result), Completion(put, put))
+            self._runtime.submit(partition, query_command(no_result), Completion(put, put), is_query=True)
 
     def delete(self, groups: Sequence[str], then: Callable[[list[int]], object]) -> Generator[None, None, None]:
         """Delete groups without members, in steps; calls `then` with an error code for each, 0 = deleted, in their

@@ -76,11 +76,14 @@ class PartitionWriter:
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
         """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop.
 
-        Records above the high watermark may be committed later: they are waited for, with NOT_ENOUGH_REPLICAS.
+        Records above the high watermark may be committed later: they are waited for, with NOT_ENOUGH_REPLICAS. A
+        partition without a role has its own error: it is offline, or led elsewhere.
         """
         log = self._partition.log
-        if self.refusal() or (log is not None and self._partition.high_watermark < log.log_end_offset):
-            done(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
+        behind = self.refusal() or (log is not None and self._partition.high_watermark < log.log_end_offset)
+        error = self._partition.error or (KafkaErrorCode.NOT_ENOUGH_REPLICAS if behind else 0)
+        if error:
+            done(error)
             return nothing
         loading = CoordinatorLoader(self._host, self._partition, self._serde, self._loads, apply, done)
         loading.begin()

@@ -133,6 +133,7 @@ class CoordinatorRuntime(Generic[M]):
         completion: CommandCompletion | None = None,
         *,
         producer_epoch: int = -1,
+        is_query: bool = False,
     ) -> None:
         """Run a command on a shard's machine.
 
@@ -142,6 +143,7 @@ class CoordinatorRuntime(Generic[M]):
             completion: the token, completed exactly once, now or later. Without it the command has no response; it is
                 delayed until the shard is loaded, and dropped if the shard is elsewhere.
             producer_epoch: of the transaction of the records; -1 = none.
+            is_query: it changes nothing, so it runs also while too few replicas are in sync.
 
         `completion.fail` receives COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or
         UNKNOWN_SERVER_ERROR if the command raises; the exception propagates. Records are written at the end of the loop
@@ -149,7 +151,7 @@ class CoordinatorRuntime(Generic[M]):
         """
         found = self._shards.get(partition)
         if found is not None and (self._creating is None or completion is None):
-            found.submit(command, completion, producer_epoch)
+            found.submit(command, completion, producer_epoch, is_query=is_query)
         elif completion is not None:
             if self._closed or (self._is_known and self._creating is None):
                 completion.fail(KafkaErrorCode.NOT_COORDINATOR)

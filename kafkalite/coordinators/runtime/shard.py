@@ -11,9 +11,11 @@ lists what the machines rely on):
    to a tight retry loop. A log that cannot be read is retried with a growing delay, up to about a minute.
 5. A request that waits longer than `offsets.commit.timeout.ms` for its append fails with an error of the coordinator;
    its records stay valid once they are committed.
-6. While the log accepts no appends, because too few replicas are in sync, no command runs: it would have to be undone
-   by a replay. Requests fail with COORDINATOR_NOT_AVAILABLE. The first timer that expires meanwhile ends the
-   incarnation, because members could not keep their sessions; the next one begins when the log accepts appends.
+6. While the log accepts no appends, because too few replicas are in sync, only queries run: a command would have to be
+   undone by a replay. It fails with COORDINATOR_NOT_AVAILABLE. The first timer that expires meanwhile ends the
+   incarnation, because members could not keep their sessions; the next one begins when the log accepts appends and the
+   replicas have all records. Until then requests fail with COORDINATOR_NOT_AVAILABLE while too few replicas are in
+   sync, else with COORDINATOR_LOAD_IN_PROGRESS. NOT_COORDINATOR would hide the groups of the shard in ListGroups.
 
 Source: CoordinatorRuntime.java of Apache Kafka.
 """
@@ -35,6 +37,7 @@ from kafkalite.state.effects import Answer, Effects, Now, ResolvePatterns, SetTi
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
+UNAVAILABLE: int = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
 RETRY_MS = 1_000
 RETRY_MAX_MS = 64_000
 LOG_MS = 60_000  # between lines about the same error
@@ -185,20 +188,29 @@ class CoordinatorShard(Generic[M]):
     @property
     def error(self) -> int:
         """The error of all commands now; 0 = the shard is loaded."""
-        return 0 if self._incarnation is not None else self._error
+        if self._incarnation is not None:
+            return 0
+        return UNAVAILABLE if self._error == LOADING and self._writer.refusal() else self._error
 
     def now(self) -> Now:
         return _now((int(self._clock.monotonic() * 1000), self._clock.wall_ms()))
 
     # commands
 
-    def submit(self, command: Command[M], completion: CommandCompletion | None, producer_epoch: int = -1) -> None:
+    def submit(
+        self,
+        command: Command[M],
+        completion: CommandCompletion | None,
+        producer_epoch: int = -1,
+        *,
+        is_query: bool = False,
+    ) -> None:
         """Run a command; see `CoordinatorRuntime.submit`."""
         incarnation = self._incarnation
         if incarnation is None:
             self._refuse(command, completion)
             return
-        refusal = self._writer.refusal()
+        refusal = 0 if is_query else self._writer.refusal()
         if refusal:
             self._refuse_append(incarnation, command, completion, refusal)
             return
@@ -217,7 +229,7 @@ class CoordinatorShard(Generic[M]):
 
     def _refuse(self, command: Command[M], completion: CommandCompletion | None) -> None:
         if completion is not None:
-            completion.fail(self._error)
+            completion.fail(self.error)
         elif not self._closed:
             self._later.append(command)
 
@@ -393,14 +405,15 @@ class CoordinatorShard(Generic[M]):
             incarnation.commit_timer.cancel()
         completions, incarnation.completions = list(incarnation.completions), {}
         if not self._closed:
-            self._load_again(soon=incarnation.committed)
+            self._load_again(LOADING if error == UNAVAILABLE else NOT_HERE, soon=incarnation.committed)
         call_each(lambda completion: completion.fail(error), completions)
 
-    def _load_again(self, *, soon: bool) -> None:
+    def _load_again(self, error: int, *, soon: bool = False) -> None:
+        """Replay the log: at once, or after a pause, during which all requests fail with `error`."""
         if soon:
             self.load()
         else:
-            self._error = NOT_HERE
+            self._error = error
             wait_ms = exponential_pause(RETRY_MS, self._failed_loads, RETRY_MAX_MS)
             self._retry = self._clock.call_at(self._clock.monotonic() + wait_ms / 1000, self.load)
 
@@ -419,8 +432,7 @@ class CoordinatorShard(Generic[M]):
         if self._closed:
             return
         if error:
-            self._failed_loads += error != KafkaErrorCode.NOT_ENOUGH_REPLICAS  # that ends by itself
-            self._load_again(soon=False)
+            self._load_failed(error)
             return
         self._failed_loads = 0
         self._stop = stop_nothing
@@ -433,6 +445,13 @@ class CoordinatorShard(Generic[M]):
         start = self._slicer.run(steps if outcome is None else ending_with(outcome), started)
         if self._stop is stop_nothing:  # it has not ended meanwhile
             self._stop = start.cancel
+
+    def _load_failed(self, error: int) -> None:
+        if error == KafkaErrorCode.NOT_ENOUGH_REPLICAS:  # that ends by itself
+            self._load_again(LOADING)
+        else:
+            self._failed_loads += 1
+            self._load_again(NOT_HERE)
 
     def _start(self, machine: M) -> Generator[None, None, tuple[Effects, Now]]:
         """Run the steps after the replay, such as the start of sessions."""

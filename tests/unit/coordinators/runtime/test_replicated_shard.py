@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.leader import Leader
+from kafkalite.coordinators.group.service import GroupService
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import CommitResult
@@ -131,6 +132,40 @@ def test_commands_are_refused_below_the_minimum_without_a_replay(rig: Replicated
     rig.committed("g", 7)
 
 
+def test_queries_are_answered_below_the_minimum(rig: ReplicatedRig) -> None:
+    """As in Kafka: only what must be written fails. Offsets, descriptions and lists of groups can be read."""
+    rig.committed("g", 5)
+    rig.leader.change_isr((1,))
+    service, received = GroupService(rig.runtime), list[object]()
+    service.query("g", lambda machine: machine.count(), received.append, received.append)
+    assert received == [1]
+    machines = {0: rig.runtime.machine(0)}
+    service.when_committed(machines, received.append)
+    assert received == [1, 0]
+
+
+def test_error_of_a_shard_that_waits_says_for_what(rig: ReplicatedRig) -> None:
+    """NOT_COORDINATOR is left for a shard on another broker: lists of groups omit its groups without an error."""
+    rig.committed("g", 5)
+    rig.do(commit("g", 6))
+    rig.replicas.write_pending()
+    rig.leader.change_isr((1,))
+    rig.runtime.submit(0, commit("g", 7))  # without a response: it ends the incarnation
+    answers = list[int]()
+    for isr, error in (((1,), UNAVAILABLE), ((1, 2), LOADING)):
+        rig.leader.change_isr(isr)
+        rig.clock.advance(2_000)
+        rig.work()
+        assert rig.do(offsets_of("g")).received == [error]
+        GroupService(rig.runtime).when_committed({0: None}, answers.append)
+        assert answers.pop() == error
+    rig.fetched()
+    rig.clock.advance(2_000)
+    rig.work()
+    rig.fetched()
+    assert rig.now(offsets_of("g")) == {("t", 0): 7}
+
+
 def test_members_keep_their_sessions_through_a_time_below_the_minimum(rig: ReplicatedRig) -> None:
     """They could not send heartbeats to a coordinator that refuses them."""
     rig.committed("other", 1)
@@ -144,7 +179,7 @@ def test_members_keep_their_sessions_through_a_time_below_the_minimum(rig: Repli
     rig.leader.change_isr((1,))
     rig.clock.advance(60_000)
     rig.work()
-    assert rig.runtime.machine(0) is None and rig.do(offsets_of("other")).received == [NOT_HERE]
+    assert rig.runtime.machine(0) is None and rig.do(offsets_of("other")).received == [UNAVAILABLE]
     end = rig.log.log_end_offset
     rig.leader.change_isr((1, 2))
     rig.fetched()
