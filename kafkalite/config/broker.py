@@ -358,8 +358,10 @@ def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
 
 
 # None may be above the next: the least, the one that holds and the greatest (GroupCoordinatorConfig.java); the wait of
-# a follower's fetch, or idle followers would leave the ISR (KafkaConfig.scala).
+# a follower's fetch, or fetches of idle followers would end without a response, and they would leave the ISR
+# (KafkaConfig.scala).
 IN_ORDER = (
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     *(

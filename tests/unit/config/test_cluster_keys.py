@@ -1,6 +1,7 @@
 """The keys of ZooKeeper and of the controller in Kafka 3.9: each is honoured, refused, or says why it has no effect.
 
-Sources: ZkConfigs.java, ReplicationConfigs.java, ServerConfigs.java and KafkaConfig.scala of Apache Kafka 3.9.
+`test_replication_keys` has those of replication. Sources: ZkConfigs.java, ServerConfigs.java and KafkaConfig.scala of
+Apache Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -12,13 +13,6 @@ from kafkalite.config.definitions import BROKER_KEYS
 from kafkalite.config.keys import ConfigError, Support
 
 HONOURED = (
-    "auto.leader.rebalance.enable",
-    "leader.imbalance.check.interval.seconds",
-    "leader.imbalance.per.broker.percentage",
-    "unclean.leader.election.enable",
-    "controlled.shutdown.enable",
-    "controlled.shutdown.max.retries",
-    "controlled.shutdown.retry.backoff.ms",
     "zookeeper.connect",
     "zookeeper.connection.timeout.ms",
     "zookeeper.max.in.flight.requests",
@@ -42,8 +36,6 @@ HONOURED = (
     "controller.socket.timeout.ms",
     "delete.topic.enable",
     "auto.create.topics.enable",
-    "default.replication.factor",
-    "offsets.topic.replication.factor",
 )
 REFUSED = {
     "zookeeper.metadata.migration.enable": "true",
@@ -54,8 +46,6 @@ REFUSED = {
 }
 NOT_ENFORCED = "not enforced yet"
 WITHOUT_EFFECT = {
-    "unclean.leader.election.interval.ms": "KRaft controller",
-    "inter.broker.protocol.version": "always that of Kafka 3.9",
     "zookeeper.clientCnxnSocket": "Java class",
     "zookeeper.ssl.truststore.password": "PEM files have none",
     "zookeeper.metadata.migration.min.batch.size": "zookeeper.metadata.migration.enable is refused",
@@ -88,12 +78,5 @@ def test_keys_without_effect_give_the_reason(name: str, reason: str) -> None:
 def test_no_other_key_of_zookeeper_or_the_controller_is_known() -> None:
     """A new row is added to one of the lists above."""
     listed = {*HONOURED, *REFUSED, *WITHOUT_EFFECT}
-    kinds = (
-        "zookeeper.",
-        "controlled.",
-        "leader.imbalance.",
-        "unclean.",
-        "controller.socket",
-        "controller.quota.window",
-    )
+    kinds = ("zookeeper.", "controller.socket", "controller.quota.window")
     assert [name for name in BROKER_KEYS if name.startswith(kinds) and name not in listed] == []
