@@ -1,8 +1,6 @@
 """The commands `compare`, `clients`, `pipeline` and `profile`: their options and their output."""
 
 import importlib
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,21 +8,19 @@ from pathlib import Path
 import click
 
 from perf import report
-from perf.brokers.base import BrokerError
 from perf.brokers.registry import BROKERS, COMPARED
 from perf.clients import compare as clients_compare
 from perf.clients import report as clients_report
 from perf.clients.registry import MODULES, load
 from perf.clients.rows import ROWS
 from perf.compare import Plan, compare
-from perf.errors import VerificationError
+from perf.failures import measuring
 from perf.loads import GROUPS, LOADS
 from perf.pipeline import compare as pipeline_compare
 from perf.pipeline import drivers
 from perf.pipeline import report as pipeline_report
 from perf.pipeline.rows import ROWS as PIPELINE_ROWS
 from perf.profile import profile
-from tests.kit.jvm import JvmError
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -75,10 +71,8 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
         if reason is not None:
             raise click.ClickException(f"{name} cannot run here: {reason}")
     plan = Plan(kinds, chosen, rounds, quick, work)
-    try:
+    with measuring():
         results = compare(plan, lambda line: click.echo(line, err=True))
-    except (VerificationError, BrokerError) as error:
-        raise click.ClickException(f"no figures: {error}") from error
     for result in results:
         figure = result.load.figures[0]
         click.echo(f"{result.load.name}: {figure.title}, {figure.better} is better")
@@ -121,10 +115,8 @@ def clients_command(
         if reason is not None:
             raise click.ClickException(f"{name} cannot run here: {reason}")
     plan = clients_compare.Plan(kinds, chosen, wanted, repetitions, quick, work)
-    try:
+    with measuring():
         results = clients_compare.compare(plan, lambda line: click.echo(line, err=True))
-    except (VerificationError, BrokerError) as error:
-        raise click.ClickException(f"no figures: {error}") from error
     measured = clients_report.as_json(plan, results)
     click.echo(clients_report.as_markdown(measured))
     out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S-clients")
@@ -155,12 +147,9 @@ def pipeline_command(rows: str, repetitions: int, percent: int, work: Path, out:
     broker = BROKERS["kafkalite"]
     if (reason := drivers.missing() or broker.missing()) is not None:
         raise click.ClickException(reason)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers and drivers are ended, too
     plan = pipeline_compare.Plan(broker, wanted, repetitions, percent, work)
-    try:
+    with measuring():
         results = pipeline_compare.compare(plan, lambda line: click.echo(line, err=True))
-    except (VerificationError, BrokerError, JvmError) as error:
-        raise click.ClickException(f"no figures: {error}") from error
     measured = pipeline_report.as_json(plan, results)
     click.echo(pipeline_report.as_markdown(measured))
     out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S-pipeline")
@@ -177,7 +166,5 @@ def pipeline_command(rows: str, repetitions: int, percent: int, work: Path, out:
 def profile_command(broker: str, load: str, quick: bool, lines: int, out: Path | None) -> None:
     """Run one load against one broker under `perf record` and show where its CPU time went."""
     _import_client()
-    try:
+    with measuring():
         click.echo(profile(BROKERS[broker], LOADS[load], quick=quick, lines=lines, out=out))
-    except (VerificationError, BrokerError) as error:
-        raise click.ClickException(str(error)) from error

@@ -30,21 +30,36 @@ def tree_cpu_seconds(root: int | None = None) -> float:
 
     A process that ends counts for the one that has waited for it. Resolution: a clock tick for each process.
     """
-    times: dict[int, int] = {}
-    children: dict[int, list[int]] = {}
+    pid, stats = os.getpid() if root is None else root, process_stats()
+    ticks = (sum(map(int, stats[each][11:15])) for each in [pid, *_descendants(pid, stats)] if each in stats)
+    return sum(ticks) / TICKS
+
+
+def descendants(root: int) -> list[int]:
+    """The ids of the children of a process and of their children, parents first."""
+    return _descendants(root, process_stats())
+
+
+def process_stats() -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat of all processes, by process id, from the state on."""
+    found: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             stat = path.read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has just ended
-        fields = stat[stat.rindex(")") + 2 :].split()
-        pid = int(path.parent.name)
-        times[pid] = sum(map(int, fields[11:15]))
+        found[int(path.parent.name)] = stat[stat.rindex(")") + 2 :].split()
+    return found
+
+
+def _descendants(root: int, stats: dict[int, list[str]]) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for pid, fields in stats.items():
         children.setdefault(int(fields[1]), []).append(pid)
-    found = [os.getpid() if root is None else root]
+    found = [root]
     for pid in found:
         found += children.get(pid, ())
-    return sum(times.get(pid, 0) for pid in found) / TICKS
+    return found[1:]
 
 
 def memory(pid: int) -> Memory:

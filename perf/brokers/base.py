@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.kit.jvm import HOST, api_versions_answers, cache_directory
 from tests.kit.ports import free_port
+from tests.kit.starting import killed_on_failure
 
 __all__ = ["HOST", "Broker", "BrokerError", "Running", "cache_directory", "free_port", "spawn"]
 
@@ -101,14 +102,13 @@ def spawn(name: str, command: Sequence[str], port: int, directory: Path) -> Runn
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
         )
-    while not api_versions_answers(HOST, port):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.001)
-            raise BrokerError(f"{name} ended with {process.returncode} while starting:\n{log_tail(directory)}")
-        if time.monotonic() - started > START_SECONDS_MAX:
-            process.kill()
-            process.wait()
-            raise BrokerError(f"{name} did not answer within {START_SECONDS_MAX} s:\n{log_tail(directory)}")
+    with killed_on_failure(process):
+        while not api_versions_answers(HOST, port):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.001)
+                raise BrokerError(f"{name} ended with {process.returncode} while starting:\n{log_tail(directory)}")
+            if time.monotonic() - started > START_SECONDS_MAX:
+                raise BrokerError(f"{name} did not answer within {START_SECONDS_MAX} s:\n{log_tail(directory)}")
     return Running(name, process, port, directory, time.monotonic() - started)
 
 

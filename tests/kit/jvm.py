@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tests.kit.metadata_v1 import BODY_OF_NONE, parse
 from tests.kit.ports import free_port
+from tests.kit.starting import killed_on_failure
 
 KIT = Path(__file__).parent
 ROOT = KIT.parent.parent
@@ -305,7 +306,8 @@ def start_kafka(
     with open(directory / "server.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     kafka = KafkaProcess(version, directory, port, process, 0.0, partial_archive=partial)
-    _wait_ready(kafka, started, api_versions_answers if zookeeper is None else controller_is_known)
+    with killed_on_failure(process):
+        _wait_ready(kafka, started, api_versions_answers if zookeeper is None else controller_is_known)
     kafka.start_seconds = time.monotonic() - started
     return kafka
 
@@ -324,7 +326,6 @@ def _wait_ready(kafka: KafkaProcess, started: float, is_ready: Callable[[str, in
             kafka.process.wait(0.01)
             raise JvmError(f"Apache Kafka {kafka.version} ended while starting:\n{kafka.log_tail()}")
         if time.monotonic() - started > START_SECONDS_MAX:
-            kafka.kill()
             raise JvmError(f"Apache Kafka {kafka.version} not ready after {START_SECONDS_MAX} s:\n{kafka.log_tail()}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.kit import jvm
 from tests.kit.ports import free_port
+from tests.kit.starting import killed_on_failure
 
 TICK_MS = 200  # sessions of 400 to 4,000 ms
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -81,8 +82,9 @@ def start_zookeeper(
     command = [*jvm.java_command(jvm.PREVIOUS, MAIN, heap="128m"), str(config)]
     with open(directory / "zookeeper.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-    for each in ports:
-        _wait_ready(process, host, each, directory / "zookeeper.log")
+    with killed_on_failure(process):
+        for each in ports:
+            _wait_ready(process, host, each, directory / "zookeeper.log")
     addresses = [f"{host}:{each}" for each in ports]
     return ZooKeeper(addresses[0], process, directory, "".join(addresses[1:]))
 
@@ -95,8 +97,6 @@ def _wait_ready(process: subprocess.Popen[bytes], host: str, port: int, log: Pat
             process.wait(0.01)
             raise jvm.JvmError(f"ZooKeeper ended while starting:\n{log.read_text(errors='replace')[-4000:]}")
         if time.monotonic() > deadline:
-            process.kill()
-            process.wait()
             raise jvm.JvmError(f"ZooKeeper not ready after {jvm.START_SECONDS_MAX} s:\n{log.read_text()[-4000:]}")
 
 
