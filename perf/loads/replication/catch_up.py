@@ -1,11 +1,8 @@
 """A follower that was away catches up with its leaders: alone, and beside a load."""
 
 import importlib
-import threading
 import time
 from statistics import mean
-from types import TracebackType
-from typing import Self
 
 from perf.brokers.base import Running
 from perf.brokers.clusters import Cluster
@@ -17,6 +14,7 @@ from perf.loads.fairness.probe import Probe
 from perf.loads.fairness.waits import summary_ms
 from perf.loads.rdkafka import build_missing, drive
 from perf.loads.replication.availability import ReplicatedLoad
+from perf.loads.replication.load_thread import LoadThread
 from perf.loads.requests import BATCH
 from perf.process import cpu_seconds
 from perf.wire import produce, produce_error_at
@@ -80,7 +78,7 @@ def fall_behind(cluster: Cluster, victim: int, partitions: int, size: int) -> No
     drive(broker, "produce", LATE, size // RECORD_BYTES, RECORD_BYTES, "none", "all", 5, partitions=partitions)
 
 
-class Level:
+class Level(LoadThread):
     """Within the `with` block a thread produces to a partition as fast as it is acknowledged, 50 records at a time.
 
     Arguments:
@@ -89,39 +87,26 @@ class Level:
     """
 
     def __init__(self, broker: Running, partition: int) -> None:
+        super().__init__()
         self._broker, self._requests = broker, [produce(BUSY, partition, BATCH)[4:]]
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run)
         self._rates: list[tuple[float, float]] = []  # value of time.monotonic() at the end of a slice, and its rate
-        self._failure: Exception | None = None
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-        if error is None and self._failure is not None:
-            raise VerificationError(f"{self._broker.name}: {self._failure}") from self._failure
 
     def rate(self, since: float, until: float) -> float:
         """Return the mean of the records per second between two values of time.monotonic()."""
         return mean(rate for at, rate in self._rates if since + SLICE_S <= at <= until + SLICE_S)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """As `LoadThread.run`."""
         loadgen = importlib.import_module("perf.loadgen")
         try:
-            while not self._ended.is_set():
+            while not self.ended.is_set():
                 result = loadgen.run(
                     self._broker.host, self._broker.port, self._requests, 1, DEPTH, seconds=SLICE_S,
                     error_at=produce_error_at(BUSY),
                 )  # fmt: skip
                 self._rates.append((time.monotonic(), result["requests_per_s"]))
         except (RuntimeError, OSError) as error:
-            self._failure = error
+            self.failure = VerificationError(f"{self._broker.name}: {error}")
 
 
 class LoadedCatchUp(ReplicatedLoad):

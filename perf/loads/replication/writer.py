@@ -5,12 +5,11 @@ import threading
 import time
 from collections.abc import Iterable
 from socket import socket
-from types import TracebackType
-from typing import Self
 
 from perf.brokers.base import Running
 from perf.errors import VerificationError
 from perf.images import METADATA_OF_ALL
+from perf.loads.replication.load_thread import LoadThread
 from perf.loads.requests import BATCH
 from perf.wire import call, connect, produce, produce_error
 from tests.kit.metadata_v1 import parse
@@ -21,7 +20,7 @@ RETRIABLE = frozenset({3, 5, 6, 7, 9, 19, 20, 56, 74, 75, 76})
 WAIT_S = 60.0
 
 
-class Writer:
+class Writer(LoadThread):
     """Within the `with` block records are produced, acks=all, the next after the acknowledgement of the one before.
 
     Arguments:
@@ -33,43 +32,34 @@ class Writer:
     """
 
     def __init__(self, brokers: Iterable[Running], topic: str, partition: int) -> None:
+        super().__init__()
         self._ports = {each.port: each.host for each in brokers}
         self._topic, self._partition = topic, partition
         self._request = produce(topic, partition, BATCH)
-        self._ended, self._changed = threading.Event(), threading.Condition()
-        self._thread = threading.Thread(target=self._run)
-        self._failure: VerificationError | None = None
+        self._changed = threading.Condition()
         self._last_error: Exception | None = None
         self.acknowledged: list[float] = []
 
-    def __enter__(self) -> Self:
-        self._thread.start()
+    def started(self) -> None:
+        """As `LoadThread.started`: wait for the first acknowledgement."""
         self.wait_for_next(time.monotonic())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-        if error is None and self._failure is not None:
-            raise self._failure
 
     def wait_for_next(self, after: float) -> None:
         """Wait for an acknowledgement after a value of time.monotonic(). Raises VerificationError after 60 s."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._failure or self.acknowledged[-1:] > [after], WAIT_S):
+            if not self._changed.wait_for(lambda: self.failure or self.acknowledged[-1:] > [after], WAIT_S):
                 raise VerificationError(f"no record was acknowledged within {WAIT_S} s: {self._last_error}")
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def longest_pause_s(self, since: float) -> float:
         """Return the longest time between two acknowledgements, the second of which came after `since`."""
         pairs = zip(self.acknowledged, self.acknowledged[1:], strict=False)
         return max(second - first for first, second in pairs if second > since)
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
+    def run(self) -> None:
+        """As `LoadThread.run`."""
+        while not self.ended.is_set():
             for port, host in self._ports.items():
                 try:
                     with connect(host, port) as connection:
@@ -86,14 +76,14 @@ class Writer:
         return found.ports.get(leader) == port
 
     def _produce(self, connection: socket) -> None:
-        while not self._ended.is_set():
+        while not self.ended.is_set():
             error = produce_error(call(connection, self._request))
             if error in RETRIABLE:
                 return
             with self._changed:
                 if error:
-                    self._failure = VerificationError(f"a record was refused with error {error}")
-                    self._ended.set()
+                    self.failure = VerificationError(f"a record was refused with error {error}")
+                    self.ended.set()
                 else:
                     self.acknowledged.append(time.monotonic())
                 self._changed.notify_all()
