@@ -23,7 +23,7 @@ from kafkalite.server.process.saved_session import NAME as SAVED_SESSION
 from tests.kit import jvm
 from tests.kit.broker_processes import BrokerProcesses
 from tests.kit.brokers import Kafkalite, wait_until
-from tests.kit.checker import check
+from tests.kit.checker import Partition, check
 from tests.kit.load import IdempotentSender
 from tests.kit.readers import read_by_librdkafka
 from tests.kit.rig import assert_kept
@@ -47,6 +47,7 @@ STATUS_S = 60.0
 START_S = 120.0
 
 _topics = (f"orders-{number}" for number in itertools.count())
+_replacements = (f"replacement-{number}" for number in itertools.count())
 
 
 class Stack:
@@ -87,10 +88,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @contextmanager
-def load(stack: Stack) -> Iterator[IdempotentSender]:
-    """Records are sent to a new topic in the block; after it all of them are there."""
+def load(stack: Stack, factor: int = 1) -> Iterator[IdempotentSender]:
+    """Records are sent to a new topic in the block; after it all of them are there, and the replicas are equal."""
     topic = next(_topics)
-    partitions = stack.cluster.create_topic(topic, PARTITIONS, flush_messages="1")
+    partitions = stack.cluster.create_topic(topic, PARTITIONS, factor, flush_messages="1")
     sender = IdempotentSender(stack.cluster.bootstrap, topic, PARTITIONS, pause_s=PAUSE_S)
     sender.start()
     try:
@@ -103,6 +104,15 @@ def load(stack: Stack) -> Iterator[IdempotentSender]:
             sender.give_up()
     read_by_librdkafka("reader", stack.cluster.bootstrap, partitions, sender.history)
     assert_kept(check(sender.history, "reader"))
+    if factor > 1:
+        wait_until(lambda: in_sync(stack, partitions), "all replicas are in sync")
+        stack.cluster.check_replicas(partitions)
+
+
+def in_sync(stack: Stack, partitions: list[Partition]) -> bool:
+    """Whether all brokers have all records of these partitions."""
+    found = stack.cluster.agreed().in_sync
+    return all(len(found[each]) == len(stack.brokers) for each in partitions)
 
 
 def progress(sender: IdempotentSender) -> None:
@@ -179,10 +189,15 @@ def test_broker_moves_to_another_port_under_its_id(stack: Stack) -> None:
         progress(sender)
 
 
-def test_brokers_stop_at_an_empty_tree_and_start_with_all_data_at_the_restored_one(stack: Stack) -> None:
-    with load(stack) as sender:
+@pytest.mark.parametrize("factor", [1, 3])
+def test_brokers_stop_at_an_empty_tree_and_start_with_all_data_at_the_restored_one(stack: Stack, factor: int) -> None:
+    """ZooKeeper has lost its data, and is started empty: no broker creates a cluster in it, or deletes a file.
+
+    A replacement with an empty disk creates one: the others stay away from it.
+    """
+    with load(stack, factor) as sender:
         files = log_files(stack)
-        data, saved = stack.zookeeper.data, stack.directory / "saved"
+        data, saved = stack.zookeeper.data, stack.directory / f"saved-{factor}"
         stack.zookeeper.kill()
         data.rename(saved)
         stack.start_zookeeper()
@@ -193,13 +208,30 @@ def test_brokers_stop_at_an_empty_tree_and_start_with_all_data_at_the_restored_o
         first.launch()
         assert first.wait() != 0 and "Nothing was changed: restore the tree" in first.said()
         assert nodes_below(stack.zookeeper) == [], "the brokers have created nothing"
+        check_foreign_cluster(stack)
+        assert log_files(stack) >= files
         stack.zookeeper.kill()
-        data.rename(stack.directory / "empty")
+        data.rename(stack.directory / f"empty-{factor}")
         saved.rename(data)
         stack.start_zookeeper()
         stack.cluster.start(*stack.cluster.brokers)
         stack.cluster.agreed()
         progress(sender)
+
+
+def check_foreign_cluster(stack: Stack) -> None:
+    """A broker without data begins a new cluster in the empty tree; one with data ends with an error."""
+    settings = {"zookeeper.connect": stack.zookeeper.address + CHROOT, "broker.id": "9"}
+    replacement = Kafkalite(stack.directory / next(_replacements), settings)
+    replacement.start()
+    try:
+        first = stack.brokers[0]
+        first.launch()
+        assert first.wait() != 0
+        text = "the tree belongs to cluster"
+        assert text in first.said() and "restore the tree, or correct zookeeper.connect" in first.said()
+    finally:
+        replacement.kill()
 
 
 def log_files(stack: Stack) -> set[Path]:

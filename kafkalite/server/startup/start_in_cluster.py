@@ -173,8 +173,8 @@ async def agreed_identity(
 
 
 async def check_tree(known: Identity | None, session: Coordination, key: str) -> None:
-    """Refuse a tree without a cluster id, if the log directories or topics in it have a cluster. Another cluster's tree
-    is refused later.
+    """Refuse the tree of another cluster, and one without a cluster id if the log directories or topics in it have a
+    cluster. Nothing is written.
 
     Arguments:
         known: the owner of the log directories, None = they are new.
@@ -183,9 +183,13 @@ async def check_tree(known: Identity | None, session: Coordination, key: str) ->
 
     Raises StartError, CoordinationError.
     """
-    if await await_completion(partial(session.exists, znodes.CLUSTER_ID)) is not None:
-        return
     cure = f"Nothing was changed: restore the tree, or correct {key}"
+    found = await stored_cluster_id(session)
+    if found is not None:
+        if known is not None and known.cluster_id != found:
+            text = f"the tree belongs to cluster {found}, the log directories to {known.cluster_id}"
+            raise StartError(f"{text}. {cure}")
+        return
     if known is not None:
         text = (
             f"the log directories belong to cluster {known.cluster_id}, but the tree has no {znodes.CLUSTER_ID}: it is"
@@ -200,6 +204,15 @@ async def check_tree(known: Identity | None, session: Coordination, key: str) ->
             f"the tree has topics, but no {znodes.CLUSTER_ID}: `kafkalite cluster adopt` was interrupted, or a part is"
         )
         raise StartError(f"{text} lost. {cure}")
+
+
+async def stored_cluster_id(session: Coordination) -> str | None:
+    """The cluster id in the tree, None if it has none. Raises CoordinationError, ZnodeError."""
+    try:
+        data, _stat = await await_completion(partial(session.get, znodes.CLUSTER_ID))
+    except NoNodeError:
+        return None
+    return znodes.decode_cluster_id(data)
 
 
 async def generated_id(config: BrokerConfig, session: Coordination) -> int:
