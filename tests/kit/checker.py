@@ -87,14 +87,18 @@ class History:
             key = keys[position] if keys else None
             self.sends[number] = Send(producer, partition, numbers[0], key)
 
-    def acknowledged(self, numbers: Sequence[int], base_offset: int) -> None:
-        """The broker acknowledged the batch at `base_offset`."""
+    def acknowledged(self, numbers: Sequence[int], base_offset: int | None) -> None:
+        """The broker acknowledged the batch at `base_offset`.
+
+        None: the offset is not known. librdkafka reports a batch as delivered without an offset when its response was an
+        error, such as NOT_ENOUGH_REPLICAS for a repeated batch, and a later batch of its sequence is acknowledged.
+        """
         if self.deaf:
             return
         now = time.monotonic()
         for position, number in enumerate(numbers):
             self.sends[number].outcome = ACKNOWLEDGED
-            self.sends[number].offset = base_offset + position
+            self.sends[number].offset = -1 if base_offset is None else base_offset + position
             self.sends[number].answered_s = now
         self.acknowledged_count += len(numbers)
 
@@ -173,7 +177,7 @@ def _held(history: History) -> dict[Partition, dict[int, set[int]]]:
     """Partition -> offset -> the values that answers and reads put there."""
     held: defaultdict[Partition, defaultdict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for number, send in history.sends.items():
-        if send.outcome == ACKNOWLEDGED:
+        if send.offset >= 0:
             held[send.partition][send.offset].add(number)
     for partitions in history.reads.values():
         for partition, found in partitions.items():
@@ -206,7 +210,7 @@ def _sends(history: History) -> Iterator[Anomaly]:
     position = _topic_partitions(history)
     last: dict[tuple[str, Partition], tuple[int, int]] = {}
     for number, send in history.sends.items():
-        offset = send.offset if send.outcome == ACKNOWLEDGED else position.get(number, -1)
+        offset = send.offset if send.offset >= 0 else position.get(number, -1)
         if offset < 0:
             continue
         before = last.get((send.producer, send.partition))

@@ -54,6 +54,20 @@ def test_an_unanswered_send_may_be_there() -> None:
     assert check(history, "full") == []
 
 
+@pytest.mark.parametrize(
+    ("found", "anomalies"),
+    [([(4, 7)], set()), ([], {"lost-write"}), ([(4, 7), (5, 7)], {"duplicate"})],
+)
+def test_a_send_that_is_acknowledged_without_an_offset_is_kept_once(
+    found: list[tuple[int, int]], anomalies: set[str]
+) -> None:
+    history = kept()
+    history.acknowledged([7], None)
+    for offset, number in found:
+        history.read("full", P, offset, number)
+    assert names(history) == anomalies
+
+
 def test_offsets_may_be_sparse() -> None:
     history = kept()
     history.sent("b", P, [8])

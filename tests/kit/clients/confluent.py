@@ -206,11 +206,11 @@ class Outgoing(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What became of a record; `error` is "" for an acknowledged one."""
+    """What became of a record; `error` is "" for an acknowledged one, `offset` is None where librdkafka has none."""
 
     number: int
     partition: int
-    offset: int
+    offset: int | None
     error: str
 
 
