@@ -90,8 +90,8 @@ class History:
     def acknowledged(self, numbers: Sequence[int], base_offset: int | None) -> None:
         """The broker acknowledged the batch at `base_offset`.
 
-        None: the offset is not known. librdkafka reports a batch as delivered without an offset when its response was an
-        error, such as NOT_ENOUGH_REPLICAS for a repeated batch, and a later batch of its sequence is acknowledged.
+        None: the offset is not known. librdkafka reports a batch as delivered without an offset when the response was
+        an error, such as NOT_ENOUGH_REPLICAS for a repeated batch, and a later batch of its sequence is acknowledged.
         """
         if self.deaf:
             return
