@@ -15,7 +15,7 @@ import pytest
 from kafkalite._speedups.compaction.compactor import Worker
 from kafkalite._speedups.compaction.input import Transactions
 from kafkalite._speedups.compaction.offset_map import OffsetMap
-from kafkalite._speedups.compaction.retention_rules import RetentionRules
+from kafkalite._speedups.compaction.tombstone_retention import RetentionRules
 from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig

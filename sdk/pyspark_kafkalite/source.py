@@ -22,7 +22,7 @@ from pyspark_kafkalite.stream_offsets import Offsets
 
 if TYPE_CHECKING:
     from pyspark_kafkalite.sink import BatchWriter, StreamWriter
-    from pyspark_kafkalite.stream import StreamReader
+    from pyspark_kafkalite.stream_reader import StreamReader
 
 
 class DefaultSource(DataSource):
@@ -44,7 +44,7 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "StreamReader":
         """Return the reader of a stream. Raises OptionError, SchemaError."""
-        from pyspark_kafkalite.stream import StreamReader
+        from pyspark_kafkalite.stream_reader import StreamReader
 
         return StreamReader(source_options(self.options, streaming=True), schema)
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 from pyspark_kafkalite.options import source_options
-from pyspark_kafkalite.stream import StreamReader
+from pyspark_kafkalite.stream_reader import StreamReader
 
 from tests.spark.rig import Collected, Rig
 

@@ -3,7 +3,7 @@ from typing import Self
 
 from kafkalite._speedups.compaction.input import Transactions
 from kafkalite._speedups.compaction.offset_map import OffsetMap
-from kafkalite._speedups.compaction.retention_rules import RetentionRules
+from kafkalite._speedups.compaction.tombstone_retention import RetentionRules
 from kafkalite._speedups.storage.file import File
 from kafkalite._speedups.storage.segment_core import SegmentCore
 

@@ -37,7 +37,7 @@ from kafkalite._speedups.compaction.input cimport (
     reserve,
 )
 from kafkalite._speedups.compaction.output cimport Kept, Output
-from kafkalite._speedups.compaction.retention_rules cimport RetentionRules
+from kafkalite._speedups.compaction.tombstone_retention cimport RetentionRules
 from kafkalite._speedups.storage.file cimport File
 from kafkalite._speedups.storage.segment_core cimport SegmentCore
 from kafkalite._speedups.compaction.offset_map cimport Digest, OffsetMap
@@ -318,7 +318,7 @@ cdef class Worker:
         """Select the retained records of the current batch and append them to the output."""
         cdef BatchHeader *header = &self.reader.header
         cdef bint control = header.attributes & CONTROL_BIT
-        cdef bint at_horizon = header.attributes & DELETE_HORIZON_BIT and header.base_timestamp <= self.rules.now_ms
+        cdef bint at_horizon = self.rules.at_horizon(header)
         cdef bint stays = self.batch_stays()
         cdef int gone, kind, why
         self.records_read += header.records_count

@@ -1,7 +1,8 @@
 """Reads the configs of topics, brokers and groups that any broker of the cluster changes in the tree.
 
-It hands them to the broker, which applies them: its own (`running/running_broker`, `apply_configs`), and those of
-topics (`hosting/assigned_partitions`, `configure_topic`).
+It hands them to the broker (`running/registered_broker`), which applies its own (`apply_configs`) and those of topics
+(`configure_topic`: `hosting/assigned_partitions` replaces the config of each partition). `running/cluster_participant`
+starts it with each session.
 
 At the beginning of a session everything is read: it may have changed while no session watched. So it is when a
 notification is missing or cannot be read. Reads are repeated until they have a result.

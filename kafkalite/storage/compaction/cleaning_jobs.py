@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkalite._speedups.compaction.compactor import Worker
 from kafkalite._speedups.compaction.input import Transactions, UncleanableSegmentError
-from kafkalite._speedups.compaction.retention_rules import RetentionRules
+from kafkalite._speedups.compaction.tombstone_retention import RetentionRules
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names

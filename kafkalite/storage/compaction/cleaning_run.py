@@ -12,7 +12,7 @@ from functools import partial
 
 from kafkalite._speedups.compaction.compactor import Worker
 from kafkalite._speedups.compaction.input import CleaningAbortedError, Transactions, UncleanableSegmentError
-from kafkalite._speedups.compaction.retention_rules import RetentionRules
+from kafkalite._speedups.compaction.tombstone_retention import RetentionRules
 from kafkalite.clock import Offload, Outcome
 from kafkalite.storage.compaction.cleaning_jobs import CleaningPlan, OffsetMapResult, build_map, clean_group, rules_of
 from kafkalite.storage.log import segment_swap

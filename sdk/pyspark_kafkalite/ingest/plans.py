@@ -15,8 +15,8 @@ from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import DataLossError, OptionError
 from pyspark_kafkalite.losses import find_recreated, recreated_text, report
 from pyspark_kafkalite.options import SourceOptions, source_options
-from pyspark_kafkalite.stream import StreamReader
 from pyspark_kafkalite.stream_offsets import StreamOffset
+from pyspark_kafkalite.stream_reader import StreamReader
 from pyspark_kafkalite.task import Task
 
 PLAN = "plan"

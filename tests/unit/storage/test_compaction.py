@@ -10,7 +10,7 @@ from crc32c import crc32c
 from kafkalite._speedups.compaction.compactor import Worker
 from kafkalite._speedups.compaction.input import CleaningAbortedError, Transactions, UncleanableSegmentError
 from kafkalite._speedups.compaction.offset_map import OffsetMap
-from kafkalite._speedups.compaction.retention_rules import RetentionRules
+from kafkalite._speedups.compaction.tombstone_retention import RetentionRules
 from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite._speedups.records.batch_patches import set_base_offset, set_log_append_time
 from kafkalite._speedups.records.batches import Batch

@@ -84,7 +84,7 @@ def complete_joins(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent
 
 def begin_generation(group: ClassicGroup, command: ClassicCommand) -> None:
     """Complete all delayed joins, and wait for the syncs."""
-    _increase_generation(group)
+    group.increase_generation()
     group.protocol = group.members.chosen_protocol()
     group.topics = group.subscribed_topics()
     group.members.pending_sync = dict.fromkeys(group.members.all)
@@ -171,7 +171,7 @@ def acknowledge_heartbeat(group: ClassicGroup, command: ClassicCommand) -> None:
 
 def store_empty_group(group: ClassicGroup, command: ClassicCommand) -> None:
     """Store a generation without members."""
-    _increase_generation(group)
+    group.increase_generation()
     group.protocol = None
     group.topics = group.subscribed_topics()
     command.effects.records.append(group.metadata_record())
@@ -194,12 +194,6 @@ def convert_to_consumer_group(group: ClassicGroup, command: ClassicCommand) -> N
 
 
 # parts of the above
-
-
-def _increase_generation(group: ClassicGroup) -> None:
-    """Begin a generation that neither a member nor a record has."""
-    group.generation = group.last_generation + 1
-    group.rewound = frozenset()
 
 
 def _joined(group: ClassicGroup, member: ClassicMember, *, include_members: bool = True) -> Joined:

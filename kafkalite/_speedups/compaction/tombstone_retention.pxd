@@ -16,4 +16,5 @@ cdef class RetentionRules:
     cdef LastRecord *last
     cdef int last_count
 
+    cdef bint at_horizon(self, const BatchHeader *header) noexcept nogil
     cdef bint is_last(self, const BatchHeader *header) noexcept nogil

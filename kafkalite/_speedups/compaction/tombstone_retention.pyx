@@ -1,6 +1,6 @@
-"""Decides which records and batches compaction keeps besides the last record of each key.
+"""Decides how long compaction keeps tombstones, and what else it keeps besides the last record of each key.
 
-1. Tombstones and markers stay for `delete.retention.ms` after a cleaning has met them first.
+1. Tombstones and markers of transactions stay for `delete.retention.ms` after a cleaning has met them first.
 2. The batch with the last sequence of a remembered producer stays, perhaps empty.
 
 Sources: LogCleaner.scala, RecordBatch.deleteHorizonMs of Apache Kafka.
@@ -9,7 +9,7 @@ Sources: LogCleaner.scala, RecordBatch.deleteHorizonMs of Apache Kafka.
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport free, malloc
 
-from kafkalite._speedups.wire.wire cimport CONTROL_BIT, BatchHeader
+from kafkalite._speedups.wire.wire cimport CONTROL_BIT, DELETE_HORIZON_BIT, BatchHeader
 
 
 cdef class RetentionRules:
@@ -38,6 +38,13 @@ cdef class RetentionRules:
 
     def __dealloc__(self):
         free(self.last)
+
+    cdef bint at_horizon(self, const BatchHeader *header) noexcept nogil:
+        """Whether the tombstones or the marker of a batch have stayed for long enough: its delete horizon has passed.
+
+        The cleaning that meets them first writes the horizon, `horizon_ms`, into the header of their batch.
+        """
+        return header.attributes & DELETE_HORIZON_BIT and header.base_timestamp <= self.now_ms
 
     cdef bint is_last(self, const BatchHeader *header) noexcept nogil:
         """Whether a batch has the last sequence (or, without data, the epoch) of a known producer."""
