@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalite.protocol.schema import UNTAGGED, Layout, Message, Slot
-from kafkalite.protocol.versions import REQUESTS, RESPONSES
 from tests.kit import jvm
+from tests.kit.message_versions import REQUESTS, RESPONSES
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 KEYS = (4, 5, 6, 7, 56, 67)

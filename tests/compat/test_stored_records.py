@@ -28,12 +28,12 @@ from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_su
 from kafkalite.protocol.stored.consumer_protocol import write as write_protocol
 from kafkalite.protocol.stored.group_records import GroupMetadataValue
 from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue, write
-from kafkalite.protocol.versions import EXTENSIONS_FROM
 from kafkalite.records import Record, batches
 from tests.kit import jvm
 from tests.kit.clients.confluent import QUIET, create_topics
 from tests.kit.clients.model import DEADLINE_S, Deadline
 from tests.kit.isolated import killable
+from tests.kit.message_versions import EXTENSIONS_FROM
 from tests.unit.protocol.guide import layout
 from tests.unit.protocol.values import STORED_CASES, random_message, seed
 

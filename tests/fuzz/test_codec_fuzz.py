@@ -13,8 +13,8 @@ import pytest
 from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message, Request, Struct
-from kafkalite.protocol.versions import REQUESTS
 from tests.kit.leaks import heap_grown
+from tests.kit.message_versions import REQUESTS
 from tests.unit.protocol.damage import damaged
 from tests.unit.protocol.values import CASES, random_message, seed
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from kafkalite._speedups import codec
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.schema import Layout, Request, Slot, Wire
-from kafkalite.protocol.versions import RESPONSES
+from tests.kit.message_versions import RESPONSES
 from tests.kit.record_engines import build, damaged, sealed, small_batch, with_fields
 from tests.oracles.codec import STRUCTS, layout_of, uvarint
 

@@ -37,7 +37,6 @@ from kafkalite.coordination.zookeeper.codec import (
 EVENT_XID = declared.WATCH_XID
 PING_XID = declared.PING_XID
 AUTH_XID = declared.AUTH_XID
-SET_WATCHES_XID = -8  # of the Java client (ClientCnxn.SET_WATCHES_XID); aiozk numbers these requests
 NO_ZXID = -1
 
 REQUEST_BYTES_MAX = 0xFFFFF

@@ -99,17 +99,13 @@ class ControllerCounts(NamedTuple):
 
     Arguments:
         offline_partitions: without a leader; partitions of topics in deletion do not count.
-        topics_to_delete, ineligible_topics_to_delete: requested deletions, and those that wait for brokers.
         unclean_elections: in this term, of replicas that were not in sync.
         not_preferred: partitions without their first replica as the leader; those in deletion do not count.
     """
 
-    active_brokers: int
     topics: int
     partitions: int
     offline_partitions: int
-    topics_to_delete: int
-    ineligible_topics_to_delete: int
     unclean_elections: int = 0
     not_preferred: int = 0
 
@@ -164,12 +160,9 @@ class Controller:
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
         active = [partition for partition in partitions if partition.topic.state is TopicState.ACTIVE]
         return ControllerCounts(
-            len(self._context.brokers),
             len(topics),
             len(partitions),
             sum(one.current is None or one.current.leader == NO_LEADER for one in active),
-            len(self._context.deletions),
-            sum(topic.state is TopicState.INELIGIBLE for topic in topics),
             self._context.unclean_elections,
             sum(one.current is None or one.current.leader != one.replicas[0] for one in active),
         )

@@ -10,7 +10,7 @@ from kafkalite.protocol.extensions.register_consumer import RegisterConsumerResp
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 from kafkalite.protocol.schema import Message
 from kafkalite.protocol.stored.group_records import RECORDS
-from kafkalite.protocol.versions import EXTENSIONS_FROM, REQUESTS, RESPONSES
+from tests.kit.message_versions import EXTENSIONS_FROM, REQUESTS, RESPONSES
 from tests.unit.protocol import guide
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol-extensions.md"

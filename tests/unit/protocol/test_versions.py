@@ -2,7 +2,7 @@
 
 import json
 
-from kafkalite.protocol.versions import REQUESTS, RESPONSES
+from tests.kit.message_versions import REQUESTS, RESPONSES
 
 KAFKA_4_3 = json.loads(
     '{"0": [3, 13], "1": [4, 18], "2": [0, 11], "3": [0, 13], "8": [2, 10], "9": [1, 10], "10": [0, 6],'

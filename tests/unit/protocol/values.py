@@ -7,7 +7,7 @@ from typing import Any
 from kafkalite.protocol.schema import Layout, Message, Slot, Wire
 from kafkalite.protocol.stored import group_records, transaction_records
 from kafkalite.protocol.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafkalite.protocol.versions import EXTENSIONS_FROM, REQUESTS, RESPONSES
+from tests.kit.message_versions import EXTENSIONS_FROM, REQUESTS, RESPONSES
 from tests.kit.seeds import chosen_seed
 from tests.oracles.codec import layout_of
 

@@ -129,7 +129,7 @@ class NotingMachine:
     unclean_elections = 0
 
     def counts(self) -> ControllerCounts:
-        return ControllerCounts(0, 0, 0, 0, 0, 0)
+        return ControllerCounts(0, 0, 0)
 
     def __init__(self, settings: ControllerSettings, script: dict[type, Callable[[Any], Iterable[Effect]]]) -> None:
         self.settings = settings
