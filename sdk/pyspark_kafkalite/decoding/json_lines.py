@@ -4,7 +4,8 @@ Lines are `{"k":[[[VALUE]]]}`, or `{"k":VALUE,"l":[VALUE]}` for text. Invariants
 1. Rows cannot shift: a value that is not exactly one value of JSON is an error of the reader, or a list with another
    length than one, or contains three closing brackets in sequence. Values with these are validated before. In the form
    for text, a value would have to be a part of an object and a part of a list at the same time.
-2. If lines cannot be read, they are divided at the row that the error names, else in halves, down to the bad lines.
+2. If lines cannot be read, they are divided into groups, then at the row that the error names, else in halves, down to
+   the bad lines.
 """
 
 import re
@@ -23,8 +24,13 @@ BEFORE, AFTER = '{"k":[[[', "]]]}\n"
 ESCAPE = r"\]\s*\]\s*\]"
 ROW = re.compile(r" in row (\d+)$")
 LITERAL = re.compile(r"n't parse:(.+)$|he string '(.+)' is|parse string: '(.+)' as|: (\S+) requires", re.DOTALL)
-DIVIDED_ROWS = 256
-"""Lines with an error are read again in groups of this size."""
+GROUP_ROWS, DIVIDED_ROWS = 4096, 256
+"""Lines with an error are read again in groups: of the first size, as each read has a cost of its own; those with an
+error in groups of the second one, as each error costs the rows of its group.
+"""
+
+UNEXPECTED = "unexpected field"
+"""In the error about a field beyond the schema."""
 
 CANDIDATES_MAX = 4
 """An error that quotes a literal names the row if no more rows contain the literal."""
@@ -50,7 +56,7 @@ def read_parts(lines: pyarrow.StringArray, read: Callable[[pyarrow.StringArray],
         lines: values of JSON.
         read: reads lines, or raises ArrowInvalid.
     """
-    pending = [(each, min(each + DIVIDED_ROWS, len(lines))) for each in range(0, len(lines), DIVIDED_ROWS)][::-1]
+    pending = _groups(0, len(lines), GROUP_ROWS)
     while pending:
         first, end = pending.pop()
         part = lines.slice(first, end - first)
@@ -62,9 +68,17 @@ def read_parts(lines: pyarrow.StringArray, read: Callable[[pyarrow.StringArray],
         if end - first == 1:
             yield first, failure
             continue
+        if end - first > DIVIDED_ROWS:
+            pending += _groups(first, end, DIVIDED_ROWS)
+            continue
         row = _row_of(failure, part)
         edges = [first, (first + end) // 2, end] if row is None else [first, first + row, first + row + 1, end]
         pending += [each for each in reversed(list(pairwise(edges))) if each[0] < each[1]]
+
+
+def _groups(first: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Divide a range of rows; the last part comes first."""
+    return [(each, min(each + size, end)) for each in range(first, end, size)][::-1]
 
 
 def _row_of(failure: str, lines: pyarrow.StringArray) -> int | None:

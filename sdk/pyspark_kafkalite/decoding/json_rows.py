@@ -14,6 +14,7 @@ import pyarrow.compute
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.json_fields import added_fields, count_fields, differences
 from pyspark_kafkalite.decoding.json_lines import (
+    UNEXPECTED,
     Part,
     blocks,
     bounded_parts,
@@ -71,17 +72,25 @@ class JsonDecoder:
         """Yield the decoded lines in order, each part with its first row, and the errors of bad lines."""
         for start, block in blocks(lines):
             for first, part, bounded in bounded_parts(block, lambda _: self._fields):
-                found = self._read_whole(part, "error") if bounded else None
-                if found is not None:
+                found = self._read_whole(part, "error") if bounded else UNEXPECTED
+                if not isinstance(found, str):
                     yield start + first, found
                 else:
-                    yield from self._parts_with_drift(part, start + first)
+                    yield from self._parts_with_drift(part, start + first, bad=UNEXPECTED not in found)
 
-    def _parts_with_drift(self, lines: pyarrow.StringArray, start: int) -> Iterator[Part]:
-        """Return the parts as `_parts` does, where a line has a field beyond the schema, or a bad value."""
+    def _parts_with_drift(self, lines: pyarrow.StringArray, start: int, *, bad: bool) -> Iterator[Part]:
+        """Return the parts as `_parts` does, where a line has a field beyond the schema, or a bad value.
+
+        Arguments:
+            lines: values of JSON.
+            start: their first row.
+            bad: the first error is about a bad value: to read all of them with fields beyond the schema fails, too.
+        """
         for first, part, bounded in bounded_parts(lines, lambda part: self._fields + names_of(part)):
-            found = self._read_whole(part, "infer") if bounded else None
-            if found is not None:
+            found = None
+            if bounded and not (bad and len(part) == len(lines)):
+                found = self._read_whole(part, "infer")
+            if found is not None and not isinstance(found, str):
                 yield start + first, found
             else:
                 yield from self._read_without_drift(part, start + first)
@@ -94,20 +103,20 @@ class JsonDecoder:
     def _read(self, lines: pyarrow.StringArray) -> pyarrow.Array:
         return read_objects(lines, self._read_type, "ignore").cast(self.type)
 
-    def _read_whole(self, lines: pyarrow.StringArray, beyond: str) -> pyarrow.Array | None:
-        """Read lines with all of their fields; None = they cannot be read so.
+    def _read_whole(self, lines: pyarrow.StringArray, beyond: str) -> pyarrow.Array | str:
+        """Read lines with all of their fields, or return why they cannot be read so.
 
         Arguments:
             lines: values of JSON.
             beyond: "error" or "infer": what is done with fields beyond the schema.
         """
         if openers(lines, OPENERS_MAX) > OPENERS_MAX:
-            return None
+            return "a value has too many opening brackets"
         try:
             found = read_objects(lines, self._read_type, beyond)
             decoded = found.cast(self.type)
-        except pyarrow.ArrowInvalid:
-            return None
+        except pyarrow.ArrowInvalid as error:
+            return str(error)
         added_fields(found, self._read_type, self._drift)
         return decoded
 

@@ -6,7 +6,9 @@ import re
 from decimal import Decimal
 from typing import Any
 
+import pyarrow
 import pytest
+from pyspark_kafkalite.decoding import json_lines, json_rows
 from pyspark_kafkalite.decoding.drift import Drift
 from pyspark_kafkalite.decoding.errors import SchemaMisfitError
 from pyspark_kafkalite.errors import OptionError
@@ -89,7 +91,7 @@ def test_bad_value_costs_only_its_own_row(value: bytes, cause: str, detail: str)
 def test_many_bad_values_among_good_ones() -> None:
     chosen = random.Random(7)
     values, good = [], {}
-    for offset in range(3000):
+    for offset in range(6000):
         if chosen.random() < 0.05:
             values.append(chosen.choice(BAD)[0] if chosen.random() < 0.9 else b'{"a":1.5}')
         else:
@@ -97,7 +99,23 @@ def test_many_bad_values_among_good_ones() -> None:
             values.append(b'{"a":%d,"x":%s}' % (good[offset], chosen.choice([b"1", b'"1"', b"[]", b"{}"])))
     decoded = decode(values, value="json", schema=DECLARED)
     assert dict(zip(*(decoded.rows.column(name).to_pylist() for name in ("_offset", "a")), strict=True)) == good
-    assert {row for row, _, _ in dead(decoded)} == set(range(3000)) - set(good)
+    assert {row for row, _, _ in dead(decoded)} == set(range(6000)) - set(good)
+
+
+@pytest.mark.parametrize("bad", [b"{", b'{"a":"x"}', b'{"a":99999999999999999999}', b'{"a":1}{"a":2}'])
+def test_a_bad_value_costs_one_more_reading_of_the_others(bad: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[tuple[int, str]] = []
+
+    def read(lines: pyarrow.StringArray, data_type: pyarrow.StructType, beyond: str) -> pyarrow.StructArray:
+        reads.append((len(lines), beyond))
+        return json_lines.read_objects(lines, data_type, beyond)
+
+    monkeypatch.setattr(json_rows, "read_objects", read)
+    values = [b'{"a":%d}' % row for row in range(20_000)]
+    values[-1] = bad
+    assert [row for row, _, _ in dead(decode(values, value="json", schema="a bigint"))] == [19_999]
+    assert "infer" not in {beyond for _, beyond in reads}  # it would fail as the first one
+    assert len(reads) < 40 and sum(rows for rows, _ in reads) < 50_000
 
 
 def test_tombstones_differ_from_empty_objects() -> None:
