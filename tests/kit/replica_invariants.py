@@ -22,6 +22,12 @@ class ObservedState(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     version: int
+    eligible: tuple[int, ...] = ()
+
+    @property
+    def complete(self) -> set[int]:
+        """The replicas that must have every acknowledged record."""
+        return {*self.isr, *self.eligible}
 
 
 def leaders_outside_the_isr(states: Mapping[Partition, ObservedState]) -> list[str]:

@@ -59,7 +59,7 @@ def common_nodes() -> list[Node]:
     endpoint = Endpoint("PLAINTEXT", "elsewhere", 9092)
     registration = brokers.BrokerRegistration((endpoint,), 1, "rack", {"f": brokers.FeatureRange(1, 2)}, 9999)
     topic = znodes.TopicNode(TOPIC_ID, {0: (1, 2)}, {0: (2,)}, {0: (1,)})
-    state = znodes.PartitionState(1, 3, (1, 2), 1, True, (3, -1))
+    state = znodes.PartitionState(1, 3, (1, 2), 1, True, (3, -1), (3,), (5,))
     topic_path, state_path = znodes.topic_path(TOPIC), znodes.state_path(TOPIC, 0)
     change, directory = f"{znodes.CONFIG_CHANGE_PREFIX}9999999999", znodes.directory_path(TOPIC_ID, 0)
     registered = brokers.registration_path(BROKER_ID)

@@ -67,6 +67,7 @@ def answer_of(index: int, outcome: PartitionOutcome) -> Answer:
         isr=list(state.isr),
         leader_recovery_state=int(state.recovering),
         partition_epoch=outcome.version,
+        eligible_replicas=list(state.eligible),
     )
 
 

@@ -128,6 +128,7 @@ def metadata_of_partition(partition: PartitionMetadata) -> UpdateMetadataPartiti
         zk_version=partition.partition_epoch,
         replicas=list(partition.replicas),
         offline_replicas=list(partition.offline_replicas),
+        eligible_replicas=list(partition.eligible),
     )
 
 
@@ -164,6 +165,7 @@ def leadership_of_partition(partition: PartitionLeadership) -> LeaderAndIsrParti
         removing_replicas=list(partition.removing_replicas),
         is_new=partition.is_new,
         leader_recovery_state=partition.recovery_state,
+        eligible_replicas=list(partition.eligible),
     )
 
 

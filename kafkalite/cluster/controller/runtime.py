@@ -105,6 +105,13 @@ class ControllerHost(Protocol):
     def allows_unclean_elections(self, configs: Mapping[str, str]) -> bool:
         """Whether a topic with these configs elects replicas that are not in sync."""
 
+    def min_insync_replicas(self, configs: Mapping[str, str]) -> int | None:
+        """That of a topic with these configs; None = they do not set it."""
+
+    @property
+    def min_insync_replicas_default(self) -> int:
+        """That of topics that do not set it."""
+
     def peer(self, broker: Broker) -> ControllerPeer:
         """A connection to a live broker, or to this one."""
 
@@ -211,7 +218,7 @@ class ControllerRuntime:
     def configs_changed(self, topic: str | None) -> None:
         """The configs of a topic have changed; None = those of all brokers."""
         if self._running is not None:
-            self._running.report(ConfigsChanged(topic))
+            self._running.report_later(ConfigsChanged(topic, self._host.min_insync_replicas_default))
 
     def _elected(self, term: Term) -> None:
         self._running = RunningTerm(
@@ -334,7 +341,7 @@ class RunningTerm:
         self._resigned = resigned
         self._failed = failed
         self._slicer = slicer
-        self._reader = TreeReader(session, self.report, self._fail, invalid, slicer)
+        self._reader = TreeReader(session, self.report, self._fail, invalid, slicer, host.min_insync_replicas)
         self._events: deque[Event | Responded | Requested] = deque()
         self._topics_read: dict[str, TopicRead] = {}  # the queued one of each topic that is not obsolete
         self._expired: set[TimerName] = set()  # whose event is queued
@@ -398,6 +405,10 @@ class RunningTerm:
         if isinstance(event, TopicRead):
             self._topics_read[event.topic] = event
         self._queue(event)
+
+    def report_later(self, event: Event) -> None:
+        """Give an event to the machine, after the snapshot."""
+        self._reader.report_later(event)
 
     def _queue(self, event: "Event | Responded | Requested") -> None:
         self._events.append(event)

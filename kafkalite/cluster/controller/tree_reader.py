@@ -68,6 +68,7 @@ class TreeReader:
         failed: receives an unexpected exception of a read.
         invalid: the nodes that are left out.
         slicer: spreads work on many nodes over loop iterations.
+        minimum_of: returns `min.insync.replicas` of the configs of a topic, None if it is not set.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class TreeReader:
         failed: Callable[[Exception], object],
         invalid: InvalidNodes,
         slicer: Slicer,
+        minimum_of: Callable[[Mapping[str, str]], int | None],
     ) -> None:
         self._session = session
         self._report = report
         self._failed = failed
         self._invalid = invalid
         self._slicer = slicer
+        self._minimum_of = minimum_of
         self._window = Window(READS_MAX)
         self._later: list[Event] | None = []  # found while the snapshot is read
         self._reading: dict[str, bool] = {}  # the topics that are being read, and whether the read must begin again
@@ -128,15 +131,24 @@ class TreeReader:
 
     def read_configs(self, topic: str, taken: Callable[[Mapping[str, str]], object]) -> None:
         """Read the configs of a topic; nothing is passed on if they are invalid."""
-        path = znodes.topic_config_path(topic)
 
         def read(configs: Mapping[str, str] | None) -> None:
             if configs is not None:
                 taken(configs)
 
+        self._configs(topic, read)
+
+    def report_later(self, event: Event) -> None:
+        """Report an event that is not of the tree: after `SnapshotRead`, if the snapshot is being read."""
+        self._deliver(event)
+
+    def _configs(self, topic: str, read: Callable[[Mapping[str, str] | None], object]) -> None:
+        """Read the configs of a topic; None = they are invalid."""
+        path = znodes.topic_config_path(topic)
+
         def found(value: Found) -> None:
             if value is None:
-                taken({})
+                read({})
             else:
                 self._use(path, value, lambda data, _stat: znodes.decode_configs(path, data), read)
 
@@ -227,6 +239,7 @@ class TreeReader:
         def read(found: Found) -> None:
             if found is None:
                 self._invalid.remove(path)
+                self._invalid.remove(znodes.topic_config_path(topic))
                 taken(None)
                 return
             try:
@@ -235,12 +248,20 @@ class TreeReader:
                 taken(InvalidNode(self._invalid.add(path, error)))
                 return
             self._invalid.remove(path)
-            self._partitions(topic, node, found[1], taken)
+            if not any(len(replicas) > 1 for replicas in node.replicas.values()):
+                self._partitions(topic, node, found[1], None, taken)
+                return
+
+            def configured(configs: Mapping[str, str] | None) -> None:
+                minimum = None if configs is None else self._minimum_of(configs)
+                self._partitions(topic, node, found[1], minimum, taken)
+
+            self._configs(topic, configured)
 
         self._get(path, self._topic_changed, read)
 
     def _partitions(
-        self, topic: str, node: znodes.TopicNode, stat: Stat, taken: Callable[[TopicValue], object]
+        self, topic: str, node: znodes.TopicNode, stat: Stat, minimum: int | None, taken: Callable[[TopicValue], object]
     ) -> None:
         path = f"{znodes.topic_path(topic)}/partitions"
 
@@ -251,7 +272,7 @@ class TreeReader:
                 states = {index: state for index, state in zip(made, found, strict=True) if state is not None}
                 nodes = None if names is None else frozenset(made)
                 assignment = node.replicas, node.adding, node.removing
-                taken(TopicNodes(node.topic_id, stat.version, *assignment, states, nodes, stat.czxid))
+                taken(TopicNodes(node.topic_id, stat.version, *assignment, states, nodes, stat.czxid, minimum))
 
             self._states([TopicPartition(topic, index) for index in made], read)
 

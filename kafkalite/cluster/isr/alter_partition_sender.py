@@ -161,7 +161,8 @@ class AlterPartitionSender:
         owner, change = sent
         result = results.get((owner.topic_id, owner.index))
         if result is not None and not result.error_code:
-            owner.apply_state(change, CommittedIsr(tuple(result.isr), result.leader_epoch, result.partition_epoch))
+            state = tuple(result.isr), result.leader_epoch, result.partition_epoch, tuple(result.eligible_replicas)
+            owner.apply_state(change, CommittedIsr(*state))
         else:
             follows = Result.REPEATED if result is None else owner.apply_error(change, result.error_code)
             if follows is Result.REPEATED:

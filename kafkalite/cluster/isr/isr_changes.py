@@ -36,7 +36,7 @@ class IsrPartition(Protocol):
     """The part of a partition that its ISR changes use.
 
     Attributes:
-        isr, partition_epoch: as the controller has committed them.
+        isr: as the controller has committed it.
     """
 
     topic: str
@@ -45,7 +45,9 @@ class IsrPartition(Protocol):
     log: Log | None
     high_watermark: int
     isr: tuple[int, ...]
-    partition_epoch: int
+
+    def use_isr(self, isr: tuple[int, ...], partition_epoch: int, eligible: tuple[int, ...]) -> None:
+        """Use the ISR and the eligible replicas of a state."""
 
 
 class IsrLeader(Protocol):
@@ -145,6 +147,11 @@ class IsrChanges:
         self.rejected: set[int] = set()
         parts.lag_checks.add(self)
 
+    @property
+    def eligible(self) -> tuple[int, ...]:
+        """The eligible replicas of the committed state."""
+        return self._isr.committed.eligible
+
     def receive_state(self, state: PartitionImage) -> tuple[int, ...]:
         """Use a state that the controller has sent. Returns the ISR with the members whose addition is requested.
 
@@ -157,7 +164,8 @@ class IsrChanges:
         return (*self._isr.committed.isr, *self._isr.expected)
 
     def _use_committed(self) -> None:
-        self._partition.isr, _, self._partition.partition_epoch = self._isr.committed
+        committed = self._isr.committed
+        self._partition.use_isr(committed.isr, committed.partition_epoch, committed.eligible)
 
     def follower_fetched(self, replica_id: int, now_ms: int) -> None:
         """Request that a follower joins the ISR after its fetch, if it can.
@@ -220,4 +228,4 @@ class IsrChanges:
 
 def committed_isr(state: PartitionImage) -> CommittedIsr:
     """The ISR of a state of the controller."""
-    return CommittedIsr(state.isr, state.leader_epoch, state.partition_epoch)
+    return CommittedIsr(state.isr, state.leader_epoch, state.partition_epoch, state.eligible)

@@ -38,6 +38,7 @@ class PartitionImage(NamedTuple):
         controller_epoch: of the controller that wrote the state.
         offline_replicas: replicas on dead brokers or in failed log directories.
         adding_replicas, removing_replicas: of a reassignment; only LeaderAndIsr has them.
+        eligible: replicas outside the ISR that have every acknowledged record; nothing is committed meanwhile.
     """
 
     replicas: tuple[int, ...]
@@ -49,6 +50,7 @@ class PartitionImage(NamedTuple):
     offline_replicas: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
 
 
 NO_PARTITION = PartitionImage((), (), NO_LEADER, leader_epoch=-1, partition_epoch=-1)

@@ -148,6 +148,7 @@ class MetadataUpdate:
             state.zk_version,
             state.controller_epoch,
             shared_ids(tuple(state.offline_replicas)),
+            eligible=shared_ids(tuple(state.eligible_replicas)),
         )
         old = self._image.topics.get(name)
         before = None if old is None else old.partition(state.partition_index)

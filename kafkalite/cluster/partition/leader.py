@@ -3,7 +3,7 @@
 1. The *own end* is the end of the written records; where flush.messages requires a flush, of the flushed ones.
 2. The high watermark is the lowest end among the own one, the ISR with members that the controller has not confirmed
    yet, and live replicas that are caught up and may join. It never decreases. While the ISR is below the effective
-   minimum, min(min.insync.replicas, replicas), it does not move.
+   minimum, min(min.insync.replicas, replicas), or there are eligible replicas, it does not move.
 3. Appends with acks=1 are answered at the own end, those with acks=all at the high watermark. These end earlier with
    REQUEST_TIMED_OUT after their `timeout_ms`, and with NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR falls below the
    minimum. Their records stay in the log, and may be committed later. A partition has one timer, for the earliest
@@ -73,7 +73,7 @@ class LedPartition(Protocol):
 
     Attributes:
         hold_at: from this log end on, `hold` is called with the appends of a write.
-        isr, partition_epoch: as committed by the controller.
+        isr: as committed by the controller.
         replicas_min: the effective minimum of in-sync replicas.
     """
 
@@ -85,9 +85,11 @@ class LedPartition(Protocol):
     high_watermark: int
     hold_at: int
     isr: tuple[int, ...]
-    partition_epoch: int
     replicas_min: int
     replica_sessions: "tuple[ReplicaPartition, ...]"
+
+    def use_isr(self, isr: tuple[int, ...], partition_epoch: int, eligible: tuple[int, ...]) -> None:
+        """Use the ISR and the eligible replicas of a state."""
 
     def answer(self, appends: list[Append], log: Log, end_offset: int, size: int) -> None:
         """Answer appends whose records, and all before `end_offset`, can be read now."""
@@ -216,6 +218,11 @@ class Leader:
         """Begin with a log that was opened or recovered."""
         self._own_end = log.log_end_offset
         self.plan()
+
+    @property
+    def eligible(self) -> tuple[int, ...]:
+        """The eligible replicas: nothing is committed while there are any."""
+        return () if self._isr_changes is None else self._isr_changes.eligible
 
     @property
     def is_behind(self) -> bool:

@@ -444,9 +444,8 @@ class Partition(PartitionState):
 
     def _assign(self, state: PartitionImage) -> None:
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
-        self.isr, self.partition_epoch = state.isr, state.partition_epoch
         self._replicas = len(state.replicas)
-        self._use(self.config)
+        self.use_isr(state.isr, state.partition_epoch, state.eligible)
         if self.log is not None:
             self.log.high_watermark = self.high_watermark if self._replicas > 1 else NO_HIGH_WATERMARK
 

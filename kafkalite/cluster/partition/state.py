@@ -37,7 +37,8 @@ class PartitionState:
         role: of this replica; None if it has no role: every partition with an `error` that is no follower.
         error: the Kafka error code of every request of a client; 0 exactly where the role is Leader.
         isr: as the controller has committed it.
-        replicas_min: the effective minimum of in-sync replicas (Partition.effectiveMinIsr).
+        replicas_min: the effective minimum of in-sync replicas (Partition.effectiveMinIsr). While there are eligible
+            replicas the ISR is below it, whatever the config says: nothing is committed that they lack.
         hold_at: from this log end offset on, the role holds the appends of a write.
         replica_sessions: the marks of the followers' fetch sessions.
     """
@@ -84,12 +85,12 @@ class PartitionState:
         self.topic_id = topic_id
         self.index = index
         self._replicas = replicas
-        self._use(config)
-        self.leader_epoch = leader_epoch
         self.isr = isr
         self.partition_epoch = NO_PARTITION.partition_epoch
-        self.leader = NO_LEADER
         self.role: Leader | Follower | None = None
+        self._use(config)
+        self.leader_epoch = leader_epoch
+        self.leader = NO_LEADER
         self.log: Log | None = None
         self.error = 0
         self.high_watermark = 0
@@ -181,7 +182,16 @@ class PartitionState:
     def _use(self, config: TopicConfig) -> None:
         self.config = config
         self._rules = BatchRules(config)
-        self.replicas_min = min(config.min_insync_replicas, self._replicas)
+        self._use_minimum(self.role.eligible if isinstance(self.role, Leader) else ())
+
+    def _use_minimum(self, eligible: tuple[int, ...]) -> None:
+        minimum = min(self.config.min_insync_replicas, self._replicas)
+        self.replicas_min = max(minimum, len(self.isr) + 1) if eligible else minimum
+
+    def use_isr(self, isr: tuple[int, ...], partition_epoch: int, eligible: tuple[int, ...]) -> None:
+        """Use the ISR and the eligible replicas of a state (KIP-966)."""
+        self.isr, self.partition_epoch = isr, partition_epoch
+        self._use_minimum(eligible)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start offset (DeleteRecords): 0 or a Kafka error code. -1 means the high watermark."""

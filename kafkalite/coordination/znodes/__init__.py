@@ -167,7 +167,9 @@ class PartitionState(NamedTuple):
 
     Arguments:
         isr_epochs: the broker epochs of the in-sync replicas, -1 = not alive; () = they are not in the node. Apache
-            Kafka ignores this field, and drops it with its next state.
+            Kafka ignores this field and the next ones, and drops them with its next state.
+        eligible: replicas outside the ISR that have every acknowledged record (KIP-966).
+        eligible_epochs: their broker epochs, -1 = not alive.
     """
 
     leader: int
@@ -176,6 +178,8 @@ class PartitionState(NamedTuple):
     controller_epoch: int = 0
     recovering: bool = False
     isr_epochs: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    eligible_epochs: tuple[int, ...] = ()
 
 
 def encode_state(state: PartitionState) -> bytes:
@@ -191,6 +195,9 @@ def encode_state(state: PartitionState) -> bytes:
         fields["leader_recovery_state"] = 1
     if state.isr_epochs:
         fields["isr_epochs"] = list(state.isr_epochs)
+    if state.eligible:
+        fields["eligible_replicas"] = list(state.eligible)
+        fields["eligible_epochs"] = list(state.eligible_epochs)
     return dump(fields)
 
 
@@ -204,8 +211,21 @@ def decode_state(path: str, data: bytes) -> PartitionState:
     epochs = fields.broker_epochs("isr_epochs")
     if epochs and len(epochs) != len(isr):
         raise fields.wrong("isr_epochs")
+    eligible = fields.optional_brokers("eligible_replicas")
+    if not set(eligible).isdisjoint(isr):
+        raise fields.wrong("eligible_replicas")
+    eligible_epochs = fields.broker_epochs("eligible_epochs")
+    if len(eligible_epochs) != len(eligible):
+        raise fields.wrong("eligible_epochs")
     return PartitionState(
-        leader, fields.epoch("leader_epoch"), isr, fields.epoch("controller_epoch"), recovering, epochs
+        leader,
+        fields.epoch("leader_epoch"),
+        isr,
+        fields.epoch("controller_epoch"),
+        recovering,
+        epochs,
+        eligible,
+        eligible_epochs,
     )
 
 

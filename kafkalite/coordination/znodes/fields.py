@@ -91,6 +91,10 @@ class ZnodeReader:
         """A list of broker ids."""
         return self._ids(name, self._fields.get(name))
 
+    def optional_brokers(self, name: str) -> tuple[int, ...]:
+        """A list of broker ids; none if it is missing."""
+        return self._ids(name, self._fields.get(name, []))
+
     def objects(self, name: str) -> list["ZnodeReader"]:
         """A list of objects."""
         value = self._fields.get(name)

@@ -19,6 +19,8 @@ from kafkalite.protocol.schema import (
     uuid,
 )
 
+ELIGIBLE_TAG = 10_000  # not of Apache Kafka, which ignores it: its own tags count from 0
+
 
 class AlterPartitionRequest(Request, key=56, versions=(0, 3), flexible=0):
     """The new in-sync replicas of partitions that the sender leads."""
@@ -57,6 +59,7 @@ class AlterPartitionResponse(Response, key=56, versions=(0, 3), flexible=0):
             isr: list[int32]
             leader_recovery_state: int8 = field(since=1, default=0)
             partition_epoch: int32
+            eligible_replicas: list[int32] = field(tag=ELIGIBLE_TAG, factory=list)
 
         topic_name: string = field(until=1, default="")
         topic_id: uuid = field(since=2, default=ZERO_UUID)

@@ -21,6 +21,8 @@ from kafkalite.protocol.schema import (
     uuid,
 )
 
+ELIGIBLE_TAG = 10_000  # not of Apache Kafka, which ignores it: its own tags count from 0
+
 
 class LeaderAndIsrPartitionState(Struct):
     """State of a partition; `partition_epoch` is the version of its znode."""
@@ -37,6 +39,7 @@ class LeaderAndIsrPartitionState(Struct):
     removing_replicas: list[int32] = field(since=3, factory=list)
     is_new: boolean = field(since=1, default=False)
     leader_recovery_state: int8 = field(since=6, default=0)
+    eligible_replicas: list[int32] = field(since=4, tag=ELIGIBLE_TAG, factory=list)
 
 
 class LeaderAndIsrRequest(Request, key=4, versions=(0, 7), flexible=4):

@@ -105,7 +105,8 @@ def describe(
     partitions = []
     for partition in islice(describer.describe(topic, range(first, len(topic.partitions))), limit):
         # null is valid, but Java's admin client fails on it
-        partition.eligible_leader_replicas = partition.last_known_elr = []
+        partition.eligible_leader_replicas = list(topic.partitions[partition.partition_index].eligible)
+        partition.last_known_elr = []  # of partitions with an empty ISR: there are none here
         partitions.append(partition)
         yield
     return Topic(

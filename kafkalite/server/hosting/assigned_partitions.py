@@ -574,6 +574,7 @@ def image_of(state: LeaderAndIsrPartitionState) -> PartitionImage:
         (),
         shared_ids(tuple(state.adding_replicas)),
         shared_ids(tuple(state.removing_replicas)),
+        shared_ids(tuple(state.eligible_replicas)),
     )
 
 

@@ -4,8 +4,8 @@
 |---|---|
 | that is new, or of a partition in leader epoch 0: no broker has led it before | it begins empty |
 | in log directories that have lost no files (`missing_logs`): its creation was interrupted | it begins empty |
-| as a follower outside the ISR | it begins empty, and fetches everything from the leader |
-| as a follower in the ISR: without its records it must not be elected | KAFKA_STORAGE_ERROR |
+| as another follower | it begins empty, and fetches everything from the leader |
+| as a follower in the ISR, or an eligible one: without its records it must not be elected | KAFKA_STORAGE_ERROR |
 | as the leader: another in-sync replica has the records | KAFKA_STORAGE_ERROR |
 | as the leader after an unclean election (recovery state 1): the loss was accepted | it begins empty |
 
@@ -62,7 +62,7 @@ class ReplicaFiles:
             return True
         if image.leader == self._broker_id:
             return recovery_state == RECOVERING
-        return self._broker_id not in image.isr
+        return self._broker_id not in (*image.isr, *image.eligible)
 
     def begin_empty(self, key: TopicPartition, *, is_new: bool) -> None:
         """Note for the report that a replica begins without records, which is usual for a new one."""

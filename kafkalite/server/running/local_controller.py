@@ -188,7 +188,7 @@ class LocalController:
     def configure(self, config: BrokerConfig) -> None:
         """Use another configuration of this broker."""
         before, self._config = self._config, config
-        if self._runtime is not None and _unclean(before) != _unclean(config):
+        if self._runtime is not None and _defaults(before) != _defaults(config):
             self._runtime.configs_changed(None)
 
     def _request(self, event: Steps, done: Callable[[Completion], object]) -> None:
@@ -213,11 +213,23 @@ class LocalController:
             rebalance_ms=interval_s * 1000 if self._static.auto_leader_rebalance_enable else None,
             imbalance_max=self._static.leader_imbalance_per_broker_percentage / 100,
             path_prefix_bytes=len(chroot[1] + chroot[2]) if chroot[2] else 0,
+            min_insync_replicas=self.min_insync_replicas_default,
         )
 
     def allows_unclean_elections(self, configs: Mapping[str, str]) -> bool:
         """Whether a topic with these configs elects replicas that are not in sync."""
         return self._config.stored_topic_config(configs).config.unclean_leader_election_enable
+
+    def min_insync_replicas(self, configs: Mapping[str, str]) -> int | None:
+        """That of a topic with these configs; None = they do not set it."""
+        if "min.insync.replicas" not in configs:
+            return None
+        return self._config.stored_topic_config(configs).config.min_insync_replicas
+
+    @property
+    def min_insync_replicas_default(self) -> int:
+        """That of topics that do not set it."""
+        return self._config.topic_defaults.min_insync_replicas
 
     def new_topic_id(self) -> bytes:
         """A random topic id."""
@@ -237,5 +249,7 @@ class LocalController:
         return endpoint_for_brokers(broker.endpoints, self._static)
 
 
-def _unclean(config: BrokerConfig) -> bool:
-    return config.topic_defaults.unclean_leader_election_enable
+def _defaults(config: BrokerConfig) -> tuple[bool, int]:
+    """Those of topics that the controller uses."""
+    defaults = config.topic_defaults
+    return defaults.unclean_leader_election_enable, defaults.min_insync_replicas

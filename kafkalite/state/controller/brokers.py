@@ -144,10 +144,12 @@ def _replicas_changed(context: ControllerContext, broker: int) -> Steps:
 def _note_restart(context: ControllerContext, broker: int) -> Steps:
     """Remember the partitions in which a broker that has restarted is in sync; also if the state is being written.
 
-    All brokers of an event come first: then a partition needs one state, however many of its replicas have restarted.
+    Where it is eligible, only an unclean start counts. All brokers of an event come first: then a partition needs one
+    state, however many of its replicas have restarted.
     """
+    lossy = context.brokers[broker].unclean_start
     for partition in context.hosted.get(broker, {}).values():
-        states = (partition.current, partition.wanted)
-        if any(state is not None and broker in state.isr for state in states):
-            partition.restarted |= {broker}
+        for state in (partition.current, partition.wanted):
+            if state is not None and (broker in state.isr or (lossy and broker in state.eligible)):
+                partition.restarted |= {broker}
         yield

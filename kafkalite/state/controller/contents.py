@@ -41,15 +41,15 @@ def all_metadata(context: ControllerContext) -> Contents:
     """All partitions with a state. Topics in deletion are marked as such: a broker that was not alive when the deletion
     began deletes a log only then. The tuple is shared until one of the partitions changes.
     """
-    if context.all_metadata is None:
+    if (metadata := context.metadata_of.get(None)) is None:
         contents = []
         for topic in context.topics.values():
             states = yield from _states(context, topic)
             if states:
                 contents.append(TopicMetadata(topic.name, topic.topic_id, tuple(states)))
             yield
-        context.all_metadata = tuple(contents)
-    return context.all_metadata
+        metadata = context.metadata_of[None] = tuple(contents)
+    return metadata
 
 
 def metadata_of(context: ControllerContext, keys: Iterable[TopicPartition]) -> Contents:
@@ -100,6 +100,7 @@ def _metadata(context: ControllerContext, partition: Partition) -> PartitionMeta
         partition.version,
         replicas,
         offline,
+        state.eligible,
     )
 
 
@@ -145,6 +146,7 @@ def _leadership(partition: Partition, is_new: bool, receiver: int) -> PartitionL
         partition.removing,
         is_new,
         RECOVERING if state.recovering else RECOVERED,
+        state.eligible,
     )
 
 

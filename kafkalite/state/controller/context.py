@@ -60,8 +60,10 @@ class ControllerContext:
         reads: partitions of each `ReadStates` in flight.
         stuck: partitions without a leader, which an unclean election could elect.
         unclean_elections: number of the states written in which a replica leads that was not in sync.
+        minimums: `min.insync.replicas` of the topics that set it, of those with several replicas.
         moved: why this broker is not the controller any more.
         now_ms, effects: the time of the current event, and its effects in their order.
+        metadata_of: what UpdateMetadata has of partitions, None = of all; until one of them changes.
         work: of the current event.
     """
 
@@ -80,6 +82,7 @@ class ControllerContext:
         self.reads: dict[int, list[Partition]] = {}
         self.stuck: dict[Partition, None] = {}
         self.unclean_elections = 0
+        self.minimums: dict[str, int] = {}
         self.moved: str | None = None
         self.verifying = False
         self.now_ms = 0
@@ -87,8 +90,7 @@ class ControllerContext:
         self.work = EventWork()
         self.completions = Completions(self.effects)
         self.requests = PartitionRequests(self.effects)
-        self.all_metadata: tuple[TopicMetadata, ...] | None = None
-        self.metadata_of: dict[tuple[TopicPartition, ...], tuple[TopicMetadata, ...]] = {}
+        self.metadata_of: dict[tuple[TopicPartition, ...] | None, tuple[TopicMetadata, ...]] = {}
         self._last_id = 0
 
     def next_id(self) -> int:
@@ -104,6 +106,11 @@ class ControllerContext:
         if not partition.offline:
             return tuple([replica for replica in partition.replicas if replica in brokers])
         return tuple([one for one in partition.replicas if one in brokers and one not in partition.offline])
+
+    def minimum(self, partition: Partition) -> int:
+        """The effective minimum of in-sync replicas of a partition, as this controller knows it."""
+        minimum = self.minimums.get(partition.key.topic, self.settings.min_insync_replicas)
+        return min(minimum, len(partition.replicas))
 
     def candidates(self, partition: Partition) -> Replicas:
         """The replicas that are online and whose broker does not shut down."""
@@ -127,6 +134,7 @@ class ControllerContext:
     def forget(self, topic: Topic) -> Steps:
         """Remove a topic from memory."""
         del self.topics[topic.name]
+        self.minimums.pop(topic.name, None)
         if self.topics_by_id.get(topic.topic_id) is topic:
             del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions.values():
@@ -144,13 +152,14 @@ class ControllerContext:
     def announce(self, partition: Partition, *, is_new: bool = False) -> None:
         """Send the state of a partition to its replicas on live brokers, and to all brokers as metadata.
 
-        A replica in a failed log directory is among them once it has left the ISR: it may begin empty in another one.
-        A broker that shuts down stops the replicas that it does not lead.
+        A replica in a failed log directory is among them once it has left the ISR and is not eligible: it may begin
+        empty in another one. A broker that shuts down stops the replicas that it does not lead.
         """
-        isr = () if partition.current is None else partition.current.isr
+        state = partition.current
+        complete = () if state is None else (*state.isr, *state.eligible)
         for broker in partition.replicas:
             channel = self.channels.get(broker)
-            if channel is None or (broker in partition.offline and broker in isr):
+            if channel is None or (broker in partition.offline and broker in complete):
                 continue
             channel.lead(partition.key, is_new=is_new)
             if broker in self.leaving:

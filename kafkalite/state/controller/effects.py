@@ -171,7 +171,7 @@ class DeleteNotifications(NamedTuple):
 
 
 class ReadTopic(NamedTuple):
-    """Read the node of a topic with a watch, then its partitions and states; ends with `TopicRead`."""
+    """Read the node of a topic with a watch, its configs, its partitions and states; ends with `TopicRead`."""
 
     topic: str
 
@@ -203,6 +203,7 @@ class PartitionMetadata(NamedTuple):
     partition_epoch: int
     replicas: Replicas
     offline_replicas: Replicas
+    eligible: Replicas = ()
 
 
 class TopicMetadata(NamedTuple):
@@ -220,6 +221,7 @@ class PartitionLeadership(NamedTuple):
         is_new: whether this controller has just created the partition: the broker may create its log although a log
             directory is offline.
         recovery_state: 1 = the leader was elected from outside the ISR and has not recovered yet.
+        eligible: the leader commits nothing while there are any; they do not begin empty.
     """
 
     partition: int
@@ -233,6 +235,7 @@ class PartitionLeadership(NamedTuple):
     removing_replicas: Replicas
     is_new: bool
     recovery_state: int
+    eligible: Replicas = ()
 
 
 class TopicLeadership(NamedTuple):

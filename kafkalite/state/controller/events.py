@@ -55,7 +55,7 @@ class TopicRead(NamedTuple):
 
     Arguments:
         topic: its name.
-        nodes: its node, its partitions and their states, read in this order.
+        nodes: its node, its configs, its partitions and their states, read in this order.
     """
 
     topic: str
@@ -293,9 +293,15 @@ class TopicConfigsRead(NamedTuple):
 
 
 class ConfigsChanged(NamedTuple):
-    """The configs of a topic have changed; None = those of all brokers, which are the default."""
+    """The configs of a topic have changed; None = those of all brokers, which are the default.
+
+    Arguments:
+        topic: its name.
+        min_insync_replicas: the present default of the brokers.
+    """
 
     topic: str | None
+    min_insync_replicas: int = 1
 
 
 Event: TypeAlias = (

@@ -59,7 +59,8 @@ class Partition:
         wanted: the state that is being written.
         offline: brokers whose log directory of this partition failed.
         has_node: whether the node of the partition, above its state, exists.
-        restarted: the brokers in its ISR that have registered again since the state was written.
+        restarted: the brokers in its ISR that have registered again since the state was written, and the eligible ones
+            that have lost records.
         published: whether this broker's image has the partition with a leader.
     """
 

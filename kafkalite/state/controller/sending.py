@@ -21,7 +21,6 @@ Next: TypeAlias = Generator[None, None, InFlight | None]  # returns the request 
 def send_pending(context: ControllerContext) -> Steps:
     """Send the next request of each idle channel."""
     if context.work.changed:
-        context.all_metadata = None
         context.metadata_of.clear()
     for channel in context.channels.values():
         if not channel.all_metadata:

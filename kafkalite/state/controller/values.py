@@ -32,6 +32,7 @@ class ControllerSettings:
         path_prefix_bytes: length of the chroot, which every path in a transaction has.
         rebalance_ms: how often leadership moves back to preferred replicas; None = never.
         imbalance_max: the share of the preferred replicas of a broker that may not lead, until it is moved.
+        min_insync_replicas: of topics that do not set it; `ConfigsChanged` may replace it.
     """
 
     broker_id: int
@@ -42,6 +43,7 @@ class ControllerSettings:
     path_prefix_bytes: int = 0
     rebalance_ms: int | None = None
     imbalance_max: float = 0.1
+    min_insync_replicas: int = 1
 
 
 class Broker(NamedTuple):
@@ -72,6 +74,9 @@ class LeaderAndIsr(NamedTuple):
         controller_epoch: of the controller that wrote the state.
         recovering: whether the leader was elected from outside the ISR and has not recovered yet.
         isr_epochs: the broker epochs of the in-sync replicas when the state was chosen, -1 = not alive; () = unknown.
+        eligible: replicas outside the ISR that have every acknowledged record: they have left the ISR while it was
+            below the minimum, and nothing is committed as long as there are any (KIP-966).
+        eligible_epochs: their broker epochs, as `isr_epochs`.
     """
 
     leader: int
@@ -80,6 +85,8 @@ class LeaderAndIsr(NamedTuple):
     controller_epoch: int
     recovering: bool = False
     isr_epochs: tuple[int, ...] = ()
+    eligible: Replicas = ()
+    eligible_epochs: tuple[int, ...] = ()
 
 
 class StoredState(NamedTuple):
@@ -127,6 +134,8 @@ class TopicNodes(NamedTuple):
         states: by partition; a partition without a state node is missing.
         partition_nodes: the partitions whose node exists; None = the node `partitions` above them does not exist.
         created_zxid: the czxid of the topic's node: another one is another topic.
+        min_insync_replicas: that is set on the topic; None = it is not set, or not read because no partition has
+            several replicas.
     """
 
     topic_id: bytes | None
@@ -137,6 +146,7 @@ class TopicNodes(NamedTuple):
     states: Mapping[int, StoredState | InvalidNode] = {}
     partition_nodes: frozenset[int] | None = None
     created_zxid: int = 0
+    min_insync_replicas: int | None = None
 
 
 class FeaturesNode(NamedTuple):

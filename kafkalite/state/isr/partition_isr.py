@@ -68,11 +68,13 @@ class CommittedIsr(NamedTuple):
     Arguments:
         isr: broker ids.
         leader_epoch, partition_epoch: of the state.
+        eligible: the eligible replicas of the state; nothing is committed while there are any.
     """
 
     isr: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
+    eligible: tuple[int, ...] = ()
 
 
 class Result(Enum):
@@ -119,7 +121,7 @@ class PartitionIsr:
         known = self.committed
         if committed.partition_epoch < known.partition_epoch:
             return False
-        if self.pending is not None and committed[1:] == known[1:]:
+        if self.pending is not None and committed[1:3] == known[1:3]:
             return False
         self.committed = committed
         self.pending = None

@@ -1,21 +1,23 @@
 """What must hold at every moment, and what must hold once the cluster is quiet.
 
-At every moment: a leader is in the ISR of the state before, or an unclean election was allowed; the ISR is not empty;
+At every moment: a leader is in the ISR of the state before or was eligible there, or an unclean election was allowed;
+eligible replicas are outside an ISR below the minimum, and have every acknowledged record; the ISR is not empty;
 a leader epoch has one leader; transactions of a controller are committed in its own controller epoch only, and that
 has one writer; nodes and logs of a topic are deleted only after the deletion of that topic, by its id, was requested;
 an image is never replaced by an older state. Once it is quiet: a broker that has registered again is in no ISR, unless
-the leader has let it join again, or it leads alone.
+the leader has let it join again, or it leads alone; no broker leads or is eligible that has lost acknowledged records
+which others have.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller.values import NO_LEADER, LeaderAndIsr
+from kafkalite.state.controller.values import NO_LEADER, Broker, LeaderAndIsr
 from tests.story.controller import tree as nodes
 from tests.story.controller.broker import BrokerState, Log
 from tests.story.controller.changes import TopicValue, state_path
-from tests.story.controller.runtime import UNCLEAN, ControllerRuntime
+from tests.story.controller.runtime import MINIMUM, UNCLEAN, ControllerRuntime
 from tests.story.controller.tree import Change, Check, Create, Put, Remove, ZnodeTree
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Invariants:
         self.unclean: set[str] = set()  # topics for which an unclean election was requested
         self.leaders: dict[tuple[TopicPartition, bytes, int], int] = {}  # by topic id and leader epoch
         self.restarted: set[tuple[str, int]] = set()  # states, with brokers in their ISR that have registered again
+        self.complete: dict[str, set[int]] = {}  # by state: the replicas with every acknowledged record
         self._logs = 0
         tree.committed = self.committed
 
@@ -66,6 +69,7 @@ class Invariants:
                 if isinstance(change, Put) and isinstance(change.value, LeaderAndIsr):
                     self._check_change(change.path, before[change.path], change.value)
         self._note_restarts(changes)
+        self._note_complete(changes, before)
         states = {change.path for change in changes if change.path.endswith("/state")}
         self.foreign = self.foreign - states if isinstance(writer, ControllerRuntime) else self.foreign | states
         for change in [each for each in changes if nodes.parent(each.path) == nodes.TOPICS]:
@@ -88,6 +92,27 @@ class Invariants:
                 ended = {each for each in self.restarted if each[0] == change.path and _has_left(each[1], state)}
                 self.restarted -= ended
 
+    def _note_complete(self, changes: Sequence[Change], before: dict[str, object]) -> None:
+        """A leader acknowledges what its ISR has, if there are no eligible replicas; who joins has caught up with it.
+        An unclean start loses records of all partitions.
+        """
+        for change in changes:
+            if isinstance(change, Create) and isinstance(change.value, Broker) and change.value.unclean_start:
+                for replicas in self.complete.values():
+                    replicas.discard(change.value.broker_id)
+            elif change.path.endswith("/state") and isinstance(getattr(change, "value", None), LeaderAndIsr):
+                self._note_state(change.path, before.get(change.path), change.value)  # type: ignore[union-attr]
+            elif isinstance(change, Remove):
+                self.complete.pop(change.path, None)
+
+    def _note_state(self, path: str, before: object, state: LeaderAndIsr) -> None:
+        known = self.complete.get(path, set())
+        if not isinstance(before, LeaderAndIsr) or (state.leader != NO_LEADER and state.leader not in known):
+            self.complete[path] = set(state.isr)  # a new partition, or the records are lost
+        elif state.leader != NO_LEADER:
+            joined = {*state.isr} - {*before.isr} if state.leader_epoch == before.leader_epoch else set()
+            self.complete[path] = (known | joined) & {*state.isr, *state.eligible}
+
     def _led_states(self) -> Iterator[tuple[str, LeaderAndIsr]]:
         for path in self.tree.below(nodes.TOPICS):
             value: Any = self.tree.nodes[path].value
@@ -103,7 +128,10 @@ class Invariants:
             self.report(f"{path}: {after} follows {before}")
         if after.leader_epoch == before.leader_epoch and after.leader != before.leader:
             self.report(f"{path}: another leader in the same epoch: {after} follows {before}")
-        if after.leader not in (*before.isr, NO_LEADER):
+        left = {*before.isr, *before.eligible} - {*after.isr}
+        if not {*after.eligible} <= left or (after.eligible and len(after.isr) >= MINIMUM):
+            self.report(f"{path}: other replicas are eligible: {after} follows {before}")
+        if after.leader not in (*before.isr, *before.eligible, NO_LEADER):
             name = path.removeprefix(f"{nodes.TOPICS}/").partition("/")[0]
             config = self.tree.get(f"{nodes.CONFIGS}/{name}")
             allowed = name in self.unclean or (config is not None and config.value == UNCLEAN)
@@ -190,6 +218,9 @@ class Invariants:
         for broker in node.value.isr:
             if (state_path(key), broker) in self.restarted and len(replicas) > 1:
                 self.report(f"{key}: broker {broker} has restarted and stays in the ISR {node.value.isr}")
+        complete = self.complete.get(state_path(key), set())
+        if complete and not {node.value.leader, *node.value.eligible} <= complete:
+            self.report(f"{key}: only {sorted(complete)} have lost no records: {node.value}")
         return node.value, node.version
 
     def _check_image(

@@ -32,6 +32,7 @@ from tests.story.controller.session import LostError, Session
 from tests.story.controller.tree import RejectedError
 
 Request = out.SendUpdateMetadata | out.SendLeaderAndIsr | out.SendStopReplica
+MINIMUM = 2  # of in-sync replicas
 UNCLEAN = "unclean"  # the configs of a topic that elects replicas that are not in sync
 Answer = Callable[[object], object]
 
@@ -64,7 +65,7 @@ class ControllerRuntime:
     ) -> None:
         self.session, self.schedule, self.network = session, schedule, network
         self.epoch, self.epoch_version = epoch, epoch_version
-        self.machine = create(ControllerSettings(broker_id, epoch, rebalance_ms=3_000))
+        self.machine = create(ControllerSettings(broker_id, epoch, rebalance_ms=3_000, min_insync_replicas=MINIMUM))
         self.active = True
         self.completions: dict[object, int] = {}
         self.responses: dict[object, Callable[[out.Completion], object]] = {}  # called with the results, by token

@@ -28,7 +28,7 @@ from tests.story.controller import tree as nodes
 from tests.story.controller.broker import BrokerState
 from tests.story.controller.changes import TopicValue, partition_path, state_path, topic_path
 from tests.story.controller.cluster import Cluster, CreateRuntime, Process
-from tests.story.controller.runtime import UNCLEAN, ControllerRuntime
+from tests.story.controller.runtime import MINIMUM, UNCLEAN, ControllerRuntime
 from tests.story.controller.schedule import Schedule
 from tests.story.controller.tree import Change, RejectedError
 
@@ -177,7 +177,7 @@ class Simulation:
         path = f"{nodes.CONFIGS}/{name}"
         if self._commit([nodes.Put(path, self.chance.choice((None, UNCLEAN)))]):
             for controller in self.cluster.controllers():
-                controller.handle(ConfigsChanged(name))
+                controller.handle(ConfigsChanged(name, MINIMUM))
 
     def elect_leaders(self) -> None:
         """As ElectLeaders does."""

@@ -157,6 +157,16 @@ def allows_unclean_elections(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def keeps_eligible_replicas_that_have_lost_records(patch: pytest.MonkeyPatch) -> None:
+    """Unclean starts count for members of the ISR only."""
+    next_state = actions.next_state
+
+    def electing(state: LeaderAndIsr, *arguments: Any, lossy: list[int], **named: Any) -> LeaderAndIsr | None:
+        return next_state(state, *arguments, lossy=[each for each in lossy if each in state.isr], **named)
+
+    patch.setattr(actions, "next_state", electing)
+
+
 def sends_isr_changes_to_no_broker(patch: pytest.MonkeyPatch) -> None:
     """The images keep the ISR of before."""
     row = PARTITION_TRANSITIONS[PartitionState.ELECTING, PartitionEvent.ISR_WRITTEN]
@@ -205,6 +215,7 @@ BUGS = [
     keeps_the_epoch_in_preferred_elections,
     forgets_requests_during_writes,
     allows_unclean_elections,
+    keeps_eligible_replicas_that_have_lost_records,
     sends_isr_changes_to_no_broker,
     forgets_metadata,
 ]

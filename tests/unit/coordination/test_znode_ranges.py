@@ -43,7 +43,7 @@ def check(value: object, field: str, *, texts: bool) -> None:
     elif isinstance(value, str):
         assert not texts or len(value.encode()) < 2**15, field
     elif isinstance(value, int):
-        bound = INT64_MAX if any(each in field for each in ("timestamp", "block", "isr_epochs")) else INT32_MAX
+        bound = INT64_MAX if any(each in field for each in ("timestamp", "block", "_epochs")) else INT32_MAX
         assert -bound - 1 <= value <= bound, field
 
 

@@ -29,6 +29,11 @@ TEXTS = [
         b'{"version":1,"leader":-1,"leader_epoch":4,"controller_epoch":7,"isr":[2],"leader_recovery_state":1}',
     ),
     (
+        znodes.encode_state(PartitionState(1, 4, (1,), 7, False, (55,), (3,), (-1,))),
+        b'{"version":1,"leader":1,"leader_epoch":4,"controller_epoch":7,"isr":[1],"isr_epochs":[55],'
+        b'"eligible_replicas":[3],"eligible_epochs":[-1]}',
+    ),
+    (
         znodes.encode_configs({"retention.ms": "1000", "x": 'ä"'}),
         '{"version":1,"config":{"retention.ms":"1000","x":"ä\\""}}'.encode(),
     ),
@@ -48,9 +53,12 @@ def test_bytes_are_kafkas(written: bytes, expected: bytes) -> None:
 def test_written_values_are_read_back() -> None:
     topic = TopicNode(TOPIC_ID, {0: (1,), 10: (2, 1)}, {0: (3,)}, {10: (1,)})
     assert znodes.decode_topic("/t", znodes.encode_topic(topic)) == topic
-    for epochs in ((), (7, -1)):
-        state = PartitionState(3, 9, (3, 1), 2, True, epochs)
+    for fields in ((), ((7, -1),), ((7, -1), (4, 2), (9, -1))):
+        state = PartitionState(3, 9, (3, 1), 2, True, *fields)
         assert znodes.decode_state("/s", znodes.encode_state(state)) == state
+    for eligible in ('"eligible_replicas":[3],"eligible_epochs":[1]', '"eligible_replicas":[2],"eligible_epochs":[]'):
+        with pytest.raises(znodes.ZnodeError, match="eligible"):
+            znodes.decode_state("/s", b'{"leader":3,"leader_epoch":9,"isr":[3],%s}' % eligible.encode())
     block = ProducerIdBlock(2, 1000, 1999)
     assert znodes.decode_producer_ids(znodes.encode_producer_ids(block)) == block
     assert znodes.decode_producer_ids(b"") is None

@@ -18,6 +18,7 @@ from kio.serial import entity_reader, entity_writer
 
 from kafkalite.protocol.schema import ZERO_UUID, Layout, Message, Request, Slot
 
+OWN_TAGS = 10_000  # from this one on, tagged fields are not Kafka's
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -29,7 +30,7 @@ def kio_class(cls: type[Message], version: int) -> type[Any]:
 
 def pairs(layout: Layout, theirs: type[Any]) -> Iterator[tuple[Slot, "dataclasses.Field[Any]"]]:
     """Our slots beside kio's fields, in the order of the declaration; a missing or extra one is an AssertionError."""
-    by_name = {slot.name: slot for slot in (*layout.fields, *layout.tagged)}
+    by_name = {slot.name: slot for slot in (*layout.fields, *layout.tagged) if slot.tag < OWN_TAGS}
     ours = [by_name[each.name] for each in layout.cls.__fields__ if each.name in by_name]
     fields = dataclasses.fields(theirs)
     assert len(ours) == len(fields), (layout.cls, [slot.name for slot in ours], [each.name for each in fields])
@@ -83,7 +84,13 @@ def _plain(kind: str, value: Any) -> Any:
 
 
 def limits(layout: Layout, theirs: type[Any], message: Any) -> Any:
-    """Bring the values of a random message into what kio's richer types can hold. Changes and returns `message`."""
+    """Bring the values of a random message into what kio's richer types can hold. Changes and returns `message`.
+
+    Fields that are not Kafka's are not sent.
+    """
+    for slot in layout.tagged:
+        if slot.tag >= OWN_TAGS:
+            setattr(message, slot.name, [])
     for slot, each in pairs(layout, theirs):
         value = getattr(message, slot.name)
         if slot.struct is not None and value is not None:

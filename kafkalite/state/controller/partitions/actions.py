@@ -33,6 +33,8 @@ def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | 
         restarted=restarted,
         leaving=context.leaving,
         lossy=[each for each in restarted if each in context.brokers and context.brokers[each].unclean_start],
+        failed=partition.offline,
+        minimum=context.minimum(partition),
     )
     partition.restarted = NO_BROKERS  # those that restart during the write are evaluated after it
     if partition.wanted is None:

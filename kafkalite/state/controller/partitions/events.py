@@ -13,11 +13,12 @@ from kafkalite.state.controller.events import (
     ShutDownBroker,
     TopicConfigsRead,
 )
-from kafkalite.state.controller.known_topics import Partition
+from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.partition_requests import Departure, Election, PartitionBatch, PartitionRequest
+from kafkalite.state.controller.partitions.minimum import use_default
 from kafkalite.state.controller.partitions.requests import ANY_EPOCH
 from kafkalite.state.controller.partitions.table import step
-from kafkalite.state.controller.states import PartitionEvent, PartitionState
+from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicState
 from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.values import NO_LEADER, PartitionOutcome
 
@@ -62,11 +63,22 @@ def configs_read(context: ControllerContext, event: TopicConfigsRead) -> Steps:
     yield from elect_each(context, stuck, unclean=True)
 
 
-def configs_changed(context: ControllerContext, event: ConfigsChanged) -> None:
-    """Read again whether topics allow unclean elections, where that counts."""
+def configs_changed(context: ControllerContext, event: ConfigsChanged) -> Steps:
+    """Read again whether topics allow unclean elections, where that counts, and the minimum of in-sync replicas.
+
+    That is read with the whole topic: so the latest of several reads is the one that is used.
+    """
     for partition in context.stuck:
         if event.topic in (None, partition.key.topic):
             context.work.configs_to_read[partition.key.topic] = None
+    topic = None if event.topic is None else context.topics.get(event.topic)
+    if topic is not None and (topic.state is TopicState.UNREAD or _is_replicated(topic)):
+        context.work.topics_to_read[topic.name] = None
+    yield from use_default(context, event.min_insync_replicas)
+
+
+def _is_replicated(topic: Topic) -> bool:
+    return topic.state is TopicState.ACTIVE and any(len(each.replicas) > 1 for each in topic.partitions.values())
 
 
 def elect_each(context: ControllerContext, partitions: Sequence[Partition], *, unclean: bool) -> Steps:

@@ -1,12 +1,14 @@
 """The elections of a leader and of the ISR of a partition: Election.scala and PartitionStateMachine.scala of Kafka 3.9.
 
 `online` are the assigned replicas whose broker is alive and whose log directory works, in the order of the assignment.
-Each election raises the leader epoch. Only an unclean election, which a topic config or a request must allow, elects a
-replica outside the ISR: records that were acknowledged may be lost.
+Each election raises the leader epoch. Where the ISR has lost records, eligible replicas become the ISR
+(`eligible_replicas`). Only an unclean election, which a topic config or a request must allow, elects another replica:
+records that were acknowledged may be lost.
 """
 
 from collections.abc import Collection, Sequence
 
+from kafkalite.state.controller.partitions.eligible_replicas import eligible_replicas
 from kafkalite.state.controller.values import FIRST_LEADER_EPOCH, NO_LEADER, LeaderAndIsr, Replicas
 
 
@@ -26,6 +28,8 @@ def next_state(
     restarted: Collection[int] = (),
     leaving: Collection[int] = (),
     lossy: Collection[int] = (),
+    failed: Collection[int] = (),
+    minimum: int = 1,
 ) -> LeaderAndIsr | None:
     """The state that follows from the replicas that are online.
 
@@ -43,12 +47,14 @@ def next_state(
         restarted: the brokers that have registered again since the state was written.
         leaving: the brokers that shut down (ControlledShutdownPartitionLeaderElectionStrategy).
         lossy: those of `restarted` that have lost what was not flushed: they leave the ISR also if the other members
-            are not alive (not in Kafka).
+            are not alive (not in Kafka), and are not eligible any more.
+        failed: replicas in failed log directories, of brokers that are alive.
+        minimum: of in-sync replicas.
 
     Returns None if the current state remains. Without an in-sync replica that is online there is no leader, and the ISR
     is kept: its members may be elected when they return.
     """
-    kept = tuple(member for member in state.isr if member not in lossy) or state.isr
+    kept = _kept_members(state, lossy)
     sound = [replica for replica in online if replica in kept]
     unbroken = [replica for replica in sound if replica not in restarted]
     leader, members = _first_leader(
@@ -60,30 +66,56 @@ def next_state(
         leader, _ = _first_leader(state, [replica for replica in sound if replica not in leaving])
         members = [leader]
     isr = kept if leader == NO_LEADER else tuple(member for member in kept if member in members)
-    if leader == state.leader and isr == state.isr and leader not in restarted:
+    eligible = eligible_replicas(state, isr, minimum, lossy if leader == NO_LEADER else {*lossy, *failed})
+    if (leader, isr, eligible) == (state.leader, state.isr, state.eligible) and leader not in restarted:
         return None
-    return LeaderAndIsr(leader, state.leader_epoch + 1, isr, controller_epoch, state.recovering)
+    return _next(state, leader, isr, controller_epoch, eligible)
+
+
+def _kept_members(state: LeaderAndIsr, lossy: Collection[int]) -> Replicas:
+    """The members of the ISR that have every acknowledged record; without any the eligible replicas.
+
+    If no replica is left, the ISR remains: its members have the most records. So do members in failed log directories,
+    which may be repaired.
+    """
+    kept = tuple([member for member in state.isr if member not in lossy])
+    return kept or tuple([each for each in state.eligible if each not in lossy]) or state.isr
 
 
 def preferred_state(state: LeaderAndIsr, preferred: int, controller_epoch: int) -> LeaderAndIsr:
     """The state after `state`, in the term `controller_epoch`, in which `preferred` leads: the first replica, which is
     online and in sync (KIP-183).
     """
-    return LeaderAndIsr(preferred, state.leader_epoch + 1, state.isr, controller_epoch, state.recovering)
+    return _next(state, preferred, state.isr, controller_epoch, state.eligible)
 
 
-def unclean_state(state: LeaderAndIsr, candidates: Sequence[int], controller_epoch: int) -> LeaderAndIsr | None:
+def unclean_state(
+    state: LeaderAndIsr, candidates: Sequence[int], controller_epoch: int, minimum: int = 1
+) -> LeaderAndIsr | None:
     """The state in which a replica leads that is not in sync: it is the ISR alone, and recovers (KIP-704).
+
+    An eligible replica is elected before others. Nothing is lost with it, so it needs no recovery, and the members of
+    the ISR of before are eligible.
 
     Arguments:
         state: the current state.
         candidates: the replicas that are online, the first one leads. Without one the result is None.
         controller_epoch: of the term.
+        minimum: of in-sync replicas.
     """
+    for leader in candidates:
+        if leader in state.eligible:
+            eligible = eligible_replicas(state, (leader,), minimum)
+            return _next(state, leader, (leader,), controller_epoch, eligible)
     if not candidates:
         return None
     leader = candidates[0]
     return LeaderAndIsr(leader, state.leader_epoch + 1, (leader,), controller_epoch, recovering=True)
+
+
+def _next(state: LeaderAndIsr, leader: int, isr: Replicas, controller_epoch: int, eligible: Replicas) -> LeaderAndIsr:
+    """The state of the next leader epoch; the registrations are added when it is written."""
+    return LeaderAndIsr(leader, state.leader_epoch + 1, isr, controller_epoch, state.recovering, eligible=eligible)
 
 
 def _first_leader(state: LeaderAndIsr, *groups: Sequence[int]) -> tuple[int, Sequence[int]]:

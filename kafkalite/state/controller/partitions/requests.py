@@ -12,6 +12,7 @@ from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partition_requests import Ask, Departure, Election, PartitionRequest
+from kafkalite.state.controller.partitions.eligible_replicas import eligible_replicas
 from kafkalite.state.controller.partitions.isr_elections import preferred_state, unclean_state
 from kafkalite.state.controller.states import PartitionEvent
 from kafkalite.state.controller.values import LeaderAndIsr
@@ -61,7 +62,10 @@ def change_isr(context: ControllerContext, partition: Partition, request: Partit
         return KafkaErrorCode.INVALID_REQUEST
     if not all(_is_eligible(context, partition, *member) for member in change.isr):
         return KafkaErrorCode.INELIGIBLE_REPLICA
-    return LeaderAndIsr(current.leader, current.leader_epoch, members, context.settings.epoch, change.recovering)
+    eligible = eligible_replicas(current, members, context.minimum(partition))
+    return LeaderAndIsr(
+        current.leader, current.leader_epoch, members, context.settings.epoch, change.recovering, eligible=eligible
+    )
 
 
 def _is_valid(
@@ -96,7 +100,8 @@ def elect_leader(context: ControllerContext, partition: Partition, request: Part
     if request.ask.unclean:
         if context.leader_online(partition):
             return done
-        chosen = unclean_state(state, context.candidates(partition), context.settings.epoch)
+        minimum = context.minimum(partition)
+        chosen = unclean_state(state, context.candidates(partition), context.settings.epoch, minimum)
         return KafkaErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if chosen is None else chosen
     preferred = partition.replicas[0]
     if state.leader == preferred and context.leader_online(partition):

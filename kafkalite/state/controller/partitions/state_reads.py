@@ -7,7 +7,7 @@ from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.values import InvalidNode, StoredState
+from kafkalite.state.controller.values import InvalidNode, LeaderAndIsr, StoredState
 
 WITHOUT_STATE = frozenset((PartitionState.READING, PartitionState.INVALID))
 WRITING = frozenset((PartitionState.CREATING, PartitionState.ELECTING, PartitionState.DELETED))
@@ -68,14 +68,24 @@ def _use(context: ControllerContext, partition: Partition, stored: StoredState) 
     """Replace the current state. The event that follows says whether its leader is online.
 
     An in-sync replica with another registration than that of the state has restarted while no controller noticed: for
-    example, together with the former controller.
+    example, together with the former controller. Of eligible replicas only those count that have lost records.
     """
     state = stored.state
     if state.controller_epoch > context.settings.epoch:
         context.moved = f"{partition.key} has a state of the later controller epoch {state.controller_epoch}"
     partition.restarted |= {broker for broker in state.isr if _has_restarted(context, broker, stored)}
+    partition.restarted |= _lossy_eligible(context, state)
     partition.current, partition.version = state, stored.version
     return PartitionEvent.LED if context.leader_online(partition) else PartitionEvent.LEADERLESS
+
+
+def _lossy_eligible(context: ControllerContext, state: LeaderAndIsr) -> set[int]:
+    """The eligible replicas that are alive in another registration than that of a state, after an unclean start."""
+    return {
+        each
+        for each, epoch in zip(state.eligible, state.eligible_epochs, strict=True)
+        if (broker := context.brokers.get(each)) is not None and broker.unclean_start and broker.epoch != epoch
+    }
 
 
 def _has_restarted(context: ControllerContext, broker_id: int, stored: StoredState) -> bool:

@@ -8,13 +8,13 @@ from kafkalite.state.controller.known_topics import Partition, Topic
 from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.steps import Steps
-from kafkalite.state.controller.values import NO_EPOCH, NO_LEADER, LeaderAndIsr
+from kafkalite.state.controller.values import NO_EPOCH, NO_LEADER, LeaderAndIsr, Replicas
 from kafkalite.state.controller.writes import StateWrite
 
 MULTI_BYTES_MAX = 700_000  # ZooKeeper rejects requests above 1 MiB (jute.maxbuffer)
 MULTI_STATES_MAX = 100  # a transaction of the served tree is one step of its broker's loop, of some 10 ms
 PATH_BYTES = 100  # of an operation, without the chroot and the name of the topic: path and ZooKeeper's fields
-STATE_BYTES = 170  # a state in JSON, without its ISR
+STATE_BYTES = 220  # a state in JSON, without its ISR and its eligible replicas
 REPLICA_BYTES = 31  # a broker id and a broker epoch
 
 Batch = tuple[tuple[Operation, ...], tuple[Partition | None, ...]]
@@ -33,15 +33,20 @@ def write_states(context: ControllerContext) -> Steps:
 
 
 def _add_epochs(context: ControllerContext, partition: Partition) -> None:
-    """Add the registrations of the members that are known now: a later controller finds by them who has restarted.
+    """Add the registrations of the replicas that are known now: a later controller finds by them who has restarted.
 
     A state with one replica is as Kafka writes it: its only member leads again in any case.
     """
     state = partition.wanted
     if state is not None and len(partition.replicas) > 1:
-        brokers = context.brokers
-        epochs = [brokers[member].epoch if member in brokers else NO_EPOCH for member in state.isr]
-        partition.wanted = state._replace(isr_epochs=tuple(epochs))
+        partition.wanted = state._replace(
+            isr_epochs=_epochs(context, state.isr), eligible_epochs=_epochs(context, state.eligible)
+        )
+
+
+def _epochs(context: ControllerContext, replicas: Replicas) -> tuple[int, ...]:
+    brokers = context.brokers
+    return tuple([brokers[each].epoch if each in brokers else NO_EPOCH for each in replicas])
 
 
 def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> Steps:
@@ -63,8 +68,8 @@ def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[
 
 
 def _is_unclean(state: LeaderAndIsr | None, before: LeaderAndIsr | None) -> bool:
-    """Whether a replica leads that was not in sync."""
-    return state is not None and before is not None and state.leader not in (*before.isr, NO_LEADER)
+    """Whether a replica leads that may lack acknowledged records."""
+    return state is not None and before is not None and state.leader not in (*before.isr, *before.eligible, NO_LEADER)
 
 
 def _written(context: ControllerContext, partition: Partition, before: LeaderAndIsr | None) -> PartitionEvent:

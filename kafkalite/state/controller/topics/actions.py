@@ -7,6 +7,7 @@ from kafkalite.state.controller.channel import Stop
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import DeleteDeletion, SetTopicId
 from kafkalite.state.controller.known_topics import Partition, Topic
+from kafkalite.state.controller.partitions.minimum import apply_minimum, use_minimum
 from kafkalite.state.controller.partitions.state_reads import resolve, revise
 from kafkalite.state.controller.partitions.table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent
@@ -35,6 +36,7 @@ def add_partitions(context: ControllerContext, topic: Topic, argument: Argument)
     if argument.topic_id is not None:
         context.identify(topic, argument.topic_id)
     topic.created_zxid, topic.version = argument.created_zxid, argument.version
+    changed = use_minimum(context, topic, argument.min_insync_replicas)
     if not any(partition.state is PartitionState.CREATING for partition in topic.partitions.values()):
         topic.has_partitions_node = argument.partition_nodes is not None
     nodes = argument.partition_nodes or frozenset()
@@ -51,6 +53,8 @@ def add_partitions(context: ControllerContext, topic: Topic, argument: Argument)
         else:
             resolve(context, partition, argument.states.get(index), has_node=index in nodes)
         yield
+    if changed and not deleted:
+        yield from apply_minimum(context, topic)
     return TopicEvent.DELETION_CONFIRMED if deleted else None
 
 

@@ -175,6 +175,13 @@ class NotingHost:
     def allows_unclean_elections(self, configs: Mapping[str, str]) -> bool:
         return configs.get("unclean.leader.election.enable") == "true"
 
+    def min_insync_replicas(self, configs: Mapping[str, str]) -> int | None:
+        return int(configs["min.insync.replicas"]) if "min.insync.replicas" in configs else None
+
+    @property
+    def min_insync_replicas_default(self) -> int:
+        return 1
+
     def new_topic_id(self) -> bytes:
         return TOPIC_ID
 

@@ -96,6 +96,19 @@ def test_configs_of_a_topic_are_read_for_an_unclean_election() -> None:
     assert node.machine.of(events.ConfigsChanged) == [events.ConfigsChanged("yes")]
 
 
+def test_minimum_of_topics_with_several_replicas_is_read_with_them() -> None:
+    service = Service()
+    minimums = {"two": {"min.insync.replicas": "2"}, "default": {}, "single": {"min.insync.replicas": "2"}}
+    for name, configs in minimums.items():
+        replicas = (1,) if name == "single" else (1, 2)
+        service.write(znodes.topic_path(name), znodes.encode_topic(znodes.TopicNode(TOPIC_ID, {0: replicas})))
+        service.write(znodes.topic_config_path(name), znodes.encode_configs(configs))
+    node = Node(service)
+    (event,) = node.machine.of(events.SnapshotRead)
+    found = {name: each.min_insync_replicas for name, each in event.snapshot.topics.items()}
+    assert found == {"two": 2, "default": None, "single": None}
+
+
 def test_shutdown_returns_the_partitions_that_the_broker_still_leads() -> None:
     request = ControlledShutdownRequest(broker_id=1, broker_epoch=7)
     assert finish(shutdown(request)) == events.ShutDownBroker(None, 1, 7)

@@ -57,16 +57,18 @@ class ScriptedController:
         """Respond with an error of the request."""
         self.respond(AlterPartitionResponse(error_code=error, topics=[]))
 
-    def apply(self, **errors: int) -> None:
+    def apply(self, eligible: tuple[int, ...] = (), **errors: int) -> None:
         """Respond to all partitions: with the requested ISR and the next epoch, or with the error of `p<index>`."""
         topics = [
-            TopicResults(topic_id=topic.topic_id, partitions=[result(each, errors) for each in topic.partitions])
+            TopicResults(
+                topic_id=topic.topic_id, partitions=[result(each, errors, eligible) for each in topic.partitions]
+            )
             for topic in self.requests[-1].topics
         ]
         self.respond(AlterPartitionResponse(error_code=0, topics=topics))
 
 
-def result(asked: RequestedPartition, errors: dict[str, int]) -> PartitionResult:
+def result(asked: RequestedPartition, errors: dict[str, int], eligible: tuple[int, ...]) -> PartitionResult:
     return PartitionResult(
         partition_index=asked.partition_index,
         error_code=errors.get(f"p{asked.partition_index}", 0),
@@ -74,6 +76,7 @@ def result(asked: RequestedPartition, errors: dict[str, int]) -> PartitionResult
         leader_epoch=asked.leader_epoch,
         isr=asked.new_isr,
         partition_epoch=asked.partition_epoch + 1,
+        eligible_replicas=list(eligible),
     )
 
 

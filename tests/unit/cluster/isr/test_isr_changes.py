@@ -196,6 +196,25 @@ def test_rejected_follower_does_not_delay_another_one(tmp_path: Path) -> None:
     assert requested(broker)[0] == [(OWN, OWN_EPOCH), (3, 5)]
 
 
+def test_nothing_is_committed_from_the_response_with_eligible_replicas_on(tmp_path: Path) -> None:
+    """The minimum that this leader knows is lower than the controller's."""
+    broker = LeadingBroker(tmp_path, TopicConfig())
+    broker.append("first")
+    broker.fetch(2, 1)
+    broker.pass_ms(LAG_MS)
+    broker.fetch(2, 1)
+    broker.pass_ms(LAG_MS / 2)
+    assert requested(broker)[0] == [(OWN, OWN_EPOCH), (2, 5)]
+    broker.controller.apply(eligible=(3,))
+    broker.fetch(2, 1)
+    assert broker.partition.high_watermark == 0 and broker.leader.eligible == (3,)
+    broker.partition.configure(TopicConfig())
+    assert broker.append("second") == [("first", TOO_LATE, -1), ("second", KafkaErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    broker.fetch(3, 1)
+    broker.controller.apply()
+    assert broker.partition.high_watermark == 1 and broker.leader.eligible == ()
+
+
 @pytest.mark.parametrize("error", WAITING)
 def test_change_of_an_old_state_waits_for_the_next_one(two_in_sync: LeadingBroker, error: int) -> None:
     broker = two_in_sync

@@ -231,6 +231,19 @@ def test_leader_alone_in_the_isr_commits_with_the_minimum_of_one(tmp_path: Path)
     assert led.written() == [("all", 0, 0)] and led.partition.high_watermark == 1
 
 
+def test_leader_commits_nothing_while_there_are_eligible_replicas_whatever_the_minimum(tmp_path: Path) -> None:
+    led = Led(tmp_path, TopicConfig())
+    led.partition.lead(state(1, 2, THREE, (1,))._replace(eligible=(2,)), lambda: None)
+    led.append("all")
+    led.append("one", acks=1)
+    assert led.written() == [("all", REFUSED, -1), ("one", 0, 0)]
+    led.fetched(2, 1)
+    assert led.partition.high_watermark == 0, "the eligible replica may lack the record"
+    led.partition.lead(state(1, 3, THREE, (1,)), lambda: None)
+    led.append("later")
+    assert led.written() == [("later", 0, 1)] and led.partition.high_watermark == 2
+
+
 # Deadlines.
 
 

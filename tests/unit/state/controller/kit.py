@@ -31,6 +31,7 @@ EPOCH = 7  # of the controller
 WRITTEN = 100  # the zxid of states, after the registrations of all brokers
 KEY = TopicPartition("a", 0)
 INVALID = InvalidNode("not JSON")
+FEATURES = FeaturesNode(True, {}, 0)
 SENDS = (out.SendUpdateMetadata, out.SendLeaderAndIsr, out.SendStopReplica)
 Send = out.SendUpdateMetadata | out.SendLeaderAndIsr | out.SendStopReplica
 
@@ -60,6 +61,7 @@ class Situation:
         alive: the other brokers that are alive.
         deletions: that are requested.
         machine: a new one; None = with the default settings.
+        registered: all live brokers, instead of `alive`.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Situation:
         alive: tuple[int, ...] = (1,),
         deletions: frozenset[str] = frozenset(),
         machine: Controller | None = None,
+        registered: tuple[Broker, ...] = (),
     ) -> None:
         self.machine = machine or Controller(ControllerSettings(2, EPOCH))
         self.now_ms = 0
@@ -76,8 +79,7 @@ class Situation:
         self.reads: list[out.ReadStates] = []
         self.sent: list[Send] = []  # all
         self.effects: list[out.Effect] = []
-        features = FeaturesNode(True, {}, 0)
-        self.report(into.SnapshotRead(Snapshot(self._brokers(alive), topics, deletions, features)))
+        self.report(into.SnapshotRead(Snapshot(registered or self._brokers(alive), topics, deletions, FEATURES)))
 
     def report(self, event: into.Event) -> "Situation":
         """Report an event."""

@@ -140,14 +140,14 @@ def test_response_after_a_newer_state_is_ignored() -> None:
     assert story.isr.receive_state(CommittedIsr((1,), 5, 9))
     assert story.isr.apply_response(change, CommittedIsr((1, 2, 3), 4, 8)) == Result.IGNORED
     assert story.isr.apply_error(change, KafkaErrorCode.INELIGIBLE_REPLICA) == Result.IGNORED
-    assert story.isr.committed == ((1,), 5, 9)
+    assert story.isr.committed == CommittedIsr((1,), 5, 9)
 
 
 @pytest.mark.parametrize("response", [CommittedIsr((1, 2, 3), 5, 8), CommittedIsr((1, 2, 3), 4, 6)])
 def test_response_of_another_leader_epoch_or_an_older_state_changes_nothing(response: CommittedIsr) -> None:
     story = Story(1, 2)
     assert story.isr.apply_response(story.expanding(), response) == Result.IGNORED
-    assert story.isr.committed == ((1, 2), 4, 7)
+    assert story.isr.committed == CommittedIsr((1, 2), 4, 7)
 
 
 def test_response_with_the_known_partition_epoch_ends_the_change() -> None:
