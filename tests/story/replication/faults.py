@@ -1,8 +1,8 @@
 """The faults of a simulated cluster whose topics have several replicas.
 
-Bounds: kills, stops, pauses and cut connections hit any number of brokers. A power failure hits one broker while all
-replicas are in sync, and no other fault ends a process or a session until they are again; where each topic is flushed
-before the acknowledgement it hits any broker at any time.
+Bounds: kills, stops, pauses and cut connections hit any number of brokers at any time. A power failure hits one broker,
+also a last member of an ISR with eligible replicas, and no other one until all replicas are in sync again; where each
+topic is flushed before the acknowledgement it hits any broker at any time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kafkalite.cluster.partition.leader import Leader
 from kafkalite.errors import KafkaError
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkalite.testing.simulated_cluster import ZOOKEEPER, host_of
@@ -44,30 +43,20 @@ class ReplicaFaults(Faults):
         self._keep_jobs_slow()
 
     def _chosen_kinds(self) -> list[Fault]:
-        self._ends = [
+        kinds = [
             *(self._kill, self._stop, self._kill_several, self._expire, self._pause, self._isolate),
             *(self._cut_from_zookeeper, self._stall, self._disconnect, self._stall_zookeeper, self._cut_from_broker),
             *(self._kill_while_hosting, self._depose, self._delay_transaction, self._reset),
-        ]
-        others = [
             *(self._cut_power, self._slow_disk, self._full_disk, self._step_clock, self._elect_preferred),
         ]
         return [
             self._random.choice((self._kill, self._pause)),
-            *self._random.sample(kinds := [*self._ends, *others], self._random.randint(2, len(kinds))),
+            *self._random.sample(kinds, self._random.randint(2, len(kinds))),
         ]
 
     def _one(self) -> None:
         self._recovering = self._recovering and not self._recovered()
-        if not self._recovering or self._world.flushed:
-            super()._one()
-            return
-        kinds, self.kinds = self.kinds, [each for each in self.kinds if each not in self._ends]
-        try:
-            if self.kinds:
-                super()._one()
-        finally:
-            self.kinds = kinds
+        super()._one()
 
     def _recovered(self) -> bool:
         """Whether all replicas are in sync again. Before the broker has registered, the tree has it in the ISRs."""
@@ -96,22 +85,17 @@ class ReplicaFaults(Faults):
             super()._cut_power(broker_id)
 
     def _may_lose_power(self, broker_id: int) -> bool:
-        """Whether a power failure is within the bounds: this broker does not become the last member of an ISR."""
-        others = [each for each in self._world.brokers if each != broker_id]
-        return (
-            not self._undo
-            and all(map(self._runs, others))
-            and self._world.all_in_sync()
-            and not self._changes_isrs(broker_id)
-        )
-
-    def _changes_isrs(self, broker_id: int) -> bool:
-        partitions = [
-            partition
-            for hosted in self._world.brokers[broker_id].running.replicas
-            for partition in hosted.partitions.values()
-        ]
-        return any(isinstance(each.role, Leader) and set(each.role.isr) != set(each.isr) for each in partitions)
+        """Whether a power failure is within the bounds: no other broker has lost records since all were in sync, and
+        each partition of several replicas has another one with all acknowledged records.
+        """
+        if self._recovering:
+            return False
+        replicas, states = self._world.replicas(), self._world.observed_states()
+        if any(state.complete == {broker_id} and len(replicas[each]) > 1 for each, state in states.items()):
+            return False
+        if any(state.isr == (broker_id,) and state.eligible for state in states.values()):
+            self._world.count("power failures of last members")
+        return True
 
     def _pause(self, broker_id: int) -> None:
         """Let the process of a broker not run for a while."""

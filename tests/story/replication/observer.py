@@ -38,8 +38,8 @@ class Observer:
     Attributes:
         states: those of each partition in the order in which they were written.
         violations: what must not happen.
-        unclean: the brokers that have lost records in a power failure, and are in the ISR of a partition since before:
-            the controller removes them when they register again.
+        unclean: the brokers that have lost records in a power failure, and are in the ISR of a partition, or eligible,
+            since before: the controller removes them when they register again.
     """
 
     def __init__(self, world: ReplicatedWorld) -> None:
@@ -55,13 +55,13 @@ class Observer:
     def lost_power(self, broker_id: int) -> None:
         """A broker has lost records that were not flushed."""
         for partition, state in self._world.observed_states().items():
-            if broker_id in state.isr:
+            if broker_id in state.complete:
                 self.unclean.add((broker_id, partition))
 
     def counts_unclean(self) -> bool:
-        """Whether an ISR with other members still has a broker that has lost records."""
+        """Whether a broker that has lost records still counts as complete, beside others."""
         states = self._world.observed_states()
-        return any(partition in states and len(states[partition].isr) > 1 for _, partition in self.unclean)
+        return any(partition in states and len(states[partition].complete) > 1 for _, partition in self.unclean)
 
     async def run(self, until: float) -> None:
         """Sample until a time of the loop."""
@@ -141,7 +141,7 @@ class Observer:
         if states:
             self._count_change(states[-1], state)
         states.append(state)
-        self.unclean -= {each for each in self.unclean if each[1] == partition and each[0] not in state.isr}
+        self.unclean -= {each for each in self.unclean if each[1] == partition and each[0] not in state.complete}
         self.violations += leaders_outside_the_isr({partition: state})
 
     def _count_change(self, before: ObservedState, after: ObservedState) -> None:

@@ -14,19 +14,22 @@ import pytest
 from kafkalite.cluster.controller import transactions
 from kafkalite.cluster.fetchers.fetched_replica import FetchedReplica
 from kafkalite.cluster.fetchers.leader_fetcher import LeaderFetcher
+from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition import leader
 from kafkalite.cluster.partition.state import PartitionState
 from kafkalite.errors import KafkaError
+from kafkalite.server.hosting.replica_files import ReplicaFiles
 from kafkalite.state.controller import effects
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partition_requests import PartitionRequest
-from kafkalite.state.controller.partitions import actions, requests
+from kafkalite.state.controller.partitions import actions, isr_elections, requests
 from kafkalite.state.controller.values import LeaderAndIsr
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.virtual_loop import VirtualTimeError
 from tests.story.replication import test_leader_epochs as epochs
+from tests.story.replication import test_lost_disks as disks
 from tests.story.replication import test_lost_power as power
 from tests.story.replication import test_three_replicas as three
 from tests.story.replication.scenario import run_seed
@@ -114,6 +117,31 @@ def lossy_broker_kept_in_the_isr(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(actions, "next_state", ignoring)
 
 
+def no_eligible_replicas(patch: pytest.MonkeyPatch) -> None:
+    """The controller forgets the members that leave an ISR below the minimum."""
+    for module in (isr_elections, requests):
+        patch.setattr(module, "eligible_replicas", lambda *_arguments: ())
+
+
+def lower_minimum_counts_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The leader commits with the minimum that it knows, while there are eligible replicas."""
+
+    def use_minimum(self: PartitionState, _eligible: tuple[int, ...]) -> None:
+        self.replicas_min = min(self.config.min_insync_replicas, self._replicas)
+
+    patch.setattr(PartitionState, "_use_minimum", use_minimum)
+
+
+def eligible_replica_begins_empty(patch: pytest.MonkeyPatch) -> None:
+    """A broker creates an empty log for an eligible replica whose files are lost, as for others outside the ISR."""
+    may_begin_empty = ReplicaFiles.may_begin_empty
+
+    def ignoring(self: ReplicaFiles, image: PartitionImage, *, is_new: bool, recovery_state: int) -> bool:
+        return may_begin_empty(self, image._replace(eligible=()), is_new=is_new, recovery_state=recovery_state)
+
+    patch.setattr(ReplicaFiles, "may_begin_empty", ignoring)
+
+
 @pytest.mark.parametrize(
     ("bug", "run"),
     [
@@ -128,6 +156,12 @@ def lossy_broker_kept_in_the_isr(patch: pytest.MonkeyPatch) -> None:
         (
             lossy_broker_kept_in_the_isr,
             power.test_broker_that_lost_power_does_not_lead_while_members_that_were_killed_are_away,
+        ),
+        (no_eligible_replicas, power.test_eligible_replica_leads_after_a_power_failure_of_the_last_member),
+        (lower_minimum_counts_at_once, power.test_lower_minimum_counts_once_there_are_no_eligible_replicas),
+        (
+            eligible_replica_begins_empty,
+            disks.test_lost_disks_of_the_only_in_sync_replica_and_of_the_eligible_one_are_not_led_empty,
         ),
     ],
     ids=lambda value: value.__name__,

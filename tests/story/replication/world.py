@@ -77,7 +77,7 @@ class ReplicatedWorld(ClusterWorld):
         except NoNodeError:
             return None
         state = znodes.decode_state(path, data)
-        return ObservedState(state.leader, state.leader_epoch, tuple(state.isr), stat.version)
+        return ObservedState(state.leader, state.leader_epoch, tuple(state.isr), stat.version, tuple(state.eligible))
 
     def replicas(self) -> dict[Partition, tuple[int, ...]]:
         """The assigned replicas of all partitions."""
