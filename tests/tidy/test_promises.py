@@ -11,4 +11,4 @@ def test_every_guarantee_has_its_test() -> None:
     assert broken(ROOT) == []
     promises = read(ROOT)
     assert len(promises.defects) == 36
-    assert len(promises.cells) == 41 and len(promises.tests) == 25
+    assert len(promises.cells) == 44 and len(promises.tests) == 28

@@ -129,7 +129,7 @@ def test_power_cut_of_one_broker_and_pauses_of_the_others_lose_nothing(cluster: 
 def test_power_cut_of_the_last_in_sync_replica(
     cluster: ReplicatedBrokers, random: Random, flush: dict[str, str], record_property: pytest.RecordProperty
 ) -> None:
-    """It leads again with what it has flushed, and the other replicas truncate their logs to it."""
+    """The partition waits for it; then an eligible replica leads, and it truncates its log to that of this one."""
     with ReplicatedLoad(cluster, next(_topics), **flush) as load:
         (partition,) = load.partitions
         load.progress(random.randint(1, ACKS_MAX))
@@ -144,7 +144,7 @@ def test_power_cut_of_the_last_in_sync_replica(
         cluster.until_state(partition, {-1}, {last})
         cluster.return_power(last)
         lost = after_the_loss(cluster, load)
-    assert lost == 0 or not flush
+    assert lost == 0
     record_property("summary", f"power cut of the last in-sync replica, {flush or 'default flush'}: {lost} lost")
 
 
@@ -242,21 +242,29 @@ def test_replaced_broker_restores_its_replicas(cluster: ReplicatedBrokers, rando
 
 
 @pytest.mark.long_form
-def test_lost_disk_of_the_only_in_sync_replica_is_not_led_empty(cluster: ReplicatedBrokers) -> None:
-    """The partition has no leader until an unclean election of a replica that has the records."""
+@pytest.mark.parametrize("eligible", ["complete", "lost, too"])
+def test_lost_disk_of_the_only_in_sync_replica_is_not_led_empty(cluster: ReplicatedBrokers, eligible: str) -> None:
+    """The partition has no leader until an unclean election of a replica that has the records: of the eligible one, or
+    of the other if its disk is lost, too.
+    """
     with ReplicatedLoad(cluster, next(_topics)) as load:
         (partition,) = load.partitions
         load.progress()
         load.sender.finish()
         cluster.until_in_sync(load.partitions)
         last = cluster.leader(partition)
-        others = [each for each in IDS if each != last]
-        for each in others:
-            cluster.kill(each)
+        first, second = [each for each in IDS if each != last]
+        cluster.kill(first)
+        cluster.until_state(partition, {last}, {last, second})
+        cluster.kill(second)
         cluster.until_state(partition, {last}, {last})
-        cluster.lose_disk(last)
+        lost = [last] if eligible == "complete" else [last, second]
+        for each in lost:
+            cluster.lose_disk(each)
         cluster.start(*IDS)
         wait_until(lambda: LOST in cluster.brokers[last].said(), "the broker reports the lost replica")
+        if eligible != "complete":
+            wait_until(lambda: LOST in cluster.brokers[second].said(), "the broker reports the lost eligible replica")
         cluster.until_state(partition, {-1}, {last})
         unavailable = kafkalite("topic", "describe", "--unavailable", bootstrap=cluster.bootstrap)
         assert partition[0] in unavailable
