@@ -2,7 +2,7 @@
 
 `test_replication_processes` does the same under librdkafka and the SDK. No client reports an error: what a broker that
 stops refuses is retried by the clients themselves. Each record is in the log once, and consumers of three group
-protocols read all of them.
+protocols read all of them, without a rebalance (consumer_test of Apache Kafka's system tests).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest
 from tests.kit import jvm
-from tests.kit.broker_processes import IDS, POLL_S, REPLICATED, BrokerProcesses, image_of
+from tests.kit.broker_processes import IDS, POLL_S, REPLICATED, BrokerProcesses, call, image_of
 from tests.kit.brokers import wait_until
 from tests.kit.checker import Partition
 from tests.kit.clients.java_members import JavaProcess
@@ -156,6 +157,20 @@ def more_read(crowd: Crowd, members: list[Member]) -> None:
         commit(each)
 
 
+def generations(cluster: BrokerProcesses, members: list[Member]) -> dict[str, int]:
+    """The generation of each member's group, which grows with each rebalance."""
+    found: dict[str, int] = {}
+
+    def known() -> bool:
+        request = ListGroupsPlusRequest(groups=[each.wish.group for each in members])
+        groups = call(cluster.address(cluster.serving[0]), request, 0).groups
+        found.update({each.group_id: each.generation_id for each in groups if not each.error_code})
+        return len(found) == len(members)
+
+    wait_until(known, "the groups are loaded", every=POLL_S)
+    return found
+
+
 def stored(cluster: BrokerProcesses, partitions: list[Partition]) -> int:
     """The number of offsets of all partitions."""
     return sum(max(log.end_offset for log in cluster.replica_logs(each).values()) for each in partitions)
@@ -171,12 +186,14 @@ def test_clients_report_no_error_while_brokers_are_restarted_one_after_another(t
             for sender in senders:
                 sender.start()
             more_read(crowd, members)
+            before = generations(cluster, members)
             for broker_id in list(IDS) * ROUNDS:
                 until_in_sync(cluster)
                 cluster.stop(broker_id)
                 more_read(crowd, members)
                 cluster.start(broker_id)
                 more_read(crowd, members)
+            assert generations(cluster, members) == before, "no group has rebalanced"
             sent = set[Seen]().union(*(sender.finish() for sender in senders))
             for each in members:
                 crowd.read(sent, each)
