@@ -2,6 +2,9 @@
 
 Version notes: v3 static members (KIP-345); v5 protocol type and name, which are required and must be the group's
 (KIP-559).
+
+While the group is loading, the response is REBALANCE_IN_PROGRESS, so that the member joins again: clients do not expect
+COORDINATOR_LOAD_IN_PROGRESS here, and Java's consumer raises an exception for it (GroupCoordinator.scala of Kafka 3.9).
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -10,6 +13,7 @@ from kafkalite.server.requests.call import GroupCall
 from kafkalite.state.groups.classic.requests import Sync, Synced
 
 PROTOCOL_NEEDED_SINCE = 5
+LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def sync_group(call: GroupCall, request: SyncGroupRequest) -> SyncGroupResponse | None:
@@ -28,9 +32,14 @@ def sync_group(call: GroupCall, request: SyncGroupRequest) -> SyncGroupResponse 
     call.context.groups.submit(
         request.group_id,
         lambda machine, token, now: machine.registry.sync(sync, token, now),
-        call.completion(answer, lambda error: answer(Synced(error))),
+        call.completion(answer, refuse),
     )
     return None
+
+
+def refuse(error: int) -> SyncGroupResponse:
+    """Return the response where the shard is not available."""
+    return answer(Synced(KafkaErrorCode.REBALANCE_IN_PROGRESS if error == LOADING else error))
 
 
 def answer(synced: Synced) -> SyncGroupResponse:
