@@ -1,7 +1,7 @@
 """Lists all requests and responses with their versions, as the message classes declare them.
 
 The ranges of Kafka's keys are those of Apache Kafka 4.3, without its unstable versions; keys from `EXTENSIONS_FROM` on
-are kafkalite's own. The advertised versions are in the dispatch table of the server.
+are kafkalite's own, as are tagged fields. The advertised versions are in the dispatch table of the server.
 """
 
 import importlib

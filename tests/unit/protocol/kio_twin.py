@@ -17,8 +17,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from kafkalite.protocol.schema import ZERO_UUID, Layout, Message, Request, Slot
+from tests.kit.message_versions import EXTENSIONS_FROM
 
-OWN_TAGS = 10_000  # from this one on, tagged fields are not Kafka's
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -30,7 +30,7 @@ def kio_class(cls: type[Message], version: int) -> type[Any]:
 
 def pairs(layout: Layout, theirs: type[Any]) -> Iterator[tuple[Slot, "dataclasses.Field[Any]"]]:
     """Our slots beside kio's fields, in the order of the declaration; a missing or extra one is an AssertionError."""
-    by_name = {slot.name: slot for slot in (*layout.fields, *layout.tagged) if slot.tag < OWN_TAGS}
+    by_name = {slot.name: slot for slot in (*layout.fields, *layout.tagged) if slot.tag < EXTENSIONS_FROM}
     ours = [by_name[each.name] for each in layout.cls.__fields__ if each.name in by_name]
     fields = dataclasses.fields(theirs)
     assert len(ours) == len(fields), (layout.cls, [slot.name for slot in ours], [each.name for each in fields])
@@ -89,7 +89,7 @@ def limits(layout: Layout, theirs: type[Any], message: Any) -> Any:
     Fields that are not Kafka's are not sent.
     """
     for slot in layout.tagged:
-        if slot.tag >= OWN_TAGS:
+        if slot.tag >= EXTENSIONS_FROM:
             setattr(message, slot.name, [])
     for slot, each in pairs(layout, theirs):
         value = getattr(message, slot.name)
