@@ -43,7 +43,7 @@ def test_a_flipped_bit_of_a_follower_is_found(cluster: BrokerCluster, topic: str
     cluster.stop(broker)
     log = Path(cluster.log_directory(broker), f"{topic}-{partition}", f"{0:020}.log")
     right = log.read_bytes()
-    at = right.rindex(b"value ")
+    at = right.index(b"value ")  # the last batch may be above the high watermark that this broker has at its start
     log.write_bytes(right[:at] + b"V" + right[at + 1 :])
     stopped = run("topic", "verify", topic, "-b", cluster.address(leader), code=2)
     assert f"on broker {broker}" in stopped.stderr
