@@ -2,7 +2,8 @@
 
 1. Only notifications with a higher number than the last one are handled, in the order of their numbers. The ones that
    exist at the start of a session are not: the broker reads all its configs then.
-2. A notification names what has changed. The value is read when it is handled, so the newest one counts.
+2. A notification names what has changed. `server/configs/dynamic_configs` reads the value when it is handled, so the
+   newest one counts.
 3. If a new notification cannot be read, or was deleted before it was listed, the broker reads all its configs again.
    The number of creations shows the latter: the version of the node above counts them.
 4. Notifications that are 15 minutes older than the newest one are deleted whenever others are handled. Several brokers

@@ -218,7 +218,7 @@ class ControllerRuntime:
     def configs_changed(self, topic: str | None) -> None:
         """The configs of a topic have changed; None = those of all brokers."""
         if self._running is not None:
-            self._running.report_later(ConfigsChanged(topic, self._host.min_insync_replicas_default))
+            self._running.configs_changed(topic)
 
     def _elected(self, term: Term) -> None:
         self._running = RunningTerm(
@@ -383,6 +383,10 @@ class RunningTerm:
         waiting, self._waiting = self._waiting, {}
         call_each(lambda each: each.done(effects.Completion(each, KafkaErrorCode.NOT_CONTROLLER)), waiting)
 
+    def configs_changed(self, topic: str | None) -> None:
+        """Report changed configs, behind the snapshot of the tree."""
+        self._reader.deliver(ConfigsChanged(topic, self._host.min_insync_replicas_default))
+
     def request(self, event: Steps, done: Callable[[effects.Completion], object]) -> None:
         """Report a request; see `ControllerRuntime.request`."""
         waiting = Waiting(done)
@@ -405,10 +409,6 @@ class RunningTerm:
         if isinstance(event, TopicRead):
             self._topics_read[event.topic] = event
         self._queue(event)
-
-    def report_later(self, event: Event) -> None:
-        """Give an event to the machine, after the snapshot."""
-        self._reader.report_later(event)
 
     def _queue(self, event: "Event | Responded | Requested") -> None:
         self._events.append(event)

@@ -119,13 +119,13 @@ class TreeReader:
         if topic in self._reading:
             self._reading[topic] = True
         else:
-            self._topic(topic, lambda found: self._deliver(TopicRead(topic, found)))
+            self._topic(topic, lambda found: self.deliver(TopicRead(topic, found)))
 
     def read_states(self, read_id: int, partitions: Sequence[TopicPartition]) -> None:
         """Read the states of partitions; ends with `StatesRead`."""
 
         def read(states: list[StateValue]) -> None:
-            self._deliver(StatesRead(read_id, dict(zip(partitions, states, strict=True))))
+            self.deliver(StatesRead(read_id, dict(zip(partitions, states, strict=True))))
 
         self._states(partitions, read)
 
@@ -137,10 +137,6 @@ class TreeReader:
                 taken(configs)
 
         self._configs(topic, read)
-
-    def report_later(self, event: Event) -> None:
-        """Report an event that is not of the tree: after `SnapshotRead`, if the snapshot is being read."""
-        self._deliver(event)
 
     def _configs(self, topic: str, read: Callable[[Mapping[str, str] | None], object]) -> None:
         """Read the configs of a topic; None = they are invalid."""
@@ -157,25 +153,25 @@ class TreeReader:
     # Watches.
 
     def _brokers_changed(self, _event: WatchEvent) -> None:
-        self._brokers(lambda found: self._deliver(BrokersChanged(found)))
+        self._brokers(lambda found: self.deliver(BrokersChanged(found)))
 
     def _topics_changed(self, _event: WatchEvent) -> None:
         self._topic_names(
-            znodes.TOPICS, self._topics_changed, lambda found: self._deliver(TopicsChanged(frozenset(found)))
+            znodes.TOPICS, self._topics_changed, lambda found: self.deliver(TopicsChanged(frozenset(found)))
         )
 
     def _topic_changed(self, event: WatchEvent) -> None:
         self.read_topic(event.path.removeprefix(f"{znodes.TOPICS}/"))
 
     def _deletions_changed(self, _event: WatchEvent) -> None:
-        self._deletions(lambda found: self._deliver(DeletionsChanged(found)))
+        self._deletions(lambda found: self.deliver(DeletionsChanged(found)))
 
     def _log_dirs_changed(self, _event: WatchEvent) -> None:
         self._names(controller.LOG_DIR_EVENTS, self._log_dirs_changed, self._log_dirs_listed)
 
     def _log_dirs_listed(self, names: list[str]) -> None:
         def read(owners: list[int | None]) -> None:
-            self._deliver(LogDirsFailed(dict(zip(names, owners, strict=True))))
+            self.deliver(LogDirsFailed(dict(zip(names, owners, strict=True))))
 
         paths = [f"{controller.LOG_DIR_EVENTS}/{name}" for name in names]
         gather([partial(self._node, path, log_dir_of(path)) for path in paths], read)
@@ -188,9 +184,9 @@ class TreeReader:
             live, topics, deletions, features, reassignment, preferred, tuple(log_dirs), tuple(isr_changes)
         )
         later, self._later = self._later, None
-        self._deliver(SnapshotRead(snapshot))
+        self.deliver(SnapshotRead(snapshot))
         for event in later or ():
-            self._deliver(event)
+            self.deliver(event)
 
     def _brokers(self, taken: Taken) -> None:
         def listed(names: list[str]) -> None:
@@ -369,7 +365,7 @@ class TreeReader:
             taken(outcome.value)
         elif isinstance(outcome.error, CoordinationError):
             self._later = None
-            self._deliver(ControllerMoved(f"the tree cannot be read: {outcome.error}"))
+            self.deliver(ControllerMoved(f"the tree cannot be read: {outcome.error}"))
         else:
             raise outcome.error
 
@@ -382,7 +378,8 @@ class TreeReader:
         """Whether `close` was called."""
         return self._closed
 
-    def _deliver(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
+        """Report an event; behind `SnapshotRead`, if the snapshot is being read."""
         if self._closed:
             return
         if self._later is not None:

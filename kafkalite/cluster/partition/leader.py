@@ -34,7 +34,8 @@ from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.held_appends import Deadline, HeldAppends, HeldWrite
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.isr.replica_progress import ReplicaProgress, lowest_end_offset
+from kafkalite.state.isr.high_watermark import lowest_end_offset
+from kafkalite.state.isr.replica_progress import ReplicaProgress
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 

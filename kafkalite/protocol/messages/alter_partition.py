@@ -5,6 +5,7 @@ Kafka 4 has v2 and v3 only.
 Source: AlterPartitionRequest.json, AlterPartitionResponse.json of Apache Kafka 3.9.
 """
 
+from kafkalite.protocol import own_tags
 from kafkalite.protocol.schema import (
     ZERO_UUID,
     Request,
@@ -18,8 +19,6 @@ from kafkalite.protocol.schema import (
     string,
     uuid,
 )
-
-ELIGIBLE_TAG = 10_000  # not of Apache Kafka, which ignores it: its own tags count from 0
 
 
 class AlterPartitionRequest(Request, key=56, versions=(0, 3), flexible=0):
@@ -59,7 +58,7 @@ class AlterPartitionResponse(Response, key=56, versions=(0, 3), flexible=0):
             isr: list[int32]
             leader_recovery_state: int8 = field(since=1, default=0)
             partition_epoch: int32
-            eligible_replicas: list[int32] = field(tag=ELIGIBLE_TAG, factory=list)
+            eligible_replicas: list[int32] = field(tag=own_tags.ELIGIBLE_REPLICAS, factory=list)
 
         topic_name: string = field(until=1, default="")
         topic_id: uuid = field(since=2, default=ZERO_UUID)

@@ -6,6 +6,7 @@ Version notes: v1 new partitions; v2 broker epoch (KIP-380), partitions by topic
 Source: LeaderAndIsrRequest.json, LeaderAndIsrResponse.json of Apache Kafka 3.9.
 """
 
+from kafkalite.protocol import own_tags
 from kafkalite.protocol.schema import (
     ZERO_UUID,
     Request,
@@ -20,8 +21,6 @@ from kafkalite.protocol.schema import (
     string,
     uuid,
 )
-
-ELIGIBLE_TAG = 10_000  # not of Apache Kafka, which ignores it: its own tags count from 0
 
 
 class LeaderAndIsrPartitionState(Struct):
@@ -39,7 +38,7 @@ class LeaderAndIsrPartitionState(Struct):
     removing_replicas: list[int32] = field(since=3, factory=list)
     is_new: boolean = field(since=1, default=False)
     leader_recovery_state: int8 = field(since=6, default=0)
-    eligible_replicas: list[int32] = field(since=4, tag=ELIGIBLE_TAG, factory=list)
+    eligible_replicas: list[int32] = field(since=4, tag=own_tags.ELIGIBLE_REPLICAS, factory=list)
 
 
 class LeaderAndIsrRequest(Request, key=4, versions=(0, 7), flexible=4):

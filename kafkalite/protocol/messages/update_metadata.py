@@ -6,6 +6,7 @@ request.
 Source: UpdateMetadataRequest.json, UpdateMetadataResponse.json of Apache Kafka 3.9.
 """
 
+from kafkalite.protocol import own_tags
 from kafkalite.protocol.schema import (
     ZERO_UUID,
     Request,
@@ -21,8 +22,6 @@ from kafkalite.protocol.schema import (
     uuid,
 )
 
-ELIGIBLE_TAG = 10_000  # not of Apache Kafka, which ignores it: its own tags count from 0
-
 
 class UpdateMetadataPartitionState(Struct):
     """State of a partition. Leader -2: its topic is being deleted. `zk_version` is the partition epoch."""
@@ -36,7 +35,7 @@ class UpdateMetadataPartitionState(Struct):
     zk_version: int32
     replicas: list[int32]
     offline_replicas: list[int32] = field(since=4, factory=list)
-    eligible_replicas: list[int32] = field(since=6, tag=ELIGIBLE_TAG, factory=list)
+    eligible_replicas: list[int32] = field(since=6, tag=own_tags.ELIGIBLE_REPLICAS, factory=list)
 
 
 class UpdateMetadataRequest(Request, key=6, versions=(0, 8), flexible=6):

@@ -11,6 +11,7 @@ from kafkalite.state.controller import answers, brokers, loading, write_results
 from kafkalite.state.controller.channel import OFFLINE, RETRY
 from kafkalite.state.controller.completions import AWAIT
 from kafkalite.state.controller.context import ControllerContext
+from kafkalite.state.controller.controlled_shutdown import shut_down_broker
 from kafkalite.state.controller.effects import Effect, Resign
 from kafkalite.state.controller.events import (
     AlterPartitions,
@@ -88,7 +89,7 @@ HANDLERS: dict[type[Event], Callable[[ControllerContext, Any], object]] = {
     AwaitDeletion: topic_events.await_deletion,
     AlterPartitions: partition_events.alter_partitions,
     ElectLeaders: partition_events.elect_leaders,
-    ShutDownBroker: partition_events.shut_down_broker,
+    ShutDownBroker: shut_down_broker,
     TopicConfigsRead: partition_events.configs_read,
     ConfigsChanged: partition_events.configs_changed,
 }

@@ -301,7 +301,7 @@ class ConfigsChanged(NamedTuple):
     """
 
     topic: str | None
-    min_insync_replicas: int = 1
+    min_insync_replicas: int
 
 
 Event: TypeAlias = (

@@ -39,7 +39,7 @@ def elect_preferred(context: ControllerContext, argument: object) -> Steps:
         if len(partitions) / preferred[broker] > context.settings.imbalance_max:
             movable = [one for one in partitions if _can_move(context, one)]
             if movable:
-                context.log("info", f"broker {broker}: {len(movable)} preferred replicas are elected")
+                context.log("info", f"broker {broker}: an election of {len(movable)} preferred replicas begins")
             yield from elect_each(context, movable, unclean=False)
 
 

@@ -7,7 +7,7 @@
 3. One change is in flight at a time. The state is written with its version, so a change is applied to the ISR that the
    leader knows, or not at all.
 4. While a follower is to join, the high watermark waits for it, too (`expected`): the change may be applied before the
-   leader learns it. While a follower is to leave, the high watermark still waits for it (KIP-497).
+   leader learns it. While a follower is to leave, the high watermark still waits for it (KIP-497; `high_watermark`).
 5. An error that leaves open what is committed keeps the change pending, until the controller sends a newer state. Only
    errors that say that nothing was applied end it, and unknown errors repeat it. The caller may request a pending
    change again at any time: the controller applies it once, or not at all.

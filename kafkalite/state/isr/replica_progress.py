@@ -6,11 +6,8 @@
    leader that appends all the time.
 3. A fetch of an earlier registration of the broker is ignored (KIP-903).
 
-All times are milliseconds of one monotonic clock. Sources: Replica.scala and Partition.maybeIncrementLeaderHW of Apache
-Kafka 3.9.
+All times are milliseconds of one monotonic clock. Source: Replica.scala of Apache Kafka 3.9.
 """
-
-from collections.abc import Callable, Container, Mapping
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
@@ -92,26 +89,3 @@ class ReplicaProgress:
         Or it had all that there were, at most `lag_max_ms` before `now_ms`.
         """
         return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
-
-
-def lowest_end_offset(
-    own_end_offset: int,
-    followers: Mapping[int, ReplicaProgress],
-    required: Container[int],
-    is_awaited: Callable[[int, ReplicaProgress], bool],
-) -> int:
-    """The end of the records that each replica has which the leader waits for: its high watermark, if it is higher
-    than before.
-
-    Arguments:
-        own_end_offset: the leader's end, only of flushed records where a flush is required.
-        followers: the other replicas, by broker id.
-        required: the ISR with members that the controller has not confirmed yet.
-        is_awaited: whether the leader waits for a replica that is not required: it is alive and caught up, and could
-            not join the ISR if the high watermark always moved away from it.
-    """
-    lowest = own_end_offset
-    for replica_id, progress in followers.items():
-        if progress.end_offset < lowest and (replica_id in required or is_awaited(replica_id, progress)):
-            lowest = progress.end_offset
-    return lowest

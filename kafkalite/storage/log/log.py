@@ -1,5 +1,7 @@
 """The log of one partition: rolls, truncates, deletes and flushes its segments. It belongs to the loop thread.
 
+`_speedups/storage/log_core` decides with each batch whether the segment is rolled.
+
 1. log start <= recovery point <= log end, at all times. When the log start moves, the recovery point moves with it;
    nothing more is on the disk then, so the checkpoints contain `synced`.
 2. A closed segment does not change until its deletion; the tuple of segments is replaced, not changed.

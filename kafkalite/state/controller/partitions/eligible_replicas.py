@@ -3,8 +3,8 @@
 1. A member that leaves an ISR which falls below the minimum of in-sync replicas, or is below it, stays eligible. The
    leader commits nothing while there are eligible replicas, whatever minimum it knows: so all members of the ISR and
    all eligible replicas have every committed record, until the ISR has the minimum again and there are none any more.
-2. The minimum that the controller knows may be an older one than the leader's. Then eligible replicas are kept too
-   long, and appends wait, or there are none; no replica becomes eligible that lacks a committed record.
+2. The controller may know an older minimum than the leader. If it is higher, replicas stay eligible for longer, and
+   appends wait. If it is lower, no replica is eligible. In both cases eligible replicas have every committed record.
 3. A replica whose broker has lost what was not flushed is not eligible, nor is one in a failed log directory while
    another replica leads: it may begin empty then.
 

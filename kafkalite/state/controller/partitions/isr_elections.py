@@ -75,8 +75,8 @@ def next_state(
 def _kept_members(state: LeaderAndIsr, lossy: Collection[int]) -> Replicas:
     """The members of the ISR that have every acknowledged record; without any the eligible replicas.
 
-    If no replica is left, the ISR remains: its members have the most records. So do members in failed log directories,
-    which may be repaired.
+    If no replica is left, the ISR remains: its members have the most records. Members in failed log directories remain,
+    too: the directories may be repaired.
     """
     kept = tuple([member for member in state.isr if member not in lossy])
     return kept or tuple([each for each in state.eligible if each not in lossy]) or state.isr

@@ -93,7 +93,7 @@ def test_configs_of_a_topic_are_read_for_an_unclean_election() -> None:
     found = {event.topic: event.unclean_elections for event in node.machine.of(events.TopicConfigsRead)}
     assert found == {"yes": True, "no": False, "absent": False}
     node.runtime.configs_changed("yes")
-    assert node.machine.of(events.ConfigsChanged) == [events.ConfigsChanged("yes")]
+    assert node.machine.of(events.ConfigsChanged) == [events.ConfigsChanged("yes", 1)]
 
 
 def test_minimum_of_topics_with_several_replicas_is_read_with_them() -> None:

@@ -112,14 +112,14 @@ def test_topic_that_allows_it_elects_uncleanly_by_itself() -> None:
     writes = len(situation.writes)
     situation.report(into.TopicConfigsRead("a", False))
     assert len(situation.writes) == writes
-    situation.report(into.ConfigsChanged("a"))
+    situation.report(into.ConfigsChanged("a", 1))
     assert out.ReadTopicConfigs("a") in situation.effects
     situation.report(into.TopicConfigsRead("a", True))
     assert states(situation) == [(3, 6, (3,))]
 
 
 def test_configs_are_not_read_where_no_unclean_election_is_possible() -> None:
-    situation = running(topic(1, 1, 3)).report(into.ConfigsChanged(None))
+    situation = running(topic(1, 1, 3)).report(into.ConfigsChanged(None, 1))
     assert not situation.effects
     dead = running(topic(1, 1), alive=()).written(7)
     assert not [each for each in dead.effects if isinstance(each, out.ReadTopicConfigs)]

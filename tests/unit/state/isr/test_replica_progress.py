@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from kafkalite.state.isr.replica_progress import ReplicaProgress, lowest_end_offset
+from kafkalite.state.isr.high_watermark import lowest_end_offset
+from kafkalite.state.isr.replica_progress import ReplicaProgress
 
 LAG_MS = 1_000
 

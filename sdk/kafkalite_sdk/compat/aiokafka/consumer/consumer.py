@@ -167,8 +167,8 @@ class AIOKafkaConsumer(Lookups):
     async def _positions_found(self) -> None:
         """Wait until each partition has a position, or an error that the next call raises.
 
-        It does not outlast a new topic whose leaders are not elected, nor another rebalance: the positions would be
-        the ends of the logs behind the first records.
+        It also waits for the leaders of new partitions, and until a further rebalance has ended: a position of
+        `latest` that is asked for after `start` may be behind the first records.
         """
         driver, rebalances = self._driver, self._rebalances
         now = driver.now()
