@@ -186,6 +186,12 @@ def read_tree_zxid(disk: Disk, directory: str) -> int:
     return _number_in_mark(disk, directory, "treeZxid", 19)
 
 
+def read_unclean_start(disk: Disk, directory: str) -> bool:
+    """Whether the mark of a clean shutdown says that the controller may not know of a power failure. Raises OSError."""
+    path = os.path.join(directory, CLEAN_SHUTDOWN)
+    return disk.exists(path) and b'"uncleanStart":true' in disk.read_bytes(path)
+
+
 def _number_in_mark(disk: Disk, directory: str, field: str, digits_max: int) -> int:
     path = os.path.join(directory, CLEAN_SHUTDOWN)
     text = disk.read_bytes(path).decode(errors="replace") if disk.exists(path) else ""
@@ -219,6 +225,8 @@ def write_clean_shutdown(
     broker_epoch: int = -1,
     unclean: Collection[TopicPartition] = frozenset(),
     tree_zxid: int = -1,
+    *,
+    unclean_start: bool = False,
 ) -> None:
     """Write the mark of a clean shutdown: every log of the directory is complete on the disk. Raises OSError.
 
@@ -228,10 +236,14 @@ def write_clean_shutdown(
         unclean: partitions that are not complete: the next start checks them. Apache Kafka ignores this field.
         tree_zxid: in a cluster the last change of the tree that the broker has seen, so that a start notices an older
             tree. Apache Kafka ignores this field, too.
+        unclean_start: the logs may lack records that a power failure before the start has lost, and the controller may
+            not know it yet: the next start counts as unclean. Apache Kafka ignores this field, too.
     """
     mark: dict[str, object] = {"version": 0, "brokerEpoch": broker_epoch}
     if tree_zxid >= 0:
         mark["treeZxid"] = tree_zxid
+    if unclean_start:
+        mark["uncleanStart"] = True
     if unclean:
         mark["unclean"] = sorted(unclean)
     text = json.dumps(mark, separators=(",", ":"))

@@ -172,10 +172,10 @@ class LogManager(DirectorySet):
         self._deletions.close()
         self.holds.close()
 
-    def close(self, broker_epoch: int = -1, tree_zxid: int = -1) -> None:
+    def close(self, broker_epoch: int = -1, tree_zxid: int = -1, *, unclean_start: bool = False) -> None:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged.
 
-        `broker_epoch` and `tree_zxid` go into the mark, see `checkpoints.write_clean_shutdown`.
+        The arguments go into the mark, see `checkpoints.write_clean_shutdown`.
 
         Nothing is written after `unlock`: a second call does nothing, as another broker may use the directories.
         """
@@ -189,7 +189,8 @@ class LogManager(DirectorySet):
                 # With the mark, the next start would trust the end of a failed log. It checks refused partitions again.
                 if len(sound) == len(logs):
                     refused = {key for key, each in self.refused.items() if each.root == path}
-                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused, tree_zxid)
+                    mark = broker_epoch, refused, tree_zxid
+                    checkpoints.write_clean_shutdown(self.disk, path, *mark, unclean_start=unclean_start)
             except OSError as error:
                 self.take_offline(path, error)
 

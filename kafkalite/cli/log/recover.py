@@ -87,7 +87,8 @@ async def real(target: Target, threads: int) -> LoadedDirectory:
     """Recover, raise the leader epochs that a start would raise, and leave the directory as after a clean shutdown.
 
     If the journal with the epochs is in another log directory, the next start has to raise them: the directory gets no
-    mark of a clean shutdown.
+    mark of a clean shutdown. The mark of a directory that had none says so: the power may have failed, and the
+    next start as a broker of a cluster counts as unclean.
     """
     loop = asyncio.get_running_loop()
     clock, offload = LoopClock(loop), ThreadOffload(loop)
@@ -101,7 +102,7 @@ async def real(target: Target, threads: int) -> LoadedDirectory:
         offload.close()
         if loaded.error is None:
             raised = not loaded.unclean or await raise_epochs(target, clock, logs, loaded)
-            logs.close()
+            logs.close(unclean_start=not loaded.clean)
             if not raised:
                 checkpoints.take_clean_shutdown(Disk(), str(target.log_dir))
     finally:

@@ -50,10 +50,12 @@ class CleanMark(NamedTuple):
     Attributes:
         broker_epoch: of the last registration in a cluster; the last flushed zxid of the journal of a broker alone.
         tree_zxid: in a cluster, the last change of the tree that this broker has seen.
+        unclean_start: in a cluster, the controller may not know that this broker has started after a power failure.
     """
 
     broker_epoch: int = -1
     tree_zxid: int = -1
+    unclean_start: bool = False
 
 
 class BrokerResources:
@@ -201,7 +203,7 @@ class BrokerResources:
         mark = self.clean_mark
         if service is not None and service.failure is None:
             mark = CleanMark(service.durable_zxid)
-        self.logs.close(*mark)
+        self.logs.close(mark.broker_epoch, mark.tree_zxid, unclean_start=mark.unclean_start)
 
     def close(self) -> None:
         """End all jobs and timers, close the coordination service and unlock the log directories."""

@@ -5,9 +5,8 @@
    does: a power failure may have removed directories that were not flushed.
 2. After a kill they have all, too: the page cache is that of the same boot of the machine.
 3. Otherwise the start is unclean: the power failed, or the machine was booted before the broker could stop.
-
-The boot id of the earlier process is in `saved_session`. A process that is killed after an unclean start leaves an
-unclean start behind, until a clean stop: its controller may not have noticed the first one.
+4. An unclean start is followed by another one, until the controller has answered the controlled shutdown: before that
+   it may not have noticed. A kill leaves this in `saved_session`, beside the boot id, a stop in the mark.
 
 Not detected: a log directory that was replaced by an older copy of itself, with its mark.
 """
@@ -27,7 +26,7 @@ def was_stopped(disk: Disk, directories: Iterable[str]) -> bool:
 def _was_stopped(disk: Disk, path: str) -> bool:
     try:
         if checkpoints.read_clean_shutdown(disk, path) is not None:
-            return True
+            return not checkpoints.read_unclean_start(disk, path)
         return _is_new(disk, path) and not any(_is_partition(disk, path, name) for name in disk.list(path))
     except OSError:  # reported by the load
         return False

@@ -113,7 +113,8 @@ class ClusterParticipant:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 earlier = self._saved.load()
                 stopped = was_stopped(self._resources.disk, self._resources.logs.online())
-                self._saved.unclean_start = not (stopped or earlier.has_page_cache)
+                self._saved.unclean_start = unclean = not (stopped or earlier.has_page_cache)
+                self._resources.clean_mark = self._resources.clean_mark._replace(unclean_start=unclean)
                 if earlier.key is not None:
                     await self._end_earlier_session(earlier.key)
                 self._copied_from = earlier.running

@@ -154,6 +154,15 @@ class RegisteredBroker(ClusteredBroker):
         return bool(others) and any(others.intersection(self._replicas_of(each)) for each in self._replicated)
 
     @property
+    def unclean_start(self) -> bool:
+        """Whether the controller may not know that this broker has started after a power failure."""
+        return self._resources.clean_mark.unclean_start
+
+    def unclean_start_noticed(self) -> None:
+        """The controller knows it: the next start after a clean stop is clean."""
+        self._resources.clean_mark = self._resources.clean_mark._replace(unclean_start=False)
+
+    @property
     def _replicated(self) -> list[Partition]:
         assert isinstance(self.hosting, AssignedPartitions)
         return self.hosting.replicated

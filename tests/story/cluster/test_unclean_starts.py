@@ -11,7 +11,7 @@ from kafkalite.coordination.znodes.brokers import decode_registration, registrat
 from kafkalite.coordination.znodes.controller import LOG_DIR_EVENTS, decode_log_dir_event
 from kafkalite.server.process.saved_session import NAME
 from kafkalite.storage import checkpoints
-from kafkalite.testing.simulated_cluster import SimulatedCluster
+from kafkalite.testing.simulated_cluster import SimulatedCluster, host_of
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.test_missing_logs import TOPIC, leader_of, prepared
 from tests.story.cluster.test_three_brokers import Client, run, until
@@ -57,6 +57,28 @@ def test_registration_says_whether_unflushed_records_may_be_lost(
         assert not any(is_unclean(cluster, broker_id) for broker_id in cluster.brokers), "they have no logs"
         victim, _partition = await prepared(cluster, client)
         assert [await restarted(cluster, victim, end) for end in ends] == expected
+
+    run(tmp_path, scenario)
+
+
+def test_stop_before_the_controller_answers_is_followed_by_an_unclean_start(tmp_path: Path) -> None:
+    """The controller may not have seen the registration that says that the power failed."""
+
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        victim, _partition = await prepared(cluster, client)
+        others = [each for each in cluster.brokers if each != victim]
+        for other in others:
+            client.network.disconnect(host_of(victim), host_of(other))
+        assert [await restarted(cluster, victim, end) for end in ("power", "stop", "stop")] == [True, True, True]
+        for other in others:
+            client.network.reconnect(host_of(victim), host_of(other))
+
+        async def described() -> bool | None:
+            running = cluster.brokers[victim].running
+            return True if running.image.controller_id in others else None
+
+        await until(described)
+        assert [await restarted(cluster, victim, end) for end in ("stop", "stop")] == [False, False]
 
     run(tmp_path, scenario)
 

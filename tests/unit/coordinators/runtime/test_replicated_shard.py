@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.leader import Leader
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.coordinators.group.service import GroupService
+from kafkalite.coordinators.runtime.loader import CoordinatorLoader
+from kafkalite.coordinators.runtime.partition_writer import PartitionWriter
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import CommitResult
@@ -41,8 +45,7 @@ class ReplicatedRig(Rig[GroupMachine]):
         self.epoch += 1
         state = PartitionImage(REPLICAS, isr, 1, self.epoch)
         self.partition.lead(state, partial(self.runtime.elected, self.partition))
-        if self.partition.is_behind:
-            self.runtime.elected(self.partition)
+        self.runtime.elected(self.partition)
         self.work()
 
     def follow(self) -> None:
@@ -96,6 +99,20 @@ def test_new_leader_answers_when_the_records_of_the_earlier_one_are_committed(ri
     assert rig.do(offsets_of("g")).received == [LOADING]
     rig.fetched()
     assert rig.now(offsets_of("g")) == {("t", 0): 5}
+
+
+def test_planted_bug_groups_loaded_only_to_the_high_watermark_is_found(
+    rig: ReplicatedRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replay(self: Any, apply: Any, done: Any) -> Any:
+        loading = CoordinatorLoader(self._host, self._partition, self._serde, self._loads, apply, done)
+        loading.begin()
+        return loading.stop
+
+    monkeypatch.setattr(Partition, "is_behind", False)
+    monkeypatch.setattr(PartitionWriter, "replay", replay)
+    with pytest.raises(AssertionError):
+        test_new_leader_answers_when_the_records_of_the_earlier_one_are_committed(rig)
 
 
 def test_shard_that_waits_for_the_followers_ends_with_the_leadership(rig: ReplicatedRig) -> None:
