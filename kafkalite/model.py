@@ -8,6 +8,7 @@ from typing import NamedTuple
 ZERO_UUID = bytes(16)
 RESERVED_UUIDS = frozenset((ZERO_UUID, bytes(15) + b"\x01"))  # of no topic of a client (Uuid.java, RESERVED)
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
+PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each needs memory, znodes and time of the loop
 UUID_TEXT_LENGTH = 22
 ACKS_ALL = -1  # `acks` of Produce: once all in-sync replicas have the records
 READ_UNCOMMITTED = 0  # isolation levels of Fetch and ListOffsets

@@ -105,6 +105,7 @@ class BrokerConfig:
     listener_between_brokers: str = field(init=False, repr=False, compare=False)
     log_dirs: tuple[str, ...] = field(init=False, repr=False, compare=False)
     max_connections_per_ip_overrides: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    topic_partition_count_map: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     broker_rack: str | None = from_row()
     replica_selector_class: str | None = from_row()
@@ -208,6 +209,7 @@ class BrokerConfig:
         overrides = values["max.connections.per.ip.overrides"]
         assert isinstance(overrides, str)
         put(self, "max_connections_per_ip_overrides", MappingProxyType(parse_overrides(overrides)))
+        put(self, "topic_partition_count_map", MappingProxyType(self._read_partition_counts()))
         self._check_queued()
         self._check_coordination()
         check_limits(self)
@@ -297,6 +299,15 @@ class BrokerConfig:
                 "queued.max.request.bytes",
                 f"queued.max.request.bytes ({queued}) must not be below socket.request.max.bytes ({largest})",
             )
+
+    def _read_partition_counts(self) -> dict[str, int]:
+        text = self.values["topic.partition.count.map"]
+        assert isinstance(text, str)
+        if not text.strip():
+            return {}
+        from kafkalite.config.partition_counts import parse_partition_counts  # few brokers set it
+
+        return parse_partition_counts(text)
 
     def _read_log_dirs(self) -> tuple[str, ...]:
         several, one = self.values["log.dirs"], self.values["log.dir"]

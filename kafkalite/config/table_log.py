@@ -49,6 +49,9 @@ TOPIC_KEYS = (
         "Replicas whose replication is throttled on the followers; it is not enforced yet.", support=IDLE),
     Key("index.interval.bytes", INT, 4096, "Number of bytes between two entries of the offset index.", low=0,
         synonyms=synonyms("log.index.interval.bytes")),
+    Key("kafkalite.retention.policy", STRING, "",
+        "Entry point of the group kafkalite.retention_policies that deletes more segments than retention.ms and "
+        "retention.bytes do; empty: none."),
     Key("leader.replication.throttled.replicas", LIST, (),
         "Replicas whose replication is throttled on the leaders; it is not enforced yet.", support=IDLE),
     Key("local.retention.bytes", LONG, -2,

@@ -91,6 +91,9 @@ LOG = (
     Key("default.replication.factor", INT, 1, "Default replication factor of a topic.", low=1),
     Key("auto.create.topics.enable", BOOLEAN, True,
         "Whether unknown topics are created when clients ask for their metadata."),
+    Key("topic.partition.count.map", STRING, "",
+        "Numbers of partitions of topics that are created automatically: TOPIC:COUNT, comma-separated; others get "
+        "num.partitions."),
     Key("delete.topic.enable", BOOLEAN, True, "Whether topics may be deleted."),
     Key("create.topic.policy.class.name", CLASS, None, "Java class that validates the creation of topics.",
         support=REFUSED),

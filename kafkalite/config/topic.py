@@ -35,6 +35,7 @@ DELETION_PREFIXES = (
     "min.compaction.",
     "retention.",
 )
+RETENTION_POLICY = "kafkalite.retention.policy"  # it only deletes more, so its absence must not stop Kafka's rules
 LAGS = frozenset(("min.compaction.lag.ms", "max.compaction.lag.ms"))
 
 
@@ -84,6 +85,7 @@ class TopicConfig:
     flush_ms: int = OF_ROW
     follower_replication_throttled_replicas: tuple[str, ...] = OF_ROW
     index_interval_bytes: int = OF_ROW
+    kafkalite_retention_policy: str = OF_ROW
     leader_replication_throttled_replicas: tuple[str, ...] = OF_ROW
     local_retention_bytes: int = OF_ROW
     local_retention_ms: int = OF_ROW
@@ -130,6 +132,10 @@ def parse_topic_value(name: str, text: str | None) -> Value:
         raise ConfigError(name, f"Null value not supported for topic configs: {name}")
     value = key.parse(text)
     refuse_unsafe(name, text, value, key)
+    if name == RETENTION_POLICY and value:
+        from kafkalite.config.retention_policies import check_policy_name  # few topics have one
+
+        check_policy_name(str(value))
     return value
 
 

@@ -24,6 +24,7 @@ from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
 HighWatermark = Callable[[Log], int]
+CountExpired = Callable[[Log, int | None, int], int]
 NEVER_MS = 2**63 - 1
 SPACE_CHECK_MS = 10_000
 LOGGER = logging.getLogger("kafkalite.storage.housekeeping")
@@ -92,6 +93,7 @@ class Housekeeping:
         producer_check_ms: int = 600_000,
         producer_silent_ms: int = 86_400_000,
         on_log_start: Callable[[Log], object] = ignore,
+        count_expired: CountExpired = retention.count_expired,
     ) -> None:
         """Start all timers.
 
@@ -107,6 +109,7 @@ class Housekeeping:
             producer_check_ms: interval of the checks for silent producers, in ms.
             producer_silent_ms: a producer without appends is forgotten after this time, in ms.
             on_log_start: called with a log whose start retention has moved.
+            count_expired: decides how many segments of a log retention deletes, as `retention.count_expired`.
         """
         self.on_log_start = on_log_start
         self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
@@ -118,7 +121,7 @@ class Housekeeping:
             self._repeat(initial_ms, high_watermarks_ms, self.checkpoint_high_watermarks)
         if flush_check_ms < NEVER_MS:
             self._repeat(initial_ms, flush_check_ms, self.flush_due)
-        self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
+        self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of, count_expired))
         self.producer_silent_ms = producer_silent_ms
         self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(self.producer_silent_ms))
 
@@ -151,16 +154,18 @@ class Housekeeping:
 
     # Retention.
 
-    def check_retention(self, high_watermark_of: HighWatermark) -> None:
+    def check_retention(
+        self, high_watermark_of: HighWatermark, count_expired: CountExpired = retention.count_expired
+    ) -> None:
         """Remove expired segments from every log and delete their files in the background."""
         now_ms = self._clock_watch.look()
-        self._walk(lambda log: self._retain(log, now_ms, high_watermark_of))
+        self._walk(lambda log: self._retain(log, lambda: count_expired(log, now_ms, high_watermark_of(log))))
 
-    def _retain(self, log: Log, now_ms: int | None, high_watermark_of: HighWatermark) -> None:
+    def _retain(self, log: Log, count: Callable[[], int]) -> None:
         if log.failed or log.pending_bytes or log.moving or log.holds_appends or self._logs.is_cleaned_now(log):
             return
         try:
-            segments = retention.take_expired(log, now_ms, high_watermark_of(log))
+            segments = retention.take_first(log, count())
         except OSError as error:
             self._logs.report_disk_error(log.root, error)
             return

@@ -65,7 +65,16 @@ def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segm
 
     Arguments: as of `count_expired`.
     """
-    count = count_expired(log, now_ms, high_watermark)
+    return take_first(log, count_expired(log, now_ms, high_watermark))
+
+
+def take_first(log: Log, count: int) -> list[Segment]:
+    """Remove the first segments from `log`; a new one is rolled in place of the active one. Raises OSError.
+
+    Arguments:
+        log: whose segments they are.
+        count: how many; all of them end at the high watermark or below.
+    """
     if count == 0:
         return []
     if count == len(log.segments):

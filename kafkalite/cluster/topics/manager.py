@@ -31,13 +31,12 @@ from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, InternalTo
 from kafkalite.config.describe_and_alter import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import PARTITIONS_MAX
+from kafkalite.model import PARTITIONS_MAX, PARTITIONS_PER_REQUEST_MAX
 from kafkalite.slicing import Steps, finish
 from kafkalite.state.topic_names import complaint, fold, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
-PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each needs memory, znodes and time of the loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,9 @@ class TopicManager:
 
     def _on_demand(self, name: str) -> NewTopic:
         internal = INTERNAL_TOPICS.get(name)
-        return NewTopic(name) if internal is None else self._internal(internal)
+        if internal is not None:
+            return self._internal(internal)
+        return NewTopic(name, self._host.config.topic_partition_count_map.get(name))
 
     def _internal(self, topic: InternalTopic) -> NewTopic:
         config = self._host.config

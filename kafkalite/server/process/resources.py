@@ -9,7 +9,8 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.callbacks import call_each
@@ -27,13 +28,16 @@ from kafkalite.server.configs.config_problems import ConfigProblems
 from kafkalite.server.process.ports import Ports
 from kafkalite.server.process.thread_priority import lower_thread_priority
 from kafkalite.slicing import Slicer
-from kafkalite.storage import names
+from kafkalite.storage import names, retention
 from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.flush.fsync_threads import BATCHES_MAX
 from kafkalite.storage.housekeeping import NEVER_MS
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from kafkalite.server.process.retention_policies import RetentionPolicies
 
 LOGGER = logging.getLogger("kafkalite.server")
 JOURNAL = "kafkalite.journal"
@@ -185,7 +189,24 @@ class BrokerResources:
             producer_check_ms=config.producer_id_expiration_check_interval_ms,
             producer_silent_ms=config.producer_id_expiration_ms,
             on_log_start=self.log_start_moved,
+            count_expired=self.count_expired,
         )
+
+    def count_expired(self, log: Log, now_ms: int | None, high_watermark: int) -> int:
+        """Number of first segments of `log` that Kafka's rules and the policy of its topic delete.
+
+        Arguments: as of `retention.count_expired`.
+        """
+        count = retention.count_expired(log, now_ms, high_watermark)
+        if log.config.kafkalite_retention_policy:
+            return self._retention_policies.count_expired(log, count, now_ms, high_watermark)
+        return count
+
+    @cached_property
+    def _retention_policies(self) -> "RetentionPolicies":
+        from kafkalite.server.process.retention_policies import RetentionPolicies  # few topics have one
+
+        return RetentionPolicies(self.clock, self.offload, self.log)
 
     def finish_flushes(self) -> None:
         """Flush what acknowledgements wait for, and end the creation of partitions."""

@@ -388,3 +388,17 @@ async def test_metadata_returns_authorized_operations_on_request(client: Client,
     topics = [DescribeTopicPartitionsRequest.TopicRequest(name="orders")]
     described = await client.call(DescribeTopicPartitionsRequest(topics=topics))
     assert described.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
+
+
+async def test_topics_that_are_created_automatically_get_the_partitions_of_the_map(tmp_path: Path) -> None:
+    settings = {"topic.partition.count.map": "orders:5,clicks:2", "num.partitions": "3"}
+    async with running(str(tmp_path), settings) as client:
+        await metadata(client, "orders", "clicks", "other", create=True)
+        assert {topic.name: len(topic.partitions) for topic in client.broker.image.topics.values()} == {
+            "orders": 5,
+            "clicks": 2,
+            "other": 3,
+        }
+        await client.delete("orders")
+        (created,) = await client.create("orders", partitions=-1, factor=-1)
+        assert created.num_partitions == 3, "the map is for automatic creation only"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kafkalite.cluster.topics.manager import PARTITIONS_PER_REQUEST_MAX
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
 from kafkalite.config.keys import INT_MAX, ConfigError
+from kafkalite.model import PARTITIONS_PER_REQUEST_MAX
 
 # Least and greatest value of each, as in Apache Kafka 4.3 unless a comment says otherwise.
 LIMITS = {
