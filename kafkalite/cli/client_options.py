@@ -19,6 +19,7 @@ from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, er
 from kafkalite.model import shown_address
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
+TREE = "zookeeper://"
 PORT_MAX = 65_535
 NAMED_MAX = 20  # subjects of one error
 CLIENT_ID = "kafkalite-cli"
@@ -60,7 +61,8 @@ _bootstrap_option = click.option(
     envvar="KAFKALITE_BOOTSTRAP",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Broker to connect to; of several, separated by commas, the first one that answers is used.",
+    help="Broker to connect to; of several, separated by commas, the first one that answers is used. "
+    "zookeeper://HOST:PORT/CHROOT: the brokers that are registered there.",
 )
 
 
@@ -69,16 +71,23 @@ class Cluster:
     """The cluster of a command.
 
     Attributes:
-        addresses: hosts and ports.
+        addresses: hosts and ports; none with a tree.
         settings: keyword arguments of every client of the SDK.
         producer: keyword arguments of producers.
         reached: the addresses that a client of this command has connected to.
+        tree: "zookeeper://HOST:PORT/CHROOT", where the brokers are registered; "" = `addresses` has them.
     """
 
     addresses: tuple[tuple[str, int], ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     producer: Mapping[str, Any] = field(default_factory=dict)
     reached: set[tuple[str, int]] = field(default_factory=set, compare=False)
+    tree: str = ""
+
+    @property
+    def servers(self) -> list[str]:
+        """`bootstrap_servers` of clients, to be tried one after another."""
+        return [self.tree] if self.tree else [address_text(each) for each in self.addresses]
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -107,7 +116,7 @@ def cluster_of(bootstrap: str, client_config: str | None, client_settings: tuple
     """Return the cluster of the current command; ends the command if an address or a setting is not valid.
 
     Arguments:
-        bootstrap: addresses, separated by commas.
+        bootstrap: addresses, separated by commas, or a tree.
         client_config: a file with settings.
         client_settings: more settings, KEY=VALUE.
     """
@@ -121,6 +130,8 @@ def cluster_of(bootstrap: str, client_config: str | None, client_settings: tuple
     configured = settings.pop("bootstrap_servers", None)
     if configured is not None and is_default("bootstrap"):
         bootstrap = configured
+    if bootstrap.startswith(TREE):
+        return Cluster((), settings, producer, tree=bootstrap)
     return Cluster(tuple(map(parse_address, bootstrap.split(","))), settings, producer)
 
 

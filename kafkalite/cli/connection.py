@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import click
 from kafkalite_sdk import Admin, Environment
 
-from kafkalite.cli.client_options import CLIENT_ID, Cluster, address_text
+from kafkalite.cli.client_options import CLIENT_ID, Cluster
 from kafkalite.cli.failure import fail
 from kafkalite.cli.retry import Retry
 from kafkalite.cli.retry_report import report_retries
@@ -110,7 +110,7 @@ async def when_started(cluster: Cluster, create: Callable[[str], C]) -> C:
 
 async def first_that_answers(cluster: Cluster, create: Callable[[str], C], *, report: bool) -> C:
     """Return a started client, or raise the error of the last broker. `report`: print the errors of the others."""
-    *others, last = map(address_text, cluster.addresses)
+    *others, last = cluster.servers
     for address in others:
         client = create(address)
         try:
@@ -156,7 +156,7 @@ class Dialer:
 
     async def _failed(self, address: tuple[str, int], text: str) -> None:
         if await self._is_wrong(address):
-            given = ",".join(map(address_text, self._cluster.addresses))
+            given = ",".join(self._cluster.servers)
             self._failure = KafkaConnectionError(
                 f"{text} The cluster behind {given} advertises this address; check advertised.listeners"
             )

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import count
 from math import inf
 
 from kafkalite.backoff import Backoff
@@ -67,6 +68,24 @@ class Channels:
         self._proven = False
         self._ending: list[Channel] = []
         self._idle_alarm = Alarm(loop, self._close_idle, failed)
+
+    @property
+    def bootstrap_nodes(self) -> list[int]:
+        """The broker ids, negative, of the bootstrap addresses."""
+        return list(self._bootstrap)
+
+    def set_bootstrap(self, addresses: Iterable[tuple[str, int]]) -> None:
+        """Replace the bootstrap addresses. Connections to others, which no metadata has identified, are aborted."""
+        wanted = dict.fromkeys(addresses)
+        kept = {node: address for node, address in self._bootstrap.items() if address in wanted}
+        gone = self._bootstrap.keys() - kept.keys()
+        dropped = [key for key in self._channels if key[0] in gone]
+        free = (node for node in map(bootstrap_node, count()) if node not in kept)
+        added = {next(free): address for address in wanted if address not in kept.values()}
+        self._bootstrap = {**kept, **added}
+        brokers = {node: address for node, address in self.addresses.items() if node >= 0}
+        self.addresses = {**self._bootstrap, **brokers}
+        call_each(partial(self._drop, "its broker is not registered any more"), dropped)
 
     def find(self, node: int, purpose: str = DATA) -> Channel | None:
         """Return the channel to a broker if a request has used it."""

@@ -39,7 +39,7 @@ from kafkalite_sdk.client.coordinators import GROUP, Coordinators
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.metadata_schedule import MetadataCall, MetadataSchedule
 from kafkalite_sdk.client.ownership import Owner
-from kafkalite_sdk.client.settings import ClientSettings
+from kafkalite_sdk.client.settings import Addresses, AddressSource, ClientSettings
 
 
 class _Running(NamedTuple):
@@ -49,6 +49,7 @@ class _Running(NamedTuple):
     any_broker: AnyBroker
     coordinators: Coordinators
     alarm: Alarm
+    source: AddressSource | None
 
 
 class ClusterClient:
@@ -118,9 +119,8 @@ class ClusterClient:
         channels = Channels(loop, self.settings, self.environment, self._channel_changed, self.owner.fail)
         any_broker = AnyBroker(loop, channels, self.environment.random.randrange, self.owner.fail)
         coordinators = Coordinators(loop, self._ask_any, self._coordinator_found, self._backoff, self.owner.fail)
-        self._running = _Running(
-            channels, any_broker, coordinators, Alarm(loop, self._request_metadata, self.owner.fail)
-        )
+        alarm = Alarm(loop, self._request_metadata, self.owner.fail)
+        self._running = _Running(channels, any_broker, coordinators, alarm, self._follow_addresses())
         try:
             await self._first_metadata(timeout_s)
         except BaseException:
@@ -130,9 +130,25 @@ class ClusterClient:
             raise
         self._request_metadata()
 
+    def _follow_addresses(self) -> AddressSource | None:
+        source, guard = self.settings.source, self.owner.guard
+        return (
+            None
+            if source is None
+            else source.follow(self.settings.security, self.environment, guard(self._use_bootstrap))
+        )
+
+    def _use_bootstrap(self, addresses: Addresses) -> None:
+        if self._running is not None:
+            self._running.channels.set_bootstrap(addresses)
+            self._running.any_broker.advance()
+
     async def _first_metadata(self, timeout_s: float | None) -> None:
         """Request metadata; again, with pauses, if a broker that has just started does not know the cluster yet."""
         deadline = self.loop.time() + (self.settings.default_api_timeout_s if timeout_s is None else timeout_s)
+        if self._running is not None and self._running.source is not None:
+            await self._running.source.open(min(deadline - self.loop.time(), self.settings.connect_timeout_s))
+            self.owner.check()  # it may be closed meanwhile
         for failures in count(1):
             call = self._schedule.next_request(self.loop.time())
             assert call is not None, "the first request is due at once"
@@ -176,7 +192,11 @@ class ClusterClient:
             error = self._closed_by
             call_all(partial(running.any_broker.close, error), partial(running.coordinators.close, error))
         finally:
-            await running.channels.close(self._closed_by, timeout_s)
+            try:
+                await running.channels.close(self._closed_by, timeout_s)
+            finally:
+                if running.source is not None:
+                    await running.source.close()
 
     # requests
 
@@ -345,6 +365,11 @@ class ClusterClient:
     def unreachable(self) -> KafkaError | None:
         """Return why no broker is connected; None = one is, or no attempt has failed."""
         return None if self._running is None else self._running.any_broker.unreachable()
+
+    @property
+    def bootstrap_nodes(self) -> list[int]:
+        """The broker ids, negative, of the bootstrap addresses, to which requests can be sent as to brokers."""
+        return [] if self._running is None else self._running.channels.bootstrap_nodes
 
     def _channel_changed(self, channel: Channel) -> None:
         if self._running is not None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from kafkalite_sdk.client.arguments import reject_unknown, seconds_of, text
 from kafkalite_sdk.client.security import SecurityOptions, parse_security
-from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
+from kafkalite_sdk.client.settings import ClientSettings, parse_servers
 
 
 class ClientOptions(SecurityOptions, total=False):
@@ -50,7 +50,7 @@ def client_settings(name: str, servers: str | Iterable[str], options: ClientOpti
 
     Arguments:
         name: of the class, in error texts.
-        servers: "host:port,host:port" or a list of addresses.
+        servers: "host:port,host:port", a list of addresses, or "zookeeper://host:port/chroot".
         options: the keyword arguments.
 
     Raises:
@@ -67,4 +67,5 @@ def parse_client(servers: str | Iterable[str], given: Mapping[str, Any]) -> Clie
         TypeError, ValueError: a value is not valid.
     """
     client_id, times = text("client_id", given.get("client_id", "kafkalite")), seconds_of(TIMES, given)
-    return ClientSettings(parse_bootstrap(servers), client_id, security=parse_security(given), **times)
+    addresses, source = parse_servers(servers)
+    return ClientSettings(addresses, client_id, security=parse_security(given), source=source, **times)

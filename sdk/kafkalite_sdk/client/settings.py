@@ -4,22 +4,65 @@ Pure. The public classes take times in milliseconds, under Java's names, and con
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from kafkalite.model import shown_address
 from kafkalite_sdk.client.security import Security
 
+if TYPE_CHECKING:
+    from kafkalite_sdk.client.environment import Environment
+
 DEFAULT_PORT = 9092
 PORT_MAX = 65_535
 ADDRESS = r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]/\s]+))(?::(?P<port>\d{1,5}))?"
+Addresses = tuple[tuple[str, int], ...]
+
+SOURCES = {"zookeeper": "kafkalite_sdk.zk.bootstrap"}
+"""By the scheme of `bootstrap_servers`, the module whose `parse_source` reads it; imported on first use."""
+
+
+class AddressSource(Protocol):
+    """Follows the addresses of the brokers of a cluster for one client."""
+
+    async def open(self, timeout_s: float) -> None:
+        """Begin; return when the first addresses were passed on.
+
+        Raises KafkaConnectionError: there are none within `timeout_s` seconds. ClientUseError: it was closed.
+        """
+
+    def close(self) -> Awaitable[None]:
+        """End everything."""
+
+
+class SourceOfAddresses(Protocol):
+    """`bootstrap_servers` that name a service which knows the addresses of brokers. Its text has no secret."""
+
+    def follow(
+        self, security: Security, environment: "Environment", use: Callable[[Addresses], object]
+    ) -> AddressSource:
+        """Return a source for one client, in the running event loop.
+
+        Arguments:
+            security: of the connections to brokers.
+            environment: connections and randomness.
+            use: called with the addresses at first, and whenever they have changed.
+        """
+
+
+class BootstrapServers(NamedTuple):
+    """`bootstrap_servers`: addresses, or else a source of them."""
+
+    addresses: Addresses = ()
+    source: SourceOfAddresses | None = None
 
 
 class ClientSettings(NamedTuple):
     """The settings of a `ClusterClient`.
 
     Attributes:
-        bootstrap: host and port of the brokers that a client asks first; see `parse_bootstrap`.
+        bootstrap: host and port of the brokers that a client asks first; see `parse_bootstrap`. Empty with a source.
         client_id: sent with every request.
         request_timeout_s: deadline of a request; a later response ends its connection.
         connect_timeout_s: deadline for connecting, negotiation of versions and authentication together.
@@ -32,9 +75,10 @@ class ClientSettings(NamedTuple):
         rebootstrap_after_s: without metadata for this time, the client forgets all brokers and begins again with
             `bootstrap`.
         security: TLS and SASL; see `parse_security`.
+        source: of the addresses of brokers; None = `bootstrap` has them.
     """
 
-    bootstrap: tuple[tuple[str, int], ...]
+    bootstrap: Addresses
     client_id: str = "kafkalite"
     request_timeout_s: float = 30.0
     connect_timeout_s: float = 10.0
@@ -47,9 +91,27 @@ class ClientSettings(NamedTuple):
     connections_max_idle_s: float = 540.0
     rebootstrap_after_s: float = 300.0
     security: Security = Security()
+    source: SourceOfAddresses | None = None
+
+    def servers_text(self) -> str:
+        """Return the addresses, or their source, as text."""
+        return address_text(self.bootstrap) if self.source is None else str(self.source)
 
 
-def parse_bootstrap(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
+def parse_servers(servers: str | Iterable[str]) -> BootstrapServers:
+    """Parse bootstrap servers: as `parse_bootstrap`, or `zookeeper://host:port,host:port/chroot?listener=NAME`.
+
+    Raises ValueError, TypeError: as `parse_bootstrap`.
+    """
+    texts = [servers] if isinstance(servers, str) else servers
+    text = texts[0].strip() if isinstance(texts, list | tuple) and len(texts) == 1 and isinstance(texts[0], str) else ""
+    scheme, separator, _rest = text.partition("://")
+    if not separator or "@" in text or scheme not in SOURCES:
+        return BootstrapServers(parse_bootstrap(servers))
+    return BootstrapServers(source=cast(SourceOfAddresses, import_module(SOURCES[scheme]).parse_source(text)))
+
+
+def parse_bootstrap(servers: str | Iterable[str]) -> Addresses:
     """Parse bootstrap servers: `host:port` separated by commas, or several such texts. The default port is 9092.
 
     Raises:

@@ -23,7 +23,6 @@ from kafkalite_sdk.client.arguments import check_seconds
 from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.cluster_view import MetadataChanges
-from kafkalite_sdk.client.settings import address_text
 from kafkalite_sdk.consumer.fetch.decompression import Decompression
 from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
 from kafkalite_sdk.consumer.iteration import Iteration
@@ -162,7 +161,7 @@ class Driver(Generic[K, V]):
         group = "" if self.group is None else f", group {self.group.group}"
         partitions = f"{len(self.assignment())} partitions"
         state = "closed" if self.closed else partitions if self.started else "not started"
-        return f"<Consumer of {address_text(self.client.settings.bootstrap)}{group}, {state}>"
+        return f"<Consumer of {self.client.settings.servers_text()}{group}, {state}>"
 
     async def start(self, timeout_s: float | None) -> None:
         """Connect; see `ClusterClient.start`."""

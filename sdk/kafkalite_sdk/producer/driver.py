@@ -245,6 +245,8 @@ class Driver:
         self._schedule()
 
     def _identity_failed(self, error: KafkaError) -> None:
+        if isinstance(error, ClientUseError):
+            return  # the client is being closed: each further request would fail at once
         try:
             self._identity.failed(error, self._loop.time())
         except KafkaError as fatal:

@@ -13,7 +13,6 @@ from kafkalite_sdk.client.arguments import check_seconds, readable
 from kafkalite_sdk.client.closing import Closing
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.environment import Environment
-from kafkalite_sdk.client.settings import address_text
 from kafkalite_sdk.producer.driver import Driver
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
 from kafkalite_sdk.producer.serializers import Headers, Serializer, bind_serializer
@@ -376,7 +375,7 @@ class Producer(Generic[K, V]):
 
     def __repr__(self) -> str:
         state = "not started" if self._driver is None else "closed" if self._closed else "open"
-        return f"<Producer of {address_text(self._client.settings.bootstrap)}, {state}>"
+        return f"<Producer of {self._client.settings.servers_text()}, {state}>"
 
     def metrics(self) -> ProducerMetrics:
         """Return a snapshot of the counters. Raises ClientUseError before the start."""

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 from kafkalite_sdk.client import arguments
 from kafkalite_sdk.client.arguments import reject_positional, reject_unknown
 from kafkalite_sdk.client.security import SECURITY_OPTIONS, Security, SecurityOptions, parse_security
-from kafkalite_sdk.client.settings import ClientSettings, parse_bootstrap
+from kafkalite_sdk.client.settings import ClientSettings, parse_servers
 
 ALL = -1
 MAX_IN_FLIGHT_IDEMPOTENT = 5  # batches of a producer that a broker remembers per partition
@@ -137,7 +137,7 @@ def parse_options(
     """Check the arguments of a producer.
 
     Arguments:
-        bootstrap_servers: "host:port,host:port" or a list of addresses.
+        bootstrap_servers: "host:port,host:port", a list of addresses, or "zookeeper://host:port/chroot".
         options: the keyword arguments.
         misplaced: further positional arguments; there must be none.
 
@@ -173,8 +173,9 @@ def parse_options(
         create_topics=reader.boolean("allow_auto_create_topics", True),
         topic_max_idle_s=reader.seconds("metadata_max_idle_ms", 300_000, least=1),
     )
+    addresses, source = parse_servers(bootstrap_servers)
     client = ClientSettings(
-        bootstrap=parse_bootstrap(bootstrap_servers),
+        bootstrap=addresses,
         client_id=reader.text("client_id", "kafkalite"),
         request_timeout_s=request_timeout_s,
         connect_timeout_s=reader.seconds("connect_timeout_ms", 10_000, least=1),
@@ -184,6 +185,7 @@ def parse_options(
         retry_backoff_max_s=producer.retry_backoff_max_s,
         connections_max_idle_s=reader.seconds("connections_max_idle_ms", 540_000, least=1),
         security=reader.security(),
+        source=source,
     )
     reader.reject_unknown()
     _check_together(producer)

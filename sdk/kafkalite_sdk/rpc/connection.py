@@ -14,7 +14,6 @@ from kafkalite.model import TopicPartition
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.schema import Request
 from kafkalite_sdk.client.arguments import readable
-from kafkalite_sdk.client.channels import bootstrap_node
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.coordinators import GROUP, TRANSACTION
 from kafkalite_sdk.client.environment import Environment
@@ -191,7 +190,7 @@ class Connection:
             return view.controller_id
         nodes = self.brokers
         connected = [node for node in nodes if self._client.is_connected(node)]
-        return min(connected or nodes or [bootstrap_node(0)], key=self._client.in_flight)
+        return min(connected or nodes or self._client.bootstrap_nodes[:1], key=self._client.in_flight)
 
     def _answered(self, call: Call, response: Any) -> None:
         self._end(Reply(call, response))
