@@ -14,10 +14,10 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Stat
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
+from kafkalite.coordination.zookeeper.access_files import explain, load_access
 from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
-from kafkalite.server.process.zookeeper_access import explain, load_access
 
 SESSION_MS = 10_000
 CLOSE_S = 2.0

@@ -33,6 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "storage": ("_speedups", "records", "protocol.stored"),
     "state": (),
     "coordination": ("_speedups.storage.file",),
+    "coordination.zookeeper": ("_speedups.storage.file", "net.tls"),
     "cluster": ("_speedups", "records", "protocol", "net", "storage", "state", "coordination"),
     "coordinators": ("_speedups", "records", "protocol", "state", "cluster"),
     "server": (
@@ -72,6 +73,7 @@ SDK_LIBRARIES = {
         "kafkalite_sdk.columns.range_reader",
         "kafkalite_sdk.interceptors",
         "kafkalite_sdk.registry",
+        *(f"kafkalite_sdk.zk.{module}" for module in ("consumer", "offsets", "session")),
         *(
             f"kafkalite_sdk.consumer.{module}"
             for module in ("consumer", "driver", "fetch.decompression", "poison", "poll_loop", "queries", "streams")

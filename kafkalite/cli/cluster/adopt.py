@@ -14,9 +14,9 @@ from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.coordination.zookeeper.access import Access
+from kafkalite.coordination.zookeeper.access_files import explain
 from kafkalite.net.client.connection import dial
 from kafkalite.server.adoption.tree_adoption import AdoptedTree, TreeAdoption, TreeAdoptionError, journal_of
-from kafkalite.server.process.zookeeper_access import explain
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 
 

@@ -19,12 +19,12 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
+from kafkalite.coordination.zookeeper.access_files import explain, load_access
 from kafkalite.server.configs.dynamic_configs import ConfigFollower, ConfiguredBroker
 from kafkalite.server.configs.topic_reader import TopicReader
 from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.process.saved_session import SavedKey, SavedSession
 from kafkalite.server.process.unclean_start import was_stopped
-from kafkalite.server.process.zookeeper_access import explain, load_access
 from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.tree_counters import TreeCounters
 from kafkalite.storage.dirs.log_directory import Identity

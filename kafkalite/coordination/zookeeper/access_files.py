@@ -12,7 +12,7 @@ from kafkalite.coordination.errors import CoordinationError, InvalidAclError, No
 from kafkalite.coordination.zookeeper.access import Access, kafka_acl, open_acl
 from kafkalite.net.tls import PemFiles, ReloadedContext, SettingNames
 
-LOGGER = logging.getLogger("kafkalite.server")
+LOGGER = logging.getLogger("kafkalite.coordination")
 
 DIGEST_BYTES_MAX = 4096
 OTHERS = 0o077

@@ -9,7 +9,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.table_security import DIGEST_FILE
 from kafkalite.coordination.errors import InvalidAclError, NoAuthError, NoNodeError, TlsError
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access, kafka_acl
-from kafkalite.server.process.zookeeper_access import explain, load_access
+from kafkalite.coordination.zookeeper.access_files import explain, load_access
 from tests.kit.certificates import Authority
 
 
