@@ -22,6 +22,7 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 TREE = "zookeeper://"
 PORT_MAX = 65_535
 NAMED_MAX = 20  # subjects of one error
+SHOWN_MAX = 5  # errors listed in the last line of a command
 CLIENT_ID = "kafkalite-cli"
 # The next step after an error code, if its message does not name it.
 NEXT_STEPS: dict[int, str] = {
@@ -252,6 +253,12 @@ def join_names(names: Sequence[str]) -> str:
     """Names in one line, the first ones of many."""
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return ", ".join(names[:NAMED_MAX]) + more
+
+
+def shorten_errors(errors: Sequence[str]) -> str:
+    """The first error texts, and the number of the others."""
+    more = len(errors) - SHOWN_MAX
+    return "; ".join(errors[:SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def check(error_code: int, message: str | None, subject: str) -> None:

@@ -39,13 +39,37 @@ def complete_groups(ctx: click.Context, parameter: click.Parameter, incomplete: 
     """Return the names of groups that begin with a text.
 
     Arguments:
-        ctx, parameter, incomplete: as for `complete_topics`.
+        ctx, parameter, incomplete: as for `complete_topics`; with `--zookeeper` the groups of the tree.
     """
+    if ctx.params.get("zookeeper") is not None:
+        return _complete_groups_of_tree(ctx, parameter, incomplete)
 
     async def groups(admin: Admin) -> list[str]:
         return [each.group for each in await admin.groups.list()]
 
     return _complete(ctx, parameter, incomplete, groups)
+
+
+def _complete_groups_of_tree(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from kafkalite.cli.group.zookeeper.connection import open_groups
+    from kafkalite.cli.group.zookeeper.options import Tree
+
+    async def groups() -> list[str]:
+        async with open_groups(Tree(ctx.params["zookeeper"], ctx.params.get("zookeeper_config"))) as found:
+            return await found.names()
+
+    try:
+        names = asyncio.run(asyncio.wait_for(groups(), ANSWER_S))
+    except TimeoutError:
+        os._exit(0)  # as below
+    except (OSError, click.ClickException):
+        return []
+    return _matching(ctx, parameter, incomplete, names)
+
+
+def _matching(ctx: click.Context, parameter: click.Parameter, incomplete: str, names: Sequence[str]) -> list[str]:
+    given = ctx.params.get(str(parameter.name)) or ()
+    return [each for each in names if each.startswith(incomplete) and each not in given]
 
 
 def _complete(
@@ -61,8 +85,7 @@ def _complete(
         os._exit(0)  # a thread that resolves the name of a host would delay the end of the process
     except (KafkaError, OSError, click.ClickException):
         return []
-    given = ctx.params.get(str(parameter.name)) or ()
-    return [each for each in names if each.startswith(incomplete) and each not in given]
+    return _matching(ctx, parameter, incomplete, names)
 
 
 async def _names(cluster: Cluster, read: Callable[[Admin], Awaitable[Sequence[str]]]) -> Sequence[str]:

@@ -83,6 +83,7 @@ SDK_LIBRARIES = {
         *(f"kafkalite_sdk.admin.{module}" for module in ("addresses", "driver")),
         "kafkalite_sdk.rpc.connection",
         "kafkalite_sdk.zk.bootstrap",
+        "kafkalite_sdk.zk.znode_calls",
         *(f"kafkalite_sdk.compat.aiokafka.{module}" for module in AIOKAFKA_MODULES),
     ),
     "random": ("kafkalite_sdk.client.environment", "kafkalite_sdk.compat.aiokafka.partitioner"),

@@ -1,3 +1,3 @@
-"""`kafkalite group`: list, describe, create, delete, rewind and reset groups; export and import their offsets."""
+"""`kafkalite group`: list, describe, create, delete, rewind, reset, verify and migrate groups; export their offsets."""
 
 from kafkalite.cli.group.commands import command as command

@@ -1,4 +1,8 @@
-"""`kafkalite group`: list, describe, create, delete, rewind and reset groups, export and import their offsets."""
+"""`kafkalite group`: list, describe, create, delete, rewind, reset, verify and migrate groups, export and import their
+offsets.
+
+With `--zookeeper`, a command is about groups of ZooKeeper-era consumers; its modules are imported only then.
+"""
 
 from functools import partial
 
@@ -31,6 +35,7 @@ from kafkalite.cli.group.reset_offsets import (
     require_empty,
     rewind_with_members,
 )
+from kafkalite.cli.group.zookeeper.options import Tree, reject_options, tree_options
 from kafkalite.cli.positions import TO_HELP
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode
 
@@ -78,6 +83,8 @@ Examples:
   kafkalite group reset billing --to latest
   kafkalite group offsets export billing > billing.jsonl
   kafkalite group delete billing
+  kafkalite group describe billing --zookeeper zk1:2181/kafka
+  kafkalite group migrate billing --zookeeper zk1:2181/kafka --to broker --dry-run
 """
 )
 def command() -> None:
@@ -93,6 +100,7 @@ command.add_command(offsets)
 Examples:
   kafkalite group list
   kafkalite group list --state Stable --type consumer --json
+  kafkalite group list --zookeeper zk1:2181/kafka
 """,
 )
 @click.option(
@@ -111,11 +119,23 @@ Examples:
     metavar="TYPE",
     help=f"List only groups of this type; may be repeated: {', '.join(TYPES)}.",
 )
+@tree_options()
 @cluster_options
 @json_option
 @command_runner
-async def list_(states: tuple[str, ...], group_types: tuple[str, ...], cluster: Cluster, as_json: bool) -> None:
-    """List all groups."""
+async def list_(
+    states: tuple[str, ...], group_types: tuple[str, ...], tree: Tree | None, cluster: Cluster, as_json: bool
+) -> None:
+    """List all groups.
+
+    With --zookeeper, STORAGE says where a group has offsets: in zookeeper, in the broker, or in both.
+    """
+    if tree is not None:
+        from kafkalite.cli.group.zookeeper.descriptions import list_groups
+
+        reject_options({"--state": states, "--type": group_types})
+        await list_groups(tree, cluster, as_json)
+        return
     async with connect(cluster) as admin:
         found = await admin.groups.list_by_broker(states=states, types=group_types, timeout=ANSWER_S)
         missing = await leaderless_partitions(admin)
@@ -146,18 +166,26 @@ Examples:
   kafkalite group describe billing
   kafkalite group describe billing --json
   kafkalite group describe billing audit --summary
+  kafkalite group describe billing --zookeeper zk1:2181/kafka
 """
 )
 @click.argument("names", cls=Several, nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @click.option("-s", "--summary", is_flag=True, help="Print one row per group: members, partitions, lag.")
+@tree_options()
 @cluster_options
 @json_option
 @command_runner
-async def describe(names: tuple[str, ...], summary: bool, cluster: Cluster, as_json: bool) -> None:
+async def describe(names: tuple[str, ...], summary: bool, tree: Tree | None, cluster: Cluster, as_json: bool) -> None:
     """Show the members of groups, their committed offsets and their lag.
 
-    LAG counts records. LAG-SECONDS is the age of the first record after the committed offset.
+    LAG counts records. LAG-SECONDS is the age of the first record after the committed offset. With --zookeeper, OWNER
+    is the stream of the consumer, and CURRENT-OFFSET the larger offset of both storages; STORAGE says which one has it.
     """
+    if tree is not None:
+        from kafkalite.cli.group.zookeeper.descriptions import describe_groups
+
+        await describe_groups(names, tree, cluster, summary=summary, as_json=as_json)
+        return
     async with connect(cluster) as admin:
         found = await admin.groups.lag(*names, ages=True, timeout=ANSWER_S)
     groups = [found.results[name] for name in dict.fromkeys(names) if name in found.results]
@@ -234,13 +262,23 @@ async def create(
 Examples:
   kafkalite group delete billing
   kafkalite group delete billing audit
+  kafkalite group delete billing --zookeeper zk1:2181/kafka
 """
 )
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
+@tree_options()
 @cluster_options
 @command_runner
-async def delete(names: tuple[str, ...], cluster: Cluster) -> None:
-    """Delete groups without members, and their committed offsets."""
+async def delete(names: tuple[str, ...], tree: Tree | None, cluster: Cluster) -> None:
+    """Delete groups without members, and their committed offsets.
+
+    With --zookeeper, the nodes of groups without registered consumers.
+    """
+    if tree is not None:
+        from kafkalite.cli.group.zookeeper.changes import delete_groups
+
+        await delete_groups(names, tree)
+        return
     async with connect(cluster) as admin:
         outcomes = await admin.groups.delete(*names)
     for name in outcomes.results:
@@ -289,22 +327,114 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, cl
 Examples:
   kafkalite group reset billing --to latest --topic orders
   kafkalite group reset billing --to 42 --topic orders:0
+  kafkalite group reset billing --to earliest --zookeeper zk1:2181/kafka
 """
 )
 @click.argument("group", shell_complete=complete_groups)
 @to_option
 @topics_option
 @dry_run_option
+@tree_options()
 @cluster_options
 @json_option
 @command_runner
-async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, cluster: Cluster, as_json: bool) -> None:
+async def reset(
+    group: str,
+    to: str,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    tree: Tree | None,
+    cluster: Cluster,
+    as_json: bool,
+) -> None:
     """Set the committed offsets of GROUP, which must have no members.
 
-    Creates the group if it does not exist.
+    Creates the group if it does not exist. With --zookeeper, the group must have no registered consumers.
     """
+    if tree is not None:
+        from kafkalite.cli.group.zookeeper.changes import reset_group
+
+        await reset_group(group, to, topics, tree, cluster, dry_run=dry_run, as_json=as_json)
+        return
     async with connect(cluster) as admin:
         await require_empty(admin, group)
         moves = await plan_moves(admin, group, to, topics)
         moved = Moved(moves, []) if dry_run else await commit_moves(admin, group, moves)
     print_moves(group, moved, as_json, dry_run)
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group verify --zookeeper zk1:2181/kafka            all groups with registered consumers
+  kafkalite group verify billing --zookeeper zk1:2181/kafka
+"""
+)
+@click.argument("names", nargs=-1, metavar="[GROUP]...", shell_complete=complete_groups)
+@tree_options(required=True)
+@json_option
+@command_runner
+async def verify(names: tuple[str, ...], tree: Tree, as_json: bool) -> None:
+    """Verify that each partition has one live owner, in ZooKeeper.
+
+    Partitions are those of the topics that registered consumers read. An owner is live if its consumer is registered by
+    the session that created the owner's node. During a rebalance partitions have no owner. The exit code is 1 if a
+    partition does not have one live owner, with a line for each, and 2 if a node could not be read.
+    """
+    from kafkalite.cli.group.zookeeper.verification import verify_groups
+
+    await verify_groups(names, tree, as_json)
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group migrate billing --zookeeper zk1:2181/kafka --to broker --dry-run
+  kafkalite group migrate billing --zookeeper zk1:2181/kafka --to broker
+  kafkalite group migrate billing --zookeeper zk1:2181/kafka --to broker --consumers-commit-to-both
+  kafkalite group migrate billing --zookeeper zk1:2181/kafka --to zookeeper --if-ahead overwrite
+"""
+)
+@click.argument("group", shell_complete=complete_groups)
+@tree_options(required=True)
+@click.option(
+    "--to", required=True, type=choice(("broker", "zookeeper")), help="The storage that receives the offsets."
+)
+@click.option(
+    "--consumers-commit-to-both",
+    "commit_to_both",
+    is_flag=True,
+    help="You confirm that every registered consumer has offsets.storage=kafka and dual.commit.enabled=true.",
+)
+@click.option(
+    "--if-ahead",
+    type=choice(("keep", "overwrite")),
+    help="What to do with larger offsets of the target. Default: nothing is copied if there are any.",
+)
+@dry_run_option
+@cluster_options
+@json_option
+@command_runner
+async def migrate(
+    group: str,
+    tree: Tree,
+    to: str,
+    commit_to_both: bool,
+    if_ahead: str | None,
+    dry_run: bool,
+    cluster: Cluster,
+    as_json: bool,
+) -> None:
+    """Copy the offsets of GROUP from ZooKeeper to the broker, or back.
+
+    Prints both offsets of each partition, their difference, and the registered consumers; copies those of the source,
+    and reads them back. Nothing is copied while consumers are registered that commit to the source alone. A repetition
+    copies what is missing. Stop the consumers, or restart them with dual commit: the documentation on ZooKeeper-era
+    consumers has the steps.
+    """
+    from kafkalite_sdk.zk.offsets.migration import Confirmed, Storage
+
+    from kafkalite.cli.group.zookeeper.migration import migrate_group
+
+    confirmed = Confirmed(commit_to_both, if_ahead or "")
+    await migrate_group(group, Storage(to), confirmed, tree, cluster, dry_run=dry_run, as_json=as_json)

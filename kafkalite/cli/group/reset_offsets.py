@@ -7,7 +7,7 @@ import click
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Committed
 
-from kafkalite.cli.client_options import explain_error, fail_for, print_rows, refusal
+from kafkalite.cli.client_options import SHOWN_MAX, explain_error, fail_for, print_rows, refusal, shorten_errors
 from kafkalite.cli.failure import fail
 from kafkalite.cli.positions import chosen_partitions, existing, parse_to, parse_topics
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode, UnsupportedVersionError
@@ -15,7 +15,6 @@ from kafkalite.model import TopicPartition
 
 EMPTY = "Empty"
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "PRIOR-OFFSET", "NEW-OFFSET")
-SHOWN_MAX = 5  # errors listed in the last line of a command
 DRY_RUN = "nothing was changed: --dry-run"
 LOOKS_LIKE_TIME_MS = 10**11  # 1973; few logs have so many records
 
@@ -50,9 +49,30 @@ async def plan_moves(
     topics: Sequence[str],
     owned: Iterable[TopicPartition] = (),
 ) -> list[Move]:
+    """Return the moves of a group of the broker for `--to` and `--topic`; see `plan_moves_from`.
+
+    Arguments:
+        admin: a client of the cluster.
+        group: its id.
+        to: the target, as in `--to`.
+        topics: the values of `--topic`.
+        owned: partitions that members own.
+    """
+    return await plan_moves_from(await read_committed(admin, group), admin, group, to, topics, owned)
+
+
+async def plan_moves_from(
+    before: Mapping[TopicPartition, Committed],
+    admin: Admin,
+    group: str,
+    to: str,
+    topics: Sequence[str],
+    owned: Iterable[TopicPartition] = (),
+) -> list[Move]:
     """Return the moves for `--to` and `--topic`; ends the command if there are no partitions.
 
     Arguments:
+        before: the committed offsets.
         admin: a client of the cluster.
         group: its id.
         to: the target, as in `--to`.
@@ -60,7 +80,6 @@ async def plan_moves(
         owned: partitions that members own, with or without a commit.
     """
     target, wanted = parse_to(to), parse_topics(topics)
-    before = await read_committed(admin, group)
     if wanted:
         topic_partitions = await chosen_partitions(admin, wanted)
     else:
@@ -153,9 +172,3 @@ def print_moves(group: str, moved: Moved, as_json: bool, dry_run: bool) -> None:
         click.echo("nothing to move", err=True)
     elif dry_run:
         click.echo(DRY_RUN, err=True)
-
-
-def shorten_errors(refused: Sequence[str]) -> str:
-    """The first error texts, and the number of the others."""
-    more = len(refused) - SHOWN_MAX
-    return "; ".join(refused[:SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")

@@ -6,11 +6,11 @@ import pytest
 from click.testing import CliRunner
 from kafkalite_sdk.admin import Committed
 
-from kafkalite.cli.client_options import check, next_steps
+from kafkalite.cli.client_options import SHOWN_MAX, check, next_steps
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.group.commands import ASSIGNORS
-from kafkalite.cli.group.offsets import by_group, csv_lines, json_lines, read_lines
-from kafkalite.cli.group.reset_offsets import SHOWN_MAX, say_outside
+from kafkalite.cli.group.offset_lines import by_group, csv_lines, json_lines, read_lines, znode_lines
+from kafkalite.cli.group.reset_offsets import say_outside
 from kafkalite.cli.main import main
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, parse_to, parse_topics
 from kafkalite.errors import KafkaErrorCode as Error
@@ -80,6 +80,9 @@ def test_produced_lines_are_consumed() -> None:
     assert by_group(read_lines(json_lines({"g": odd, "h": noted})), None) == {"g": odd, "h": noted}
     assert by_group(read_lines(csv_lines({"g": odd, "h": {**odd}})), None) == {"g": odd, "h": odd}
     assert by_group(read_lines(csv_lines({"g": odd})), "other") == {"other": odd}
+    assert by_group(read_lines(znode_lines({"g": {TopicPartition("t", 0): Committed(2**62, "lost")}})), None) == {
+        "g": {TopicPartition("t", 0): Committed(2**62, "")}
+    }
     assert by_group(read_lines(["", " \n", "t,0,1\r\n", "t,0,2\n"]), "g") == {
         "g": {TopicPartition("t", 0): Committed(2, "")}
     }
@@ -125,6 +128,20 @@ def test_invalid_line_fails_with_its_reason(line: str, said: str) -> None:
     with pytest.raises(Failure) as failed:
         list(read_lines([line]))
     assert failed.value.message.startswith(f"line 1 is not a committed offset: {said}")
+
+
+def test_all_invalid_lines_are_named() -> None:
+    with pytest.raises(Failure) as failed:
+        list(read_lines(["t,0,1", "x", "t,0,1", "{", *["y"] * SHOWN_MAX]))
+    assert failed.value.message.startswith("line 2 is not a committed offset: it has 1 column(s)")
+    assert "; line 4 is not a committed offset: invalid JSON" in failed.value.message
+    assert failed.value.message.endswith("; and 2 more")
+
+
+@pytest.mark.parametrize("group", ["a/b", "a\nb"])
+def test_a_group_that_zookeeper_cannot_have_has_no_znode_lines(group: str) -> None:
+    with pytest.raises(Failure, match="cannot be the name of a znode"):
+        list(znode_lines({group: {TopicPartition("t", 0): Committed(1)}}))
 
 
 def test_a_file_of_windows_is_read(tmp_path: Path) -> None:

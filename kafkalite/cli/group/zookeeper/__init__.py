@@ -1,0 +1,1 @@
+"""Groups of ZooKeeper-era consumers: the `--zookeeper` of the commands of `kafkalite group`."""
