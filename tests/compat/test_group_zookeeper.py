@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -53,8 +54,8 @@ def kafkas_offsets(kafka: ApacheKafkaZooKeeper, topic: str, *args: str) -> dict[
     """What kafka-consumer-groups says after `--reset-offsets` or `--describe`: the offset of each partition."""
     options = ["--bootstrap-server", kafka.address, "--group", GROUP, *args]
     done = jvm.run_tool(jvm.PREVIOUS, TOOL, options)
-    rows = [line.split() for line in done.stdout.splitlines()]
-    found = {int(row[2]): int(row[3]) for row in rows if row[1:2] == [topic]}
+    rows = re.findall(rf"{GROUP}\s+{topic}\s+(\d+)\s+(\d+)", done.stdout)
+    found = {int(partition): int(offset) for partition, offset in rows}
     assert found, f"{done.stdout}{done.stderr}"
     return found
 
