@@ -245,7 +245,7 @@ def test_without_brokers_the_tree_is_listed_and_the_error_says_what_is_unknown(n
         (("describe", "a/b", "--zookeeper", "{}"), "group 'a/b': not the name of a znode"),
         (
             ("list", "--zookeeper", "{}/nothing"),
-            "/consumers does not exist, so no cluster or consumer has used this path",
+            "/nothing (the chroot in zookeeper.connect",
         ),
         (("list", "--zookeeper", "{}", "--state", "Stable"), "--state: groups in ZooKeeper have no such property"),
         (("list", "--zookeeper-config", "x"), "--zookeeper-config is for --zookeeper"),

@@ -9,20 +9,20 @@ from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Committed
 from kafkalite_sdk.zk.group_changes import GroupChangedError, RegisteredConsumersError
 from kafkalite_sdk.zk.groups import ZooKeeperGroup, ZooKeeperGroups
+from kafkalite_sdk.zk.session import opened_session
 
 from kafkalite.cli.client_options import DEFAULT_BOOTSTRAP, Cluster, is_default, parse_address
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.group.zookeeper.options import Tree
-from kafkalite.cli.zk_reader import IN_CONFIG, access_of, opened_session
+from kafkalite.cli.zk_reader import IN_CONFIG, access_of
 from kafkalite.coordination.errors import CoordinationError, NoNodeError
 from kafkalite.coordination.znodes import BROKER_IDS
 from kafkalite.coordination.znodes.consumers import CONSUMERS, group_path
 from kafkalite.coordination.zookeeper.access import open_acl
+from kafkalite.coordination.zookeeper.access_files import explain
 from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaErrorCode
 from kafkalite.model import TopicPartition
-from kafkalite.net.client.connection import dial
-from kafkalite.server.process.zookeeper_access import explain
 
 TIMEOUT_S = 10.0  # how long the servers are tried, and each step takes at most
 ANSWER_S = 15.0  # for the answers of brokers
@@ -36,25 +36,23 @@ async def open_groups(tree: Tree) -> AsyncIterator[ZooKeeperGroups]:
     """Open a session, and close it at the end. Ends the command with the reason if anything in it fails."""
     # Consumers of any identity write below /consumers (ZkData.defaultAcls), so these nodes are open, too.
     access = access_of(tree.config)._replace(acl=open_acl)
-    async with opened_session(tree.servers, TIMEOUT_S, dial, access) as session:
-        try:
+    try:
+        async with opened_session(tree.servers, TIMEOUT_S, access=access) as session:
             yield ZooKeeperGroups(session, TIMEOUT_S)
-        except KafkaError:
-            raise
-        except RegisteredConsumersError as error:
-            fail(
-                f"{error} has registered consumers: stop them first; `kafkalite group describe --zookeeper` shows them"
-            )
-        except GroupChangedError as error:
-            fail(f"{error} was changed by another session meanwhile; repeat the command")
-        except TimeoutError:
-            fail(f"{tree.servers}: no answer within {TIMEOUT_S:g} s; is ZooKeeper there?")
-        except NoNodeError as error:
-            fail(missing_node(tree, error))
-        except CoordinationError as error:
-            fail(f"{tree.servers}: {explain(error, access.identity_settings, IN_CONFIG)}")
-        except ValueError as error:
-            fail(str(error))
+    except KafkaError:
+        raise
+    except RegisteredConsumersError as error:
+        fail(f"{error} has registered consumers: stop them first; `kafkalite group describe --zookeeper` shows them")
+    except GroupChangedError as error:
+        fail(f"{error} was changed by another session meanwhile; repeat the command")
+    except TimeoutError:
+        fail(f"{tree.servers}: no answer within {TIMEOUT_S:g} s; is ZooKeeper there?")
+    except NoNodeError as error:
+        fail(missing_node(tree, error))
+    except CoordinationError as error:
+        fail(f"{tree.servers}: {explain(error, access.identity_settings, IN_CONFIG)}")
+    except ValueError as error:
+        fail(str(error))
 
 
 def missing_node(tree: Tree, error: NoNodeError) -> str:

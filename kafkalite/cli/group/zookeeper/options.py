@@ -8,7 +8,10 @@ import click
 
 from kafkalite.cli.failure import fail
 
-HELP = "Use the groups of ZooKeeper-era consumers below /consumers. SERVERS: HOST:PORT,HOST:PORT/CHROOT."
+HELP = (
+    "Use the groups of ZooKeeper-era consumers below /consumers. SERVERS: HOST:PORT,HOST:PORT/CHROOT; or the path of "
+    "the directory with the tree of this machine (kafkalite.coordination.directory)."
+)
 
 
 class Tree(NamedTuple):
