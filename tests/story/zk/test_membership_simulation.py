@@ -1,0 +1,153 @@
+"""Random histories of groups in ZooKeeper keep the invariants, and planted bugs violate one of them.
+
+Each history prints its seed; `KAFKALITE_SEED=n` repeats it alone. `--simulations` sets the number of histories.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafkalite_sdk.zk.membership import ownership, rebalance
+from kafkalite_sdk.zk.membership.effects import Positions
+from kafkalite_sdk.zk.membership.state import MemberState, StreamNumbers, Watches
+from kafkalite_sdk.zk.membership.steps import Commit, Procedure, Stop
+
+from kafkalite.coordination.errors import CoordinationError
+from tests.story.sdk.world import seeds
+from tests.story.zk.simulation import Simulation
+
+RUNS = 100
+BUG_SEEDS = range(1, RUNS + 1)
+
+
+def run(seed: int) -> None:
+    print(f"KAFKALITE_SEED={seed}")
+    Simulation(seed).run()
+
+
+@pytest.mark.torture
+@pytest.mark.conclusive
+def test_random_histories_keep_the_invariants(simulations: int) -> None:
+    for seed in seeds(simulations, RUNS):
+        run(seed)
+
+
+def test_history_is_replayed_from_its_seed() -> None:
+    def trace(seed: int) -> list[object]:
+        simulation = Simulation(seed)
+        simulation.run()
+        tree = simulation.world.service.tree
+        return [tree.zxid, sorted(simulation.world.offsets.items()), [path for path, _ in tree.walk()]]
+
+    assert trace(7) == trace(7)
+    assert trace(7) != trace(8)
+
+
+# Planted bugs.
+
+
+def forgets_owners_of_a_failed_attempt(patch: pytest.MonkeyPatch) -> None:
+    """The owners of a claim without a response are neither read back nor deleted."""
+    create_owners = ownership._create_owners
+
+    def creating(state: MemberState, wanted: StreamNumbers) -> Procedure[BaseException | None]:
+        error = yield from create_owners(state, wanted)
+        state.unknown = {}
+        return error
+
+    patch.setattr(ownership, "_create_owners", creating)
+    patch.setattr(ownership, "_is_ours", is_ours_outside_claims(ownership._is_ours, ownership._watch_owners, patch))
+
+
+def is_ours_outside_claims(is_ours: Any, watch_owners: Any, patch: pytest.MonkeyPatch) -> Any:
+    """`_is_ours`, which is False for owners that prevent a claim."""
+    claiming = []
+
+    def watching(state: MemberState, wanted: StreamNumbers) -> Procedure[None]:
+        claiming.append(state)
+        try:
+            yield from watch_owners(state, wanted)
+        finally:
+            claiming.remove(state)
+
+    patch.setattr(ownership, "_watch_owners", watching)
+    return lambda state, stat: state not in claiming and is_ours(state, stat)
+
+
+def commits_after_the_release(patch: pytest.MonkeyPatch) -> None:
+    """The owners are deleted first, then the offsets are committed."""
+
+    def release(state: MemberState) -> Procedure[None]:
+        positions: Positions = yield Stop()
+        yield from ownership.delete_owners(state)
+        yield Commit(positions)
+
+    patch.setattr(rebalance, "_release", release)
+
+
+def sets_a_watch_once(patch: pytest.MonkeyPatch) -> None:
+    """A watch that has fired is not set again."""
+
+    def remove(self: Watches, token: int) -> str | None:
+        key = self._keys.pop(token, None)
+        return None if key is None else key[1]
+
+    patch.setattr(Watches, "remove", remove)
+
+
+def deletes_owners_of_other_sessions(patch: pytest.MonkeyPatch) -> None:
+    """An owner is deleted whatever session created it."""
+    find_owners = ownership.find_owners
+
+    def finding(state: MemberState) -> Procedure[None]:
+        before = state.held
+        yield from find_owners(state)
+        state.held = {**before, **state.held}
+
+    patch.setattr(ownership, "find_owners", finding)
+
+
+def fetches_without_owners(patch: pytest.MonkeyPatch) -> None:
+    """A member fetches although another one owns its partitions."""
+    create_owners = rebalance.create_owners
+
+    def creating(state: MemberState, wanted: StreamNumbers) -> Procedure[bool]:
+        yield from create_owners(state, wanted)
+        return True
+
+    patch.setattr(rebalance, "create_owners", creating)
+
+
+def keeps_partitions_of_a_lost_session(patch: pytest.MonkeyPatch) -> None:
+    """A lost session stops nothing."""
+
+    def stop_lost(state: MemberState) -> Procedure[None]:
+        yield from ()
+
+    patch.setattr(rebalance, "_stop_lost", stop_lost)
+
+
+BUGS = [
+    forgets_owners_of_a_failed_attempt,
+    commits_after_the_release,
+    sets_a_watch_once,
+    deletes_owners_of_other_sessions,
+    fetches_without_owners,
+    keeps_partitions_of_a_lost_session,
+]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    assert is_found()
+
+
+def is_found() -> bool:
+    for seed in BUG_SEEDS:
+        try:
+            run(seed)
+        except (AssertionError, CoordinationError) as error:
+            print(f"seed {seed}: {error!r}")
+            return True
+    return False
