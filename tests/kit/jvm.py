@@ -7,6 +7,7 @@ keeps its files, configuration and log (`server.log`) in the directory it was gi
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import signal
@@ -44,6 +45,11 @@ IN_PYSPARK = (
     "snappy-java",
     "spark-tags_2.13",
 )
+# What consumers of 0.8 to 1.1 do not need; reload4j stands in for log4j.
+NOT_FOR_CONSUMERS = {
+    "excludeArtifactIds": "jline,netty,log4j,slf4j-log4j12,lz4,lz4-java,snappy-java,scala-reflect,scala-xml_2.11,mail",
+    "excludeGroupIds": "javax.jms,com.sun.jdmk,com.sun.jmx,javax.activation,junit",
+}
 ZOOKEEPER_SESSION_MS = 2_000  # a killed broker can start again when its session has expired
 
 
@@ -65,13 +71,30 @@ def java_missing() -> str | None:
 def kafka_classpath(version: str = CURRENT) -> str:
     """The class path of Apache Kafka's server and tools; jars are downloaded on first use.
 
+    Of versions up to 1.1 it has what consumers and tools need.
+
     version: one of foreign.toml. Raises JvmError if Maven fails; safe under pytest-xdist (a lock file).
     """
+    if version in FOREIGN["kafka_zookeeper_era"]:
+        return f"{_zookeeper_era_jars(version)}/*"
     if version not in FOREIGN["kafka_log_binding"]:
         raise JvmError(f"Apache Kafka {version} is not in foreign.toml")
     group, artifact, log_version = FOREIGN["kafka_log_binding"][version].split(":")
     properties = {"kafka.version": version, "log.group": group, "log.artifact": artifact, "log.version": log_version}
     return f"{_jars('kafka', version, properties)}/*"
+
+
+def _zookeeper_era_jars(version: str) -> Path:
+    group, artifact, log_version = FOREIGN["kafka_log_binding"][PREVIOUS].split(":")
+    properties = {
+        "kafka.version": version,
+        "scala.version": FOREIGN["kafka_zookeeper_era"][version],
+        "log.group": group,
+        "log.artifact": artifact,
+        "log.version": log_version,
+        **NOT_FOR_CONSUMERS,
+    }
+    return _jars("zookeeper-era", version, properties)
 
 
 def spark_connector_jars() -> list[Path]:
@@ -119,6 +142,7 @@ def java_command(
     log: str = "WARN",
     quick_start: bool = True,
     archive: Path | None = None,
+    classes: Path | None = None,
 ) -> list[str]:
     """Return the start of a `java` command line.
 
@@ -130,16 +154,46 @@ def java_command(
         quick_start: start with a third of the CPU time (C1 only, serial collector, classes from an archive);
             False = Java's defaults, for measurements.
         archive: of classes for a quick start; None = that of the tools.
+        classes: a directory of compiled classes on the class path; None = without one.
     """
     log_file = f"-Dlog4j.configuration=file:{KIT}/log4j.properties"
     if int(version.split(".")[0]) >= 4:
         log_file = f"-Dlog4j2.configurationFile={KIT}/log4j2.properties"
-    class_path = kafka_classpath(version)
+    class_path = ":".join([*([] if classes is None else [str(classes)]), kafka_classpath(version)])
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable"] if quick_start else []
     archive = archive or class_archive(version)
     if quick_start and archive.exists():
         options += ["-Xshare:auto", f"-XX:SharedArchiveFile={archive}"]
     return ["java", *options, f"-Xmx{heap}", f"-Dlog.level={log}", log_file, "-cp", class_path, main_class]
+
+
+def compiled(version: str, source: Path) -> Path:
+    """Return the directory of the compiled classes of a Java source file; it is compiled once per content.
+
+    A process that starts often saves the second that Java takes to compile a source file.
+
+    Arguments:
+        version: of Apache Kafka, whose jars it is compiled against.
+        source: the file.
+
+    Raises JvmError with the messages of the compiler.
+    """
+    text = source.read_bytes()
+    name = f"{source.stem}-{version}-{hashlib.sha256(text).hexdigest()[:12]}"
+    directory = cache_directory().resolve() / "jars" / name
+    class_path = kafka_classpath(version)
+    if not directory.is_dir():
+        partial = Path(tempfile.mkdtemp(dir=directory.parent))
+        command = ["javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-d", str(partial), "-cp", class_path, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            shutil.rmtree(partial)
+            raise JvmError(f"{source.name} does not compile:\n{done.stdout}{done.stderr}")
+        try:
+            partial.rename(directory)
+        except OSError:  # another process was faster
+            shutil.rmtree(partial)
+    return directory
 
 
 def class_archive(version: str, program: str = "kafka") -> Path:
