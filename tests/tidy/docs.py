@@ -4,8 +4,9 @@ docs/migration.md, and those of docs/ that run by themselves, beside a broker; t
 signatures. Those of docs/sdk.md and docs/troubleshooting.md run inside an async function with producer and consumer.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
-the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then. A
-block with a command in the background is run as one script, as a reader pastes it.
+the reader listens on a free port here; for the ZooKeeper zk1:2181 of a block a server of its protocol runs. A command
+that serves runs until the block ends, and has to end cleanly then. A block with a command in the background is run as
+one script, as a reader pastes it.
 """
 
 import os
@@ -23,9 +24,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 from tests.kit.ports import free_port
 
 ADDRESS = "localhost:9092"
+ZOOKEEPER = "zk1:2181"
 # Too long for a test, or the very run this is part of.
 LEFT_OUT = {"make test", "make bench", "make compare", "make torture"}
 SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
@@ -110,6 +113,7 @@ class Shell:
         kafkalite = f"{shlex.quote(sys.executable)} -m kafkalite"
         _script(
             tools / "kafkalite",
+            f'case "$*" in *--zookeeper*|*zookeeper://*) exec {kafkalite} "$@";; esac\n'
             f'case "$1" in serve) shift; exec {kafkalite} serve --listen {self.address} "$@";;\n'
             f'topic|group|produce|consume|cluster|config) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
             f'*) exec {kafkalite} "$@";; esac',
@@ -121,6 +125,14 @@ class Shell:
         self.environ = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": f"{root}:{root}/sdk"}
 
     def run(self, block: Block) -> None:
+        if not any(ZOOKEEPER in command for command in block.commands):
+            self._run(block)
+            return
+        with ZooKeeperThread() as zookeeper:
+            commands = (command.replace(ZOOKEEPER, zookeeper.address) for command in block.commands)
+            self._run(block._replace(commands=tuple(commands)))
+
+    def _run(self, block: Block) -> None:
         if block.program:
             host, port = self.address.split(":")
             program = block.program.replace('"localhost", 9092', f'"{host}", {port}').replace(ADDRESS, self.address)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from kafkalite.coordination.znodes import consumers
 from kafkalite.coordination.znodes.consumers import StreamId
 from kafkalite.model import TopicPartition
-from kafkalite_sdk.membership.patterns import matching
 from kafkalite_sdk.zk.groups import Owner, RegisteredConsumer, ZooKeeperGroup
+from kafkalite_sdk.zk.membership.subscription import INTERNAL_TOPICS
+from kafkalite_sdk.zk.membership.subscription import streams_by_topic as subscribed_streams
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
 Topics = Mapping[str, Collection[int]]
 Streams = dict[str, frozenset[StreamId]]
 
@@ -51,7 +51,7 @@ def check_owners(group: ZooKeeperGroup, topics: Topics) -> OwnershipReport:
         topics: the partitions of each topic of the cluster.
     """
     invalid = {path: reason for path, reason in group.problems.items() if "/offsets/" not in path}
-    streams = streams_by_topic(group, topics, invalid)
+    streams = stream_ids(group, topics, invalid)
     wanted = {TopicPartition(topic, number) for topic in streams for number in topics.get(topic, ())}
     problems = [
         OwnershipProblem(each, reason)
@@ -61,7 +61,7 @@ def check_owners(group: ZooKeeperGroup, topics: Topics) -> OwnershipReport:
     return OwnershipReport(len(wanted), problems, invalid)
 
 
-def streams_by_topic(group: ZooKeeperGroup, topics: Topics, invalid: dict[str, str]) -> Streams:
+def stream_ids(group: ZooKeeperGroup, topics: Topics, invalid: dict[str, str]) -> Streams:
     """The ids of all streams that read each topic.
 
     Arguments:
@@ -73,7 +73,7 @@ def streams_by_topic(group: ZooKeeperGroup, topics: Topics, invalid: dict[str, s
     streams: Streams = {}
     for consumer_id, consumer in group.consumers.items():
         try:
-            counts = count_streams(consumer, shown & topics.keys())
+            counts = subscribed_streams(consumer.subscription, shown & topics.keys(), excludes_internal=False)
         except ValueError as error:
             invalid[consumers.id_path(group.group, consumer_id)] = str(error)
             continue
@@ -81,22 +81,6 @@ def streams_by_topic(group: ZooKeeperGroup, topics: Topics, invalid: dict[str, s
             ids = frozenset(StreamId(consumer_id, number) for number in range(count))
             streams[topic] = streams.get(topic, frozenset()) | ids
     return streams
-
-
-def count_streams(consumer: RegisteredConsumer, topics: Collection[str]) -> dict[str, int]:
-    """The number of streams of a consumer by topic. Raises ValueError: RE2 rejects its pattern.
-
-    Arguments:
-        consumer: as it is registered.
-        topics: that its pattern may match.
-    """
-    registration = consumer.subscription
-    if registration.pattern == consumers.STATIC:
-        return dict(registration.subscription)
-    ((pattern, count),) = registration.subscription.items()
-    found = matching(pattern, None, topics)
-    names = found if registration.pattern == consumers.WHITE_LIST else {*topics} - found
-    return dict.fromkeys(sorted(names), count)
 
 
 def _problems(
