@@ -12,8 +12,9 @@ A pure machine. Invariants:
    epoch: the first fetch of a later registration closes those of the earlier ones.
 5. A session ends with the connection of its last request, as in `fetch_sessions`.
 
-A waiting fetch is completed by a mark of the log end and of what invalidates its partitions. A high watermark waits for
-the next response, unless consumers read from this follower: then the fetch is completed soon.
+A waiting fetch is completed by a mark of the log end and of what invalidates its partitions, and when this broker
+begins to lead others. A high watermark waits for the next response, unless consumers read from this follower: then the
+fetch is completed soon.
 
 Source: FetchSession.java (KIP-227) and Partition.scala of Apache Kafka 3.9, whose fetches visit all partitions.
 """
@@ -106,12 +107,8 @@ class ReplicaPartition(SessionPartition):
 
     def changed(self) -> None:
         """The role, the leader epoch or an error is another one, or records were deleted by a request."""
-        session = self.session
-        session.marked[self] = None
-        if session.waiting is not None:
-            session.waiting.wake(urgent=True)
-        else:
-            session.missed = session.urgent = True
+        self.session.marked[self] = None
+        self.session.answer_next()
 
     # Where it is attached.
 
@@ -231,6 +228,13 @@ class ReplicaSession:
             part.detach()
             self.marked.pop(part, None)
 
+    def answer_next(self) -> None:
+        """Answer the fetch that waits, or the next one, without waiting for records."""
+        if self.waiting is not None:
+            self.waiting.wake(urgent=True)
+        else:
+            self.missed = self.urgent = True
+
     def take_marked(self) -> list[ReplicaPartition]:
         """Return the marked partitions, which are not marked any more."""
         marked, self.marked, self.missed = list(self.marked), {}, False
@@ -306,6 +310,11 @@ class ReplicaSessions:
         """Detach the partitions of a session that is closed, or was never opened."""
         session.marked.clear()
         self._free(session.partitions)
+
+    def answer_waiting(self) -> None:
+        """This broker leads other partitions: their followers fetch them once their waiting fetches are answered."""
+        for session in self._sessions.values():
+            session.answer_next()
 
     def disconnected(self, owner: Hashable) -> None:
         """Close the sessions of a closed connection."""

@@ -5,7 +5,6 @@ Version notes: topics by id (v13); broker id and broker epoch in ReplicaState (v
 
 from kafkalite.cluster.fetchers.fetched_replica import PartitionKey
 from kafkalite.cluster.fetchers.host import FetcherHost
-from kafkalite.config.broker import BrokerConfig
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.state.follower.fetch_session import SessionRequest
 
@@ -13,14 +12,15 @@ Topic = FetchRequest.FetchTopic
 Forgotten = FetchRequest.ForgottenTopic
 
 
-def build_request(host: FetcherHost, part: SessionRequest[PartitionKey], config: BrokerConfig) -> FetchRequest:
+def build_request(host: FetcherHost, part: SessionRequest[PartitionKey], wait_ms: int) -> FetchRequest:
     """The request of a session.
 
     Arguments:
         host: the broker.
         part: what the session names.
-        config: of the broker.
+        wait_ms: how long the leader may wait for records.
     """
+    config = host.config
     topics: dict[bytes, Topic] = {}
     for (topic_id, index), position in part.positions.items():
         topic = topics.get(topic_id)
@@ -42,7 +42,7 @@ def build_request(host: FetcherHost, part: SessionRequest[PartitionKey], config:
     return FetchRequest(
         replica_id=host.broker_id,
         replica_state=FetchRequest.ReplicaState(replica_id=host.broker_id, replica_epoch=host.broker_epoch()),
-        max_wait_ms=config.replica_fetch_wait_max_ms,
+        max_wait_ms=wait_ms,
         min_bytes=config.replica_fetch_min_bytes,
         max_bytes=config.replica_fetch_response_max_bytes,
         session_id=part.session_id,

@@ -140,7 +140,8 @@ class LeaderFetcher:
         peer = self._link.peer()
         if peer is None:  # `brokers_changed` continues
             return
-        request = build_request(self._host, self._session.request(), self._host.config)
+        wait_ms = self._link.wait.begin(self._host.config.replica_fetch_wait_max_ms, self._host.clock.monotonic())
+        request = build_request(self._host, self._session.request(), wait_ms)
         self._number += 1
         self._phase = Phase.WAITING
         self._parts.requests.add()
@@ -170,6 +171,7 @@ class LeaderFetcher:
         keys = [
             (bytes(topic.topic_id), each.partition_index) for topic in response.responses for each in topic.partitions
         ]
+        self._link.wait.end(self._host.clock.monotonic(), is_empty=not keys)
         reason = self._session.apply_response(response.error_code, response.session_id, keys)
         if not reason:
             self._phase = Phase.APPLYING

@@ -8,6 +8,7 @@ from kafkalite.backoff import exponential_pause
 from kafkalite.cluster.fetchers.host import FetcherHost
 from kafkalite.cluster.peer import Peer
 from kafkalite.model import Endpoint
+from kafkalite.state.follower.fetch_wait import FetchWait
 
 FIRST_PAUSE = 16  # the first pause is this fraction of the longest one
 FRAME_BYTES = 1 << 20  # of a response beside its records: some hundred bytes per partition
@@ -32,6 +33,7 @@ class LeaderLink:
 
     Attributes:
         failures: in a row; the owner counts them.
+        wait: of the fetches, the owner begins and ends it.
     """
 
     def __init__(self, host: FetcherHost, leader: int) -> None:
@@ -40,6 +42,7 @@ class LeaderLink:
         self._peer: Peer | None = None
         self._used: Endpoint | None = None  # the address of the last connection
         self.failures = 0
+        self.wait = FetchWait()
 
     @property
     def endpoint(self) -> Endpoint | None:

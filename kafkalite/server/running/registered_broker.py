@@ -35,6 +35,7 @@ from kafkalite.server.running.fetching_broker import FetchingBroker
 from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.log_directory_reports import LogDirectoryReports
 from kafkalite.server.running.replica_metrics import register_replica_metrics
+from kafkalite.state.replica_sessions import ReplicaSessions
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
@@ -135,6 +136,13 @@ class RegisteredBroker(ClusteredBroker):
                 self.controller_requests.stop_replicas()
             finally:
                 await super().stop(grace_s)
+
+    def elected(self, partition: Partition) -> None:
+        """As `ClusteredBroker.elected`. Followers that fetch other partitions from here can fetch this one at once."""
+        super().elected(partition)
+        sessions = self.fetch_sessions.of_replicas
+        if isinstance(sessions, ReplicaSessions):
+            sessions.answer_waiting()
 
     @property
     def controller_id(self) -> int:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from kafkalite.state.replica_sessions import ReplicaSessions
+from tests.story.cluster.administrator import Administrator
 from tests.story.replication.final_checks import check_replicas
 from tests.story.replication.observer import Observer
 from tests.story.replication.test_three_replicas import in_a_cluster, leader_of, send, until_in_sync, values
@@ -41,5 +45,27 @@ def test_whole_cluster_that_stops_waits_for_no_back_off(tmp_path: Path) -> None:
         await send(world, b"two")
         await until_in_sync(world)
         assert await values(world) == [b"one", b"two"]
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_new_leader_answers_the_waiting_fetches_of_its_followers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not name the partition that it leads now, and would wait for up to replica.fetch.wait.max.ms."""
+    answered: list[int] = []
+    answer_waiting = ReplicaSessions.answer_waiting
+
+    def counted(sessions: ReplicaSessions) -> None:
+        answered.append(len(sessions))
+        answer_waiting(sessions)
+
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        assert await Administrator(world).create("others", 6, 3)
+        await until_in_sync(world)
+        monkeypatch.setattr(ReplicaSessions, "answer_waiting", counted)
+        await world.brokers[leader_of(world)].stop()
+        await send(world, b"after")
+        assert any(answered)
 
     in_a_cluster(tmp_path, scenario)

@@ -12,6 +12,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.server.handlers.replica_fetch import ReplicaFetch
 from kafkalite.server.requests.call import OBJECTS_MAX
+from kafkalite.state.replica_sessions import ReplicaSessions
 from kafkalite.storage.log.log import Log
 from tests.kit.scripted_follower import FOLLOWER, LEADER, ScriptedFollower, hosted, lead
 from tests.kit.server import ANSWER_S, Client, Hub, Wire, batch, outcomes, produce_request, stopped_time
@@ -176,6 +177,20 @@ async def test_end_of_the_leadership_completes_the_fetch(follower: ScriptedFollo
     hosted(follower.broker, "t").resign()
     response = await follower.answer()
     assert follower.parts(response)[T0].error_code == KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_leadership_of_another_partition_completes_the_fetch(follower: ScriptedFollower) -> None:
+    """The follower can name that partition in its next fetch."""
+    await follower.fetch(("t", 0, 1), ("t", 1, 1), max_wait_ms=0)
+    follower.send()
+    assert follower.received() is None
+    sessions = follower.broker.fetch_sessions.of_replicas
+    assert isinstance(sessions, ReplicaSessions)
+    sessions.answer_waiting()
+    response = await follower.answer()
+    assert (response.error_code, follower.parts(response)) == (0, {})
+    sessions.answer_waiting()  # no fetch waits: the next one does not
+    await follower.fetch()
 
 
 async def test_new_leader_epoch_completes_the_fetch_of_the_old_one(follower: ScriptedFollower) -> None:
