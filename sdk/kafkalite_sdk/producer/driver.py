@@ -128,6 +128,11 @@ class Driver:
 
     # steps
 
+    def send_open_batches(self) -> None:
+        """Let no batch linger that is open now."""
+        self.accumulator.close_batches(inf)
+        self._schedule()
+
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True

@@ -17,16 +17,22 @@ if TYPE_CHECKING:
     from kafkalite_sdk.zk.membership.errors import ConsumerIdInUseError as ConsumerIdInUseError
     from kafkalite_sdk.zk.membership.errors import ConsumerRebalanceFailedError as ConsumerRebalanceFailedError
     from kafkalite_sdk.zk.membership.errors import OffsetCommitError as OffsetCommitError
+    from kafkalite_sdk.zk.producer.callbacks import CallbackHandler as CallbackHandler
+    from kafkalite_sdk.zk.producer.callbacks import KeyedMessage as KeyedMessage
+    from kafkalite_sdk.zk.producer.producer import Producer as Producer
 
 _MODULES = {
+    "CallbackHandler": "kafkalite_sdk.zk.producer.callbacks",
     "ConnectorOptions": "kafkalite_sdk.zk.consumer.options",
     "ConsumerConnector": "kafkalite_sdk.zk.consumer.connector",
     "ConsumerIdInUseError": "kafkalite_sdk.zk.membership.errors",
     "ConsumerRebalanceFailedError": "kafkalite_sdk.zk.membership.errors",
     "ConsumerRebalanceListener": "kafkalite_sdk.zk.consumer.listener",
     "ConsumerTimeoutError": "kafkalite_sdk.zk.consumer.streams",
+    "KeyedMessage": "kafkalite_sdk.zk.producer.callbacks",
     "MessageStream": "kafkalite_sdk.zk.consumer.streams",
     "OffsetCommitError": "kafkalite_sdk.zk.membership.errors",
+    "Producer": "kafkalite_sdk.zk.producer.producer",
 }
 
 __all__ = list(_MODULES)

@@ -19,13 +19,14 @@ from urllib.parse import parse_qsl
 from kafkalite.callbacks import gather
 from kafkalite.clock import Outcome, Then
 from kafkalite.coordination import znodes
-from kafkalite.coordination.errors import NoNodeError
+from kafkalite.coordination.backend import Coordination
+from kafkalite.coordination.errors import CoordinationError, NoNodeError
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, decode_registration, registration_path
 from kafkalite.errors import ClientUseError, KafkaConnectionError
 from kafkalite.model import shown_address
+from kafkalite_sdk.zk.session import ClientSessions, SessionCallbacks, parse_connect
 
 if TYPE_CHECKING:
-    from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession
     from kafkalite_sdk.client.environment import Environment
     from kafkalite_sdk.client.security import Security
 
@@ -42,7 +43,8 @@ class TreeOfBrokers(NamedTuple):
     """`zookeeper://SERVERS/CHROOT?listener=NAME`.
 
     Attributes:
-        servers: "host:port,host:port/chroot", as in zookeeper.connect.
+        servers: "host:port,host:port/chroot", as in zookeeper.connect; or a directory as in
+            kafkalite.coordination.directory.
         listener: whose addresses are used; "" = the first one of each broker with the client's security protocol.
     """
 
@@ -62,14 +64,12 @@ class TreeOfBrokers(NamedTuple):
 
 def parse_source(text: str) -> TreeOfBrokers:
     """Parse `zookeeper://host:port,host:port/chroot?listener=NAME`; raises ValueError that names the wrong part."""
-    from kafkalite.coordination.zookeeper.address import parse_address
-
     shown = shown_address(text)
     servers, mark, query = text.removeprefix(SCHEME).partition("?")
     servers = servers.removesuffix("/")
     try:
         options = parse_qsl(query, strict_parsing=True) if mark else []
-        parse_address(servers)
+        parse_connect(servers)
     except ValueError as error:
         raise ValueError(
             f"bootstrap_servers: {shown}: {error}; expected {SCHEME}HOST:PORT/CHROOT?listener=NAME"
@@ -94,6 +94,9 @@ class LoopTime:
     def call_at(self, when: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
         """Call `callback(*args)` when the time of the loop reaches `when`."""
         return self._loop.call_at(when, callback, *args)
+
+    def close(self) -> None:
+        """The session cancels its timers."""
 
 
 class ClientRandom:
@@ -126,11 +129,17 @@ class BrokerAddresses:
     ) -> None:
         self._tree = tree
         self._protocol = protocol
-        self._environment = environment
         self._use = use
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[None] = self._loop.create_future()
-        self._session: ZooKeeperSession | None = None
+        self._sessions = ClientSessions(
+            tree.servers,
+            SessionCallbacks(established=self._established, lost=self._lost, failed=self._failed),
+            session_timeout_ms=SESSION_MS,
+            dial=environment.dial,
+            random=ClientRandom(environment.random.randrange),
+            clock=LoopTime(self._loop, environment.now_ms),
+        )
         self._retry: asyncio.TimerHandle | None = None
         self._reading = self._stale = False
         self._addresses: Addresses = ()
@@ -143,10 +152,13 @@ class BrokerAddresses:
 
         Raises KafkaConnectionError: no server answers in time, or no broker is registered. ClientUseError: closed.
         """
-        self._connect()
-        await asyncio.wait((self._first,), timeout=timeout_s)
-        if not self._first.done():
-            raise KafkaConnectionError(f"{self._tree}: no ZooKeeper server has answered within {timeout_s:g} s")
+        until = self._loop.time() + timeout_s
+        try:
+            await self._sessions.open(timeout_s)
+        except (CoordinationError, OSError) as error:
+            self._fail(KafkaConnectionError(f"{self._tree}: {error}"))
+        await asyncio.wait((self._first,), timeout=max(0.0, until - self._loop.time()))
+        self._fail(KafkaConnectionError(f"{self._tree}: the brokers were not read within {timeout_s:g} s"))
         self._first.result()
 
     async def close(self) -> None:
@@ -154,46 +166,19 @@ class BrokerAddresses:
         self._fail(ClientUseError(f"{self._tree}: the client was closed"))
         if self._retry is not None:
             self._retry.cancel()
-        session, self._session = self._session, None
-        if session is None:
-            return
-        closed: asyncio.Future[Outcome] = self._loop.create_future()
-        try:
-            session.close(closed.set_result)
-            await asyncio.wait((closed,), timeout=CLOSE_S)
-        finally:
-            session.stop()
+        await self._sessions.close(CLOSE_S)
 
     # The session.
 
-    def _connect(self) -> None:
-        from kafkalite.coordination.zookeeper.coordination import connect_zookeeper
-
-        self._retry, self._reading = None, False
-        environment = self._environment
-        self._session = connect_zookeeper(
-            self._tree.servers,
-            SESSION_MS,
-            self._established,
-            dial=environment.dial,
-            clock=LoopTime(self._loop, environment.now_ms),
-            random=ClientRandom(environment.random.randrange),
-            on_lost=self._lost,
-        )
-
-    def _established(self, outcome: Outcome) -> None:
-        if self._session is None:
-            return
-        if outcome.error is None:
-            self._read()
-        elif not self._fail(KafkaConnectionError(f"{self._tree}: {outcome.error}")):
-            self._lost()
+    def _established(self, _session: Coordination) -> None:
+        self._reading = False
+        self._read()
 
     def _lost(self) -> None:
-        """The session is over: begin another one after a pause."""
-        if self._session is not None:
-            LOGGER.info("%s: the session is lost, another one begins", self._tree)
-            self._retry = self._loop.call_later(RETRY_S, self._connect)
+        LOGGER.info("%s: the session is lost, another one begins", self._tree)
+
+    def _failed(self, error: CoordinationError) -> None:
+        LOGGER.error("%s: %s; the addresses of brokers stay as they are", self._tree, error)
 
     # Registrations.
 
@@ -201,15 +186,16 @@ class BrokerAddresses:
         self._read()
 
     def _read(self) -> None:
-        if self._session is None:
+        session = self._sessions.current
+        if session is None:
             return
         self._stale = self._reading
         if not self._reading:
             self._reading = True
-            self._session.children(znodes.BROKER_IDS, self._ids_read, self._changed)
+            session.children(znodes.BROKER_IDS, partial(self._ids_read, session), self._changed)
 
-    def _ids_read(self, outcome: Outcome) -> None:
-        if self._session is None:
+    def _ids_read(self, session: Coordination, outcome: Outcome) -> None:
+        if session is not self._sessions.current:
             return
         if isinstance(outcome.error, NoNodeError):
             self._reading = False
@@ -217,17 +203,15 @@ class BrokerAddresses:
                 f"{self._tree}: {znodes.BROKER_IDS} does not exist, so no cluster has used this path; check the chroot"
             )
             self._fail(KafkaConnectionError(text))
-            self._session.exists(znodes.BROKER_IDS, self._ignore, self._changed)
+            session.exists(znodes.BROKER_IDS, self._ignore, self._changed)
         elif outcome.error is not None:
             self._read_failed(outcome.error)
         else:
             ids = [int(name) for name in outcome.value[0] if name.isascii() and name.isdigit()]
-            gather([partial(self._read_registration, each) for each in ids], partial(self._registrations_read, ids))
+            reads = [partial(self._read_registration, session, each) for each in ids]
+            gather(reads, partial(self._registrations_read, session, ids))
 
     def _read_failed(self, error: BaseException) -> None:
-        assert self._session is not None
-        if self._session.lost:
-            return  # `_lost` reads again
         self._reading = False
         if not self._fail(KafkaConnectionError(f"{self._tree}: {error}")):
             LOGGER.warning("%s: %s, next attempt in %.0f s", self._tree, error, RETRY_S)
@@ -236,12 +220,11 @@ class BrokerAddresses:
     def _ignore(self, _outcome: Outcome) -> None:
         """Else the session is lost, which `_lost` handles."""
 
-    def _read_registration(self, broker_id: int, then: Then) -> None:
-        assert self._session is not None
-        self._session.get(registration_path(broker_id), then, self._changed)
+    def _read_registration(self, session: Coordination, broker_id: int, then: Then) -> None:
+        session.get(registration_path(broker_id), then, self._changed)
 
-    def _registrations_read(self, ids: Sequence[int], outcomes: Sequence[Outcome]) -> None:
-        if self._session is None or self._session.lost:
+    def _registrations_read(self, session: Coordination, ids: Sequence[int], outcomes: Sequence[Outcome]) -> None:
+        if session is not self._sessions.current:
             return
         self._reading = False
         found = {each: outcome.value[0] for each, outcome in zip(ids, outcomes, strict=True) if outcome.error is None}

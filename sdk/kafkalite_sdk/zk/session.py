@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalite.clock import LoopClock, Outcome, Random, SystemRandom, Then, await_outcome
+from kafkalite.clock import BrokerClock, LoopClock, Outcome, Random, SystemRandom, Then, await_outcome
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
@@ -140,6 +140,7 @@ class ClientSessions:
         session_timeout_ms: the timeout to ask for; the server chooses one within its limits.
         access: TLS, identity, and access control lists of the nodes that the client creates.
         dial, random: connect, and choose the first server; others in simulations.
+        clock: of the running loop; None = the system's.
 
     Raises ValueError: `connect` is not valid.
 
@@ -156,6 +157,7 @@ class ClientSessions:
         access: Access = ANONYMOUS,
         dial: Dial = dial,
         random: Random | None = None,
+        clock: BrokerClock | None = None,
     ) -> None:
         self.current: Coordination | None = None
         self._callbacks = callbacks
@@ -167,7 +169,7 @@ class ClientSessions:
         self._random = SystemRandom() if random is None else random
         self._opened: asyncio.Future[Outcome] | None = None  # the first session
         self._session: ZooKeeperSession | None = None
-        self._clock: LoopClock | None = None
+        self._clock = clock
 
     async def open(self, timeout_s: float) -> Coordination:
         """Open the first session.
@@ -182,7 +184,7 @@ class ClientSessions:
         if self._service.directory is not None:
             os.listdir(self._service.directory)  # its error is better than that of each attempt
         loop = asyncio.get_running_loop()
-        self._clock = LoopClock(loop)
+        self._clock = self._clock or LoopClock(loop)
         self._opened = loop.create_future()
         try:
             self._begin()
@@ -191,6 +193,9 @@ class ClientSessions:
         except TimeoutError as error:
             await self.close(0.0)
             raise ConnectionLossError(detail=self._unreachable(timeout_s)) from error
+        except CoordinationError:
+            await self.close()
+            raise
         except BaseException:
             await self.close(0.0)
             raise
@@ -209,6 +214,8 @@ class ClientSessions:
         """
         session, self._session = self._session, None
         self.current = None
+        if self._opened is not None and not self._opened.done():  # `open` waits in another task
+            self._opened.set_result(Outcome(error=SessionExpiredError(detail="the client was closed")))
         if session is None:
             return
         try:

@@ -20,6 +20,7 @@ from kafkalite_sdk import values as engine
 from kafkalite_sdk._speedups.aiokafka_records import ConsumerRecord, converted, converted_by_partition
 from kafkalite_sdk._speedups.consumer_records import Record
 from kafkalite_sdk.client.closing import Closing
+from kafkalite_sdk.client.topic_partitions import wait_for_topic
 from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 from kafkalite_sdk.compat.aiokafka.background import GrouplessSubscription, ListenerAdapter, Rebalances
 from kafkalite_sdk.compat.aiokafka.consumer.internals import Coordinator, SubscriptionState
@@ -31,7 +32,6 @@ from kafkalite_sdk.compat.aiokafka.errors import CommitFailedError, ConsumerStop
 from kafkalite_sdk.compat.aiokafka.group_leave import GroupLeave
 from kafkalite_sdk.compat.aiokafka.installation import VERSION
 from kafkalite_sdk.compat.aiokafka.structs import OffsetAndMetadata
-from kafkalite_sdk.compat.aiokafka.topics import wait_for_topic
 from kafkalite_sdk.compat.aiokafka.util import commit_structure_validate
 from kafkalite_sdk.consumer.application_calls import check_not_inside
 from kafkalite_sdk.consumer.consumer import Consumer

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from kafkalite.model import TopicPartition
+from kafkalite_sdk.client.topic_partitions import partitions_of
 from kafkalite_sdk.compat.aiokafka.lifetime import LoopClient
 from kafkalite_sdk.compat.aiokafka.structs import OffsetAndTimestamp
-from kafkalite_sdk.compat.aiokafka.topics import all_topics, partitions_of
+from kafkalite_sdk.compat.aiokafka.topics import all_topics
 from kafkalite_sdk.consumer.consumer import Consumer
 from kafkalite_sdk.consumer.driver import AnyDriver
 

@@ -11,13 +11,13 @@ from typing import Any, NoReturn, Self
 from kafkalite.errors import BufferExhaustedError, ClientUseError
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
 from kafkalite_sdk.client.cluster_view import NO_LEADER
+from kafkalite_sdk.client.topic_partitions import partitions_of, wait_for_topic
 from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider
 from kafkalite_sdk.compat.aiokafka.lifetime import LoopClient
 from kafkalite_sdk.compat.aiokafka.partitioner import DefaultPartitioner
 from kafkalite_sdk.compat.aiokafka.producer.message_accumulator import BatchBuilder
 from kafkalite_sdk.compat.aiokafka.producer.options import Partitioner, _missing, new_producer
 from kafkalite_sdk.compat.aiokafka.settings import reject_arguments
-from kafkalite_sdk.compat.aiokafka.topics import partitions_of, wait_for_topic
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 Serialize = Callable[[Any], bytes | None]
