@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from kafkalite_sdk.zk.producer.callbacks import CallbackHandler as CallbackHandler
     from kafkalite_sdk.zk.producer.callbacks import KeyedMessage as KeyedMessage
     from kafkalite_sdk.zk.producer.producer import Producer as Producer
+    from kafkalite_sdk.zk.simple_consumer import FetchedPartition as FetchedPartition
+    from kafkalite_sdk.zk.simple_consumer import PartitionFetch as PartitionFetch
+    from kafkalite_sdk.zk.simple_consumer import SimpleConsumer as SimpleConsumer
 
 _MODULES = {
     "CallbackHandler": "kafkalite_sdk.zk.producer.callbacks",
@@ -29,10 +32,13 @@ _MODULES = {
     "ConsumerRebalanceFailedError": "kafkalite_sdk.zk.membership.errors",
     "ConsumerRebalanceListener": "kafkalite_sdk.zk.consumer.listener",
     "ConsumerTimeoutError": "kafkalite_sdk.zk.consumer.streams",
+    "FetchedPartition": "kafkalite_sdk.zk.simple_consumer",
     "KeyedMessage": "kafkalite_sdk.zk.producer.callbacks",
     "MessageStream": "kafkalite_sdk.zk.consumer.streams",
     "OffsetCommitError": "kafkalite_sdk.zk.membership.errors",
+    "PartitionFetch": "kafkalite_sdk.zk.simple_consumer",
     "Producer": "kafkalite_sdk.zk.producer.producer",
+    "SimpleConsumer": "kafkalite_sdk.zk.simple_consumer",
 }
 
 __all__ = list(_MODULES)

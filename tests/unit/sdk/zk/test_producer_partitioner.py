@@ -5,6 +5,8 @@ from random import Random
 import pytest
 from kafkalite_sdk.zk.producer.partitioner import KeylessPartitions, default_partition, key_hash
 
+from tests.kit.zookeeper_era import cases, golden
+
 
 @pytest.mark.parametrize(
     ("key", "code"),
@@ -18,6 +20,12 @@ def test_partition_is_the_absolute_value_of_the_hash() -> None:
     assert default_partition(-7, 4) == 3
     assert default_partition("polygenelubricants", 7) == 0, "the hash is the least int, whose absolute value is 0"
     assert default_partition("hello", 12) == 99162322 % 12
+
+
+def test_partitions_of_10_000_keys_are_those_of_kafka_0_8_2_2() -> None:
+    keys = cases.drawn_keys()
+    assert len(keys) == 10_000
+    assert [default_partition(key, 10) for key in keys] == golden.partitions()
 
 
 @pytest.mark.parametrize("key", [1.5, True, ("a",), None])
