@@ -91,19 +91,25 @@ class MixedGroup:
         self.ledger = Ledger()
         self.joined: list[Joined] = []
         self.log: list[str] = []
-        self.hash_text = "{}-{}"
+        self.our_settings: dict[str, object] = {}
         self.settings: dict[str, object] = {}
+        self._hash_text = "{}-{}"
         self._subscriptions = subscriptions
         self._tree = tree
         self._zookeeper = zookeeper
         self._random = random
         self._numbers = itertools.count(1)
 
+    def use_release(self, release: str) -> None:
+        """The members are those of Kafka up to this release, `0.10`: round robin has another order then."""
+        self._hash_text = "[{},{}]"
+        self.our_settings = {"round_robin_release": release}
+
     async def join(self, process: Process) -> Joined:
         """Open a consumer in this process."""
         subscription = self._random.choice(self._subscriptions)
         streams = self._random.randrange(1, STREAMS_MAX + 1)
-        name = f"{process.language}-{next(self._numbers)}"
+        name = f"{process.language}-{self.name}-{next(self._numbers)}"
         self.log.append(f"join {name} {subscription.pattern} {subscription.what} {streams}")
         link = await Link.open(self._zookeeper)
         named = {
@@ -111,7 +117,8 @@ class MixedGroup:
             "zookeeper_connect": link.address,
             "partition_assignment_strategy": self.strategy,
         }
-        settings = {**SETTINGS, **self.settings, **named}
+        own = self.our_settings if process.language == "ours" else {}
+        settings = {**SETTINGS, **self.settings, **own, **named}
         member = process.begin_open(name, *subscription, streams, self.ledger.note, **settings)
         joined = Joined(member, link)
         self.joined.append(joined)
@@ -151,7 +158,7 @@ class MixedGroup:
         topics = self._tree.topics()
         if self.strategy == "range":
             return oracle.range_owners(consumers, topics)
-        return oracle.round_robin_owners(consumers, topics, self.hash_text)
+        return oracle.round_robin_owners(consumers, topics, self._hash_text)
 
     async def quiet(self) -> GroupNodes:
         """Wait until the group is complete, and check it; returns its nodes."""

@@ -229,7 +229,7 @@ def java_start(version: str = NEWEST, log: str = "WARN", heap: str = "256m") -> 
 
 def our_start() -> list[str]:
     """The command line of a process with our consumers."""
-    return [sys.executable, "-X", "dev", "-m", OURS]
+    return [sys.executable, "-m", OURS]
 
 
 async def start_java(log: Path, version: str = NEWEST) -> Process:

@@ -13,12 +13,15 @@ import asyncio
 import statistics
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from random import Random
 from typing import cast
 
 from kafkalite_sdk.admin import Admin, NewTopic
+from kafkalite_sdk.zk import ConsumerConnector
 
+from kafkalite.model import TopicPartition
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafkaZooKeeper, broker_under_test
 from tests.kit.zookeeper_era.mixed_group import MixedGroup, Subscription
@@ -61,12 +64,31 @@ def java_commits(zookeeper: str, topic: str) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+async def our_commits(zookeeper: str, topic: str) -> float:
+    """The same by our consumer."""
+    async with ConsumerConnector(zookeeper, "commits-ours", auto_commit_enable=False) as connector:
+        connector.create_message_streams({topic: 1})
+        await connector.wait_until_assigned()
+        await _commit(connector, topic, 0)
+        return await _commit(connector, topic, 1_000_000)
+
+
+async def _commit(connector: ConsumerConnector, topic: str, first: int) -> float:
+    began, offset = time.monotonic(), first
+    while time.monotonic() - began < COMMIT_S:
+        offset += 1
+        await connector.commit_offsets({TopicPartition(topic, each): offset for each in range(PARTITIONS)})
+    return (offset - first) / (time.monotonic() - began)
+
+
 async def measure(folder: Path, kafka: ApacheKafkaZooKeeper) -> None:
     """Measure, and print."""
     topic = "rates"
     async with Admin(kafka.address) as admin:
         (await admin.topics.create(NewTopic(topic, partitions=PARTITIONS))).check()
-    print(f"java: {java_commits(kafka.zookeeper.address, topic):.1f} commits of {PARTITIONS} partitions per second")
+    zookeeper = kafka.zookeeper.address
+    print(f"java: {java_commits(zookeeper, topic):.1f} commits of {PARTITIONS} partitions per second")
+    print(f"ours: {await our_commits(zookeeper, topic):.1f} commits of {PARTITIONS} partitions per second")
     for start in (start_java, start_ours):
         process = await start(folder / f"{start.__name__}.log")
         times = await rebalances(kafka, topic, process)

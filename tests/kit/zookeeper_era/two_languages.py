@@ -75,17 +75,16 @@ class Processes:
 
     async def start(self) -> None:
         """Start all of them."""
-        for language in self.languages:
-            self.lasting[language] = [await start() for start in self._starts[language]]
-            self.doomed[language] = [await start() for start in self._starts[language]]
+        for language, processes in itertools.chain(self.lasting.items(), self.doomed.items()):
+            for start in self._starts[language]:
+                processes.append(await start())
 
-    async def kill(self, language: str, random: Random) -> Process:
-        """Kill one, and start another one in its place; returns the killed one."""
-        number = random.randrange(len(self.doomed[language]))
-        killed = self.doomed[language][number]
-        await killed.kill()
-        self.doomed[language][number] = await self._starts[language][number]()
-        return killed
+    async def kill(self, process: Process) -> None:
+        """Kill one of `doomed`, and start another one in its place."""
+        doomed = self.doomed[process.language]
+        number = doomed.index(process)
+        await process.kill()
+        doomed[number] = await self._starts[process.language][number]()
 
     def any_of(self, language: str, random: Random) -> Process:
         """One of the processes of this language."""
@@ -109,9 +108,11 @@ async def running_processes(
         languages: `java`, `ours`.
     """
     processes = Processes(folder, versions, languages)
-    await processes.start()
-    yield processes
-    await processes.end()
+    try:
+        await processes.start()
+        yield processes
+    finally:
+        await processes.end()
 
 
 class Events:
@@ -140,11 +141,15 @@ class Events:
             await asyncio.gather(*(self._change(group, name, language) for group in self._groups))
 
     async def _kill(self, language: str) -> None:
-        killed = await self._processes.kill(language, self._random)
+        doomed = self._random.choice(self._processes.doomed[language])
         for group in self._groups:
-            group.killed(killed)
-            if not group.joined:
-                await self._join(group, language)
+            if all(each.member.process is not doomed for each in group.joined):
+                await group.join(doomed)
+            if len(group.joined) == 1:
+                await group.join(self._processes.lasting[language][0])
+        await self._processes.kill(doomed)
+        for group in self._groups:
+            group.killed(doomed)
 
     async def _change(self, group: MixedGroup, name: str, language: str) -> None:
         members = [each for each in group.joined if each.member.process.language == language]
