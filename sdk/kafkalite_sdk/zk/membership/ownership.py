@@ -71,7 +71,6 @@ def register(state: MemberState) -> Procedure[None]:
     settings = state.settings
     path = id_path(settings.group, settings.consumer_id)
     give_up_at = None
-    yield from create_parents(state, [ids_path(settings.group)])
     while not (yield from _create_registration(state, path)):
         [outcome] = yield Calls([state.watches.missing(Exists(path, watch=True))])
         stat = outcome.result()
@@ -91,6 +90,9 @@ def _create_registration(state: MemberState, path: str) -> Procedure[bool]:
     try:
         yield from change_nodes(state, Create(path, encode_registration(registration), ephemeral=True))
     except NodeExistsError:
+        return False
+    except NoNodeError:
+        yield from create_parents(state, [ids_path(state.settings.group)])
         return False
     except ConnectionLossError:
         yield from wait_after_loss(state)
@@ -233,5 +235,11 @@ def _create_missing(state: MemberState, paths: Sequence[str]) -> Procedure[None]
     parents = dict.fromkeys([CONSUMERS, group_path(group), *(path.rpartition("/")[0] for path in paths), *paths])
     outcomes = yield Calls([Exists(path) for path in parents])
     for path in [path for path, outcome in zip(parents, outcomes, strict=True) if outcome.result() is None]:
-        with suppress(NodeExistsError):  # another member was faster
+        try:
             yield from change_nodes(state, Create(path))
+        except NodeExistsError:
+            continue  # another member was faster
+        except NoNodeError:
+            if path == CONSUMERS:
+                raise NoNodeError(path, detail="the chroot of zookeeper.connect does not exist") from None
+            raise
