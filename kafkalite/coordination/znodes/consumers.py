@@ -6,8 +6,8 @@
 
 Contents that Java's consumers never write raise `ZnodeError`, whose message names the path.
 
-Deviation: a regular expression is escaped once, as JSON requires and as Kafka before 1.0 does. Kafka 1.0 and 1.1 escape
-it twice: a consumer of theirs that registers the pattern `a\\.b` reads the group's pattern as `a\\\\.b` itself. It is
+Deviation: a regular expression is escaped once, as JSON requires and as Kafka before 1.0.1 does. Kafka 1.0.1 and 1.1
+escape it twice: a consumer of theirs that registers the pattern `a\\.b` reads its own pattern as `a\\\\.b`. It is
 decoded as those consumers decode it.
 """
 
