@@ -1,7 +1,8 @@
 """Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, the programs
 of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin), those of
 docs/migration.md, and those of docs/ that run by themselves, beside a broker; the other ```python blocks there show
-signatures. Those of docs/sdk.md and docs/troubleshooting.md run inside an async function with producer and consumer.
+signatures. One that begins with the comment `# NAME.py` is a file of the page's ```sh blocks. Those of docs/sdk.md and
+docs/troubleshooting.md run inside an async function with producer and consumer.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
 the reader listens on a free port here; for the ZooKeeper zk1:2181 of a block a server of its protocol runs. A command
@@ -36,6 +37,7 @@ READY = "kafkalite ready on"
 TIMEOUT_S = 120
 OUTSIDE = "is outside the log of"  # what `group rewind` and `group reset` report of an offset that does not exist
 
+_FILE = re.compile(r"# (\w+\.py)\n")
 _BLOCK = re.compile(r"^( *)```(sh|python)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 _PROGRAM = "python shown.py"
@@ -63,6 +65,7 @@ class Block(NamedTuple):
     line: int
     commands: tuple[str, ...]
     program: str = ""  # what stands in shown.py
+    files: tuple[tuple[str, str], ...] = ()  # names and contents of other files
 
 
 def blocks(root: Path) -> list[Block]:
@@ -70,11 +73,14 @@ def blocks(root: Path) -> list[Block]:
     found = []
     for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         text = path.read_text()
+        files = tuple((named[1], block[3]) for block in _BLOCK.finditer(text) if (named := _FILE.match(block[3])))
         for block in _BLOCK.finditer(text):
             shown = (str(path.relative_to(root)), text.count("\n", 0, block.start()) + 1)
             if block[2] == "sh":
                 if kept := tuple(command for command in _commands(block[3]) if not _left_out(command)):
-                    found.append(Block(*shown, kept))
+                    found.append(Block(*shown, kept, files=files))
+            elif _FILE.match(block[3]):
+                continue
             elif path.name == "README.md":
                 found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
             elif path.name == "migration.md" or _RUNS.search(block[3]):
@@ -130,9 +136,12 @@ class Shell:
             return
         with ZooKeeperThread() as zookeeper:
             commands = (command.replace(ZOOKEEPER, zookeeper.address) for command in block.commands)
-            self._run(block._replace(commands=tuple(commands)))
+            files = ((name, content.replace(ZOOKEEPER, zookeeper.address)) for name, content in block.files)
+            self._run(block._replace(commands=tuple(commands), files=tuple(files)))
 
     def _run(self, block: Block) -> None:
+        for name, content in block.files:
+            (self.scratch / name).write_text(content)
         if block.program:
             host, port = self.address.split(":")
             program = block.program.replace('"localhost", 9092', f'"{host}", {port}').replace(ADDRESS, self.address)

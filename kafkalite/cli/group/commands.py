@@ -368,22 +368,32 @@ async def reset(
 Examples:
   kafkalite group verify --zookeeper zk1:2181/kafka            all groups with registered consumers
   kafkalite group verify billing --zookeeper zk1:2181/kafka
+  kafkalite group verify billing --zookeeper zk1:2181/kafka --consumers 3 --wait 60
 """
 )
 @click.argument("names", nargs=-1, metavar="[GROUP]...", shell_complete=complete_groups)
+@click.option("--consumers", type=click.IntRange(min=1), metavar="N", help="So many consumers must be registered.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Repeat the check until it succeeds, at most so long.",
+)
 @tree_options(required=True)
 @json_option
 @command_runner
-async def verify(names: tuple[str, ...], tree: Tree, as_json: bool) -> None:
+async def verify(names: tuple[str, ...], consumers: int | None, wait_s: float, tree: Tree, as_json: bool) -> None:
     """Verify that each partition has one live owner, in ZooKeeper.
 
     Partitions are those of the topics that registered consumers read. An owner is live if its consumer is registered by
     the session that created the owner's node. During a rebalance partitions have no owner. The exit code is 1 if a
     partition does not have one live owner, with a line for each, and 2 if a node could not be read.
     """
-    from kafkalite.cli.group.zookeeper.verification import verify_groups
+    from kafkalite.cli.group.zookeeper.verification import Expected, verify_groups
 
-    await verify_groups(names, tree, as_json)
+    await verify_groups(names, Expected(consumers, wait_s), tree, as_json)
 
 
 @command.command(

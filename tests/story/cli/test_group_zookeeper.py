@@ -1,5 +1,6 @@
 """Group commands with `--zookeeper` on a running cluster: offsets of both storages, reset, migration both ways."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from kafkalite_sdk.blocking import Admin, Producer
+from kafkalite_sdk.zk import ConsumerConnector
 
 from kafkalite.cli.main import main
 from kafkalite.coordination.znodes.consumers import Registration, StreamId, offset_path
@@ -229,3 +231,16 @@ def test_a_group_without_offsets_is_not_migrated(groups: Groups, group: str) -> 
     for to, source in (("broker", "zookeeper"), ("zookeeper", "broker")):
         refused = groups("migrate", group, "--to", to, code=2)
         assert f"{group} has no offsets in {source}, so there is nothing to copy" in refused.stderr
+
+
+async def test_dual_commit_moves_partitions_without_new_records(
+    cluster: BrokerCluster, groups: Groups, nodes: GroupNodes, group: str
+) -> None:
+    """Without an offset in the broker, the next restart would begin at `auto.offset.reset`."""
+    nodes.commit(group, TOPIC, {0: RECORDS, 1: RECORDS})
+    settings: Any = {"offsets_storage": "kafka", "dual_commit_enabled": True}
+    async with ConsumerConnector(cluster.zookeeper_connect, group, **settings) as connector:
+        connector.create_message_streams({TOPIC: 1})
+        await asyncio.to_thread(groups, "verify", group, "--consumers", "1", "--wait", "60")
+        await connector.commit_offsets()
+    assert await asyncio.to_thread(groups.committed, group) == {0: RECORDS, 1: RECORDS}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import click
 import pytest
@@ -92,6 +93,23 @@ def test_an_owner_of_an_earlier_session_is_not_live(nodes: GroupNodes, address: 
     nodes.own(GROUP, TOPIC, 0, StreamId("billing_a", 0), nodes.session())
     done = run("verify", GROUP, "--zookeeper", address, code=1)
     assert "orders-0: owner billing_a-0: the node belongs to another session" in done.stdout
+
+
+def test_the_number_of_consumers_may_be_expected(nodes: GroupNodes, address: str) -> None:
+    two_consumers(nodes)
+    run("verify", GROUP, "--zookeeper", address, "--consumers", "2")
+    done = run("verify", GROUP, "--zookeeper", address, "--consumers", "3", "--wait", "0.1", code=1)
+    assert "billing: 2 consumer(s) are registered, expected 3" in done.stdout
+
+
+def test_wait_ends_when_all_partitions_have_owners(nodes: GroupNodes, address: str) -> None:
+    """The group does not exist when the command starts."""
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(run, "verify", GROUP, "--zookeeper", address, "--consumers", "2", "--wait", "60")
+        two_consumers(nodes)
+        assert waiting.result(60).stdout.startswith("4 partition(s) of 1 group(s) verified, 0 without")
+    done = run("verify", "none", "--zookeeper", address, "--wait", "0.1", code=2)
+    assert "/consumers/none does not exist" in done.stderr
 
 
 @pytest.mark.parametrize("pattern", [WHITE_LIST, BLACK_LIST])
