@@ -49,13 +49,19 @@ class Ledger:
 
     def __init__(self) -> None:
         self.read: dict[TopicPartition, set[int]] = defaultdict(set)
-        self.repeated = 0
+        self.repetitions: list[Read] = []
 
     def note(self, read: Read) -> None:
         """A stream has returned a record."""
         offsets = self.read[read.topic, read.partition]
-        self.repeated += read.offset in offsets
+        if read.offset in offsets:
+            self.repetitions.append(read)
         offsets.add(read.offset)
+
+    @property
+    def repeated(self) -> int:
+        """How many records were processed again."""
+        return len(self.repetitions)
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[int]]:
         """The offsets below these that no stream has returned."""
