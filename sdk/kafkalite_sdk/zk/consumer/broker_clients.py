@@ -17,7 +17,7 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, NoNodeError
 from kafkalite.coordination.znodes.brokers import decode_registration, registration_path
-from kafkalite.errors import AuthenticationError, KafkaConnectionError, KafkaError
+from kafkalite.errors import AuthenticationError, ClientUseError, KafkaConnectionError, KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.consumer.driver import Driver, K, V
@@ -68,20 +68,24 @@ class BrokerClients(Generic[K, V]):
         self._driver: Driver[K, V] | None = None
         self._admin: Admin | None = None
         self._beginning = False
+        self._admin_starting = asyncio.Lock()
+        self._starting = asyncio.Lock()  # one client of each kind, whatever is assigned while it starts
+        self._closed = False
 
     # The assignment.
 
     async def fetch(self) -> None:
         """Begin to fetch `starts`, once a broker can be reached. Raises AuthenticationError."""
         starts = self.starts
-        while self._driver is None and starts is self.starts:
-            try:
-                await self._start_driver()
-            except AuthenticationError:
-                raise
-            except (KafkaError, CoordinationError) as error:
-                LOGGER.warning("group %s: no broker can be reached: %s", self._settings.membership.group, error)
-                await asyncio.sleep(RETRY_S)
+        async with self._starting:
+            while self._driver is None and starts is self.starts:
+                try:
+                    await self._start_driver()
+                except AuthenticationError:
+                    raise
+                except (KafkaError, CoordinationError) as error:
+                    LOGGER.warning("group %s: no broker can be reached: %s", self._settings.membership.group, error)
+                    await asyncio.sleep(RETRY_S)
         if self._driver is not None and starts is self.starts:
             self._begin(self._driver)
 
@@ -135,23 +139,35 @@ class BrokerClients(Generic[K, V]):
     # Offsets in the broker.
 
     async def admin(self) -> "Admin":
-        """Return a client for offsets in the broker. Raises KafkaError, CoordinationError: no broker is reachable."""
+        """Return a client for offsets in the broker.
+
+        Raises: KafkaError, CoordinationError: no broker is reachable. ClientUseError: the consumer is closed.
+        """
         from kafkalite_sdk.admin.admin import Admin
 
-        if self._admin is None:
-            admin = Admin(await self._addresses(), environment=self._environment, **self._settings.client)
-            await admin.start()
-            self._admin = admin
-        return self._admin
+        async with self._admin_starting:
+            if self._admin is None:
+                admin = Admin(await self._addresses(), environment=self._environment, **self._settings.client)
+                await admin.start()
+                self._admin = admin
+            admin = self._admin
+        if self._closed:
+            self._admin = None
+            await admin.close()
+            raise ClientUseError("the consumer was shut down")
+        return admin
 
     async def close(self) -> None:
         """End all connections."""
+        self._closed = True
         driver, self._driver = self._driver, None
         admin, self._admin = self._admin, None
-        if driver is not None:
-            await driver.close(CLOSE_S)
-        if admin is not None:
-            await admin.close()
+        try:
+            if driver is not None:
+                await driver.close(CLOSE_S)
+        finally:
+            if admin is not None:
+                await admin.close()
 
 
 async def read_addresses(session: Coordination | None, protocol: str, timeout_s: float) -> list[str]:

@@ -11,6 +11,7 @@ Source: ConsumerConnector.scala, ZookeeperConsumerConnector.scala of Kafka 1.1.1
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
@@ -18,7 +19,7 @@ from kafkalite.clock import SystemRandom
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.znodes.consumers import Registration
-from kafkalite.errors import ClientUseError, KafkaTimeoutError
+from kafkalite.errors import ClientUseError, KafkaError, KafkaTimeoutError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.environment import Environment
@@ -94,6 +95,7 @@ class ConsumerConnector(Generic[K, V]):
         self._listener: ConsumerRebalanceListener | None = None
         self._driver: MemberDriver[K, V] | None = None
         self._closing: asyncio.Future[None] | None = None
+        self._session_end: asyncio.Future[None] | None = None
         self.consumer_id = ""
 
     def _new_storage(self) -> OffsetStorage:
@@ -141,11 +143,21 @@ class ConsumerConnector(Generic[K, V]):
                     raise KafkaTimeoutError(f"the consumer has not left its group within {limit_s:g} s")
                 driver.ended.result()
         finally:
-            if driver is not None:
-                await driver.close()
-                self._clients.streams.end(None)
-            await self._clients.close()
-            await self._sessions.close()
+            async with AsyncExitStack() as ends:  # each one, even if another one fails
+                ends.push_async_callback(self._end_session)
+                ends.push_async_callback(self._clients.close)
+                if driver is not None:
+                    self._clients.streams.end(None)
+                    ends.push_async_callback(driver.close)
+
+    def _member_ended(self, _ended: asyncio.Future[None]) -> None:
+        """The nodes of a consumer that has ended do not outlive it: the application may shut it down much later."""
+        self._session_end = asyncio.ensure_future(self._sessions.close())
+
+    async def _end_session(self) -> None:
+        if self._session_end is not None:
+            await self._session_end
+        await self._sessions.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -224,6 +236,7 @@ class ConsumerConnector(Generic[K, V]):
         wall_ms, listener = self._environment.now_ms, self._listener
         machine = Membership(settings)
         self._driver = MemberDriver(machine, self._sessions, self._clients, self._storage, listener, wall_ms)
+        self._driver.ended.add_done_callback(self._member_ended)
         self._driver.established(session)
         return self._clients.streams.streams
 
@@ -256,19 +269,33 @@ class ConsumerConnector(Generic[K, V]):
             TopicPartition(*each): to if isinstance(to, OffsetAndMetadata) else OffsetAndMetadata(to)
             for each, to in offsets.items()
         }
-        await _within(asyncio.ensure_future(self._commit(wanted)), timeout, "the commit")
+        try:
+            async with asyncio.timeout(timeout):
+                await self._commit(wanted)
+        except TimeoutError as error:
+            raise KafkaTimeoutError(f"the commit is not complete within {timeout:g} s") from error
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         settings, left = self._settings.membership, dict(offsets)
+        failures: Failures = {}
         for attempt in range(settings.commit_retries + 1):
             if attempt:
                 await asyncio.sleep(settings.commit_backoff_s)
-            failures: Failures = await self._storage.commit(left)
+            failures = await self._attempt(left)
             if not failures:
                 return
             left = {each: left[each] for each in failures}
         shown = ", ".join(f"{each}: {error}" for each, error in failures.items())
         raise OffsetCommitError(f"group {settings.group}: not committed: {shown}")
+
+    async def _attempt(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Failures:
+        """One attempt of a commit; an error that concerns all partitions is that of each."""
+        try:
+            return await self._storage.commit(offsets)
+        except ClientUseError:
+            raise
+        except (KafkaError, CoordinationError) as error:
+            return dict.fromkeys(offsets, error)
 
     def _member(self) -> MemberDriver[K, V]:
         if self._driver is None:

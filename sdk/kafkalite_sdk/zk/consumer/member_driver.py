@@ -8,18 +8,21 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, Protocol
 
 from kafkalite.clock import Outcome
 from kafkalite.coordination import tree
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
+from kafkalite.coordination.znodes.consumers import StreamId
+from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.driver import K, V
 from kafkalite_sdk.values import OffsetAndMetadata
 from kafkalite_sdk.zk.consumer.broker_clients import BrokerClients
 from kafkalite_sdk.zk.consumer.listener import ConsumerRebalanceListener
 from kafkalite_sdk.zk.membership import effects
+from kafkalite_sdk.zk.membership.errors import ReleaseTimeoutError
 from kafkalite_sdk.zk.membership.machine import Membership
 from kafkalite_sdk.zk.offsets.storage import OffsetStorage
 
@@ -98,11 +101,13 @@ class MemberDriver(Generic[K, V]):
         self._call(self._machine.shut_down)
 
     def commit(self) -> asyncio.Future[None]:
-        """Commit what the streams have returned; the future ends with the commit."""
-        future: asyncio.Future[None] = self._loop.create_future()
+        """Commit what the streams have returned; the future ends with the commit.
+
+        After the end of the consumer it has the error that has ended it.
+        """
         if self.ended.done():
-            future.set_result(None)
-            return future
+            return self.ended
+        future: asyncio.Future[None] = self._loop.create_future()
         ticket = self._machine.commit(self._loop.time())
         self._commits[ticket] = future
         self._execute_all()
@@ -187,8 +192,7 @@ class MemberDriver(Generic[K, V]):
 
         async def begin() -> None:
             if listener is not None:
-                consumer_id = self._machine.state.settings.consumer_id
-                await self._listen(listener.before_starting_fetchers(consumer_id, effect.group))
+                await self._begin_with(listener, effect.group)
             if starts is self._clients.starts:
                 if starts:
                     await self._clients.fetch()
@@ -196,6 +200,18 @@ class MemberDriver(Generic[K, V]):
                     self.assigned.set_result(None)
 
         self._work.start(begin())
+
+    async def _begin_with(self, listener: ConsumerRebalanceListener, group: Mapping[TopicPartition, StreamId]) -> None:
+        """Call the listener before fetching; the machine has no deadline for it. Raises ReleaseTimeoutError."""
+        settings = self._machine.state.settings
+        limit = asyncio.timeout(settings.rebalance_timeout_s)
+        try:
+            async with limit:
+                await self._listen(listener.before_starting_fetchers(settings.consumer_id, group))
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ReleaseTimeoutError("before_starting_fetchers of the listener did not return in time") from error
 
     @staticmethod
     async def _listen(result: Awaitable[None] | None) -> None:
@@ -255,11 +271,10 @@ class MemberDriver(Generic[K, V]):
         if self.ended.done():
             return
         error = self._error or error
+        self._clients.release()
         self._clients.streams.end(error)
         self._work.set_timer(None, self._expire)
-        for future in self._commits.values():
-            future.cancel()
-        for each in (self.ended, self.assigned):
+        for each in (*self._commits.values(), self.ended, self.assigned):
             if not each.done():
                 _finish(each, error)
 
