@@ -10,7 +10,7 @@ from kafkalite_sdk.zk.membership.settings import MembershipSettings
 
 from kafkalite.clock import Outcome
 from kafkalite.model import TopicPartition
-from tests.story.zk.service import ClientSession
+from kafkalite.testing.virtual_clock import START_WALL_MS
 
 if TYPE_CHECKING:
     from tests.story.zk.world import World
@@ -44,7 +44,7 @@ class Member:
         self.ended = False
         self.tickets: set[int] = set()
         self._executing = False
-        self.session: ClientSession | None = None
+        self.session: Any = None
         self._connect()
 
     @property
@@ -58,10 +58,7 @@ class Member:
 
     def _connect(self) -> None:
         if not self.ended:
-            self.session = ClientSession(self.world.service, self)
-            self._input(
-                self.machine.established, self.session.session_id, 1_700_000_000_000 + self.world.schedule.now_ms
-            )
+            self.session = self.world.service.open(self)
 
     # What the application does.
 
@@ -96,6 +93,10 @@ class Member:
             self.session.kill()
 
     # The session.
+
+    def established(self) -> None:
+        assert self.session is not None
+        self._input(self.machine.established, self.session.session_id, START_WALL_MS + self.world.schedule.now_ms)
 
     def suspended(self) -> None:
         self._input(self.machine.suspended)
@@ -141,11 +142,11 @@ class Member:
             partial(self._fired, self.session, effect.token),
         )
 
-    def _completed(self, session: ClientSession, token: int, outcome: Outcome) -> None:
+    def _completed(self, session: Any, token: int, outcome: Outcome) -> None:
         if session is self.session:
             self._input(self.machine.completed, token, outcome)
 
-    def _fired(self, session: ClientSession, token: int) -> None:
+    def _fired(self, session: Any, token: int) -> None:
         if session is self.session:
             self._input(self.machine.fired, token)
 
@@ -213,8 +214,7 @@ class Member:
         self.ended = True
         if self.session is not None and not self.session.over:
             self.world.check_left(self, self.session)
-            self.session.over = True
-            self.world.service.expire(self.session.session_id)
+            self.session.end()
 
 
 EXECUTE: dict[type, Callable[[Member, Any], None]] = {

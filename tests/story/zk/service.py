@@ -29,15 +29,20 @@ class Service:
     Attributes:
         changed: called after each change, with the session and the operations.
         session: of the administrator.
+        loses_response: whether the response to the next change is lost, because the connection breaks.
     """
 
     def __init__(self, schedule: Schedule, timeout_ms: int) -> None:
         self.schedule = schedule
         self.timeout_ms = timeout_ms
         self.tree = Tree()
-        self.sessions: dict[int, ClientSession] = {}
         self.changed: Change = lambda session, operations: None
         self.session = self.tree.open_session()
+        self.loses_response: Callable[[], bool] = lambda: False
+
+    def open(self, client: Any) -> "ClientSession":
+        """Begin a session."""
+        return ClientSession(self, client)
 
     def change(self, *operations: Operation) -> bool:
         """A change of the administrator; False = it was rejected."""
@@ -76,7 +81,7 @@ class ClientSession:
 
     Arguments:
         service: the server.
-        client: has `fired`, `suspended`, `resumed`, `lost`.
+        client: has `established`, `suspended`, `resumed`, `lost`.
     """
 
     def __init__(self, service: Service, client: Any) -> None:
@@ -92,7 +97,11 @@ class ClientSession:
         self._sent_ms = 0
         self._received_ms = 0
         self._events: list[Callable[[], None]] = []
-        service.sessions[self.session_id] = self
+        service.schedule.after(0, self._establish)
+
+    def _establish(self) -> None:
+        if not self.over:
+            self.client.established()
 
     def call(self, call: Call, then: Callable[[Outcome], None], fire: Callable[[], None]) -> None:
         """Make a call; `fire` is called when its watch fires."""
@@ -157,6 +166,11 @@ class ClientSession:
         self._link += 1
         self.service.schedule.after(self.service.timeout_ms, partial(self.service.expire, self.session_id))
 
+    def end(self) -> None:
+        """The client ends the session."""
+        self.over = True
+        self.service.expire(self.session_id)
+
     def _time_out(self, link: int) -> None:
         if link == self._link and not self.connected:
             self.service.expire(self.session_id)
@@ -175,6 +189,10 @@ class ClientSession:
             outcome = Outcome(self._execute(call, fire))
         except CoordinationError as error:
             outcome = Outcome(error=error)
+        if type(call) not in (Get, Exists, Children) and self.service.loses_response():
+            self.disconnect()
+            self.service.schedule.after(self.service.schedule.delay_ms(), self.reconnect)
+            return
         self._deliver(partial(self._complete, number, outcome))
 
     def _complete(self, number: int, outcome: Outcome) -> None:

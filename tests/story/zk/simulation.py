@@ -6,7 +6,8 @@ member that the assignment names, and all records are processed.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from kafkalite_sdk.zk.membership.assignors import RANGE, ROUND_ROBIN, assign_range, assign_round_robin
 from kafkalite_sdk.zk.membership.errors import ConsumerRebalanceFailedError
@@ -17,8 +18,10 @@ from kafkalite.coordination.tree import Create, Delete
 from kafkalite.coordination.znodes import topic_path
 from kafkalite.coordination.znodes.consumers import Registration, StreamId, group_path, ids_path, owner_path
 from kafkalite.model import TopicPartition
+from tests.story.controller.schedule import Schedule
 from tests.story.zk.member import Member
-from tests.story.zk.world import GROUP, World
+from tests.story.zk.service import Service
+from tests.story.zk.world import GROUP, TIMEOUT_MS, World
 
 TOPICS = ("a", "b", "c", "__consumer_offsets")
 HISTORY_MS = 20_000
@@ -29,16 +32,26 @@ QUIET_MS = int(3 * BACKOFF_S * 1000)
 MEMBERS_MAX = 6
 
 
+CreateService = Callable[[random.Random], Any]  # a Service, or a ServedService
+
+
+def create_tree_service(chance: random.Random) -> Service:
+    return Service(Schedule(chance), TIMEOUT_MS)
+
+
 class Simulation:
     """One history.
 
     Arguments:
         seed: of everything random.
+        create_service: the coordination service; the tree without connections by default.
+        slack_ms: how long the group may take in addition, because connections are established.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, create_service: CreateService = create_tree_service, slack_ms: int = 0) -> None:
         self.chance = random.Random(seed)
-        self.world = World(self.chance)
+        self.world = World(self.chance, create_service(self.chance))
+        self.slack_ms = slack_ms
         self.strategy = self.chance.choice((RANGE, ROUND_ROBIN))
         self._count = 0
         self._operations = [each for each in OPERATIONS if self.chance.random() < 0.7] or list(OPERATIONS)
@@ -48,18 +61,21 @@ class Simulation:
 
     def run(self) -> None:
         """Run the history and check the end."""
+        schedule = self.world.schedule
+        for ms in self.history():
+            schedule.run_until(schedule.now_ms + ms)
+
+    def history(self) -> Iterator[int]:
+        """Run the history and check the end; the milliseconds to let pass."""
         self.join()
         for _ in range(HISTORY_MS // STEP_MS):
-            self.chance.choice(self._operations)(self)
-            self._run(self.chance.randrange(2 * STEP_MS))
+            yield from self.chance.choice(self._operations)(self) or ()
+            yield self.chance.randrange(2 * STEP_MS)
         self._end_faults()
-        self._run(QUIET_MS)
+        yield QUIET_MS + self.slack_ms
         self._check_complete()
-        self._run(2_000)
+        yield 2_000
         self._check_processed()
-
-    def _run(self, ms: int) -> None:
-        self.world.schedule.run_until(self.world.schedule.now_ms + ms)
 
     def _later(self, most_ms: int, function: Callable[[], object]) -> None:
         """Call a function later, unless the faults have ended by then."""
@@ -131,10 +147,10 @@ class Simulation:
             session.disconnect()
             self.world.schedule.after(self.chance.choice((1, 50, 1_000, 5_900, 7_000)), session.reconnect)
 
-    def disconnect_in_rebalance(self) -> None:
+    def disconnect_in_rebalance(self) -> Iterator[int]:
         """All connections break shortly after the group has changed: responses are lost."""
         self.join()
-        self._run(self.chance.choice((1, 3, 5, 10, 20, 60)))
+        yield self.chance.choice((1, 3, 5, 10, 20, 60))
         for member in self.world.live:
             if member.session is not None and self.chance.random() < 0.7:
                 member.session.disconnect()
@@ -264,7 +280,7 @@ class Simulation:
             assert self.world.processed.get(partition, 0) == self.world.ends[partition], f"{partition}: not all is read"
 
 
-Action = Callable[[Simulation], None]
+Action = Callable[[Simulation], Iterable[int] | None]
 OPERATIONS: tuple[Action, ...] = (
     Simulation.join,
     Simulation.join,

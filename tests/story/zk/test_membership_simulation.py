@@ -3,7 +3,9 @@
 Each history prints its seed; `KAFKALITE_SEED=n` repeats it alone. `--simulations` sets the number of histories.
 """
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +15,15 @@ from kafkalite_sdk.zk.membership.state import MemberState, StreamNumbers, Watche
 from kafkalite_sdk.zk.membership.steps import Commit, Procedure, Stop
 
 from kafkalite.coordination.errors import CoordinationError
+from kafkalite.testing.virtual_loop import VirtualTimeError, pass_time, run_virtually
 from tests.story.sdk.world import seeds
+from tests.story.zk.served_service import ServedService
 from tests.story.zk.simulation import Simulation
+from tests.story.zk.world import TIMEOUT_MS
 
 RUNS = 100
+SERVED_RUNS = 5
+RECONNECT_MS = 3_000
 BUG_SEEDS = range(1, RUNS + 1)
 
 
@@ -30,6 +37,31 @@ def run(seed: int) -> None:
 def test_random_histories_keep_the_invariants(simulations: int) -> None:
     for seed in seeds(simulations, RUNS):
         run(seed)
+
+
+@pytest.mark.torture
+@pytest.mark.conclusive
+def test_random_histories_over_the_served_tree(simulations: int) -> None:
+    for seed in seeds(simulations, SERVED_RUNS)[: max(SERVED_RUNS, simulations // 10)]:
+        print(f"KAFKALITE_SEED={seed}")
+        run_virtually(partial(run_served, seed))
+
+
+async def run_served(seed: int) -> None:
+    simulation = Simulation(seed, lambda chance: ServedService(chance, TIMEOUT_MS), RECONNECT_MS)
+    loop: Any = asyncio.get_running_loop()
+    for ms in simulation.history():
+        await pass_time(ms / 1000)
+        if loop.failures:
+            raise loop.failures.pop(0)
+    await close_all(simulation)
+
+
+async def close_all(simulation: Simulation) -> None:
+    for member in simulation.world.members:
+        if not member.ended:
+            member.kill()
+    await pass_time(1)
 
 
 def test_history_is_replayed_from_its_seed() -> None:
@@ -109,7 +141,7 @@ def deletes_owners_of_other_sessions(patch: pytest.MonkeyPatch) -> None:
 
 def fetches_without_owners(patch: pytest.MonkeyPatch) -> None:
     """A member fetches although another one owns its partitions."""
-    create_owners = rebalance.create_owners
+    create_owners = ownership.create_owners
 
     def creating(state: MemberState, wanted: StreamNumbers) -> Procedure[bool]:
         yield from create_owners(state, wanted)
@@ -141,6 +173,13 @@ BUGS = [
 def test_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     assert is_found()
+
+
+def test_planted_bug_is_found_over_the_served_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    deletes_owners_of_other_sessions(monkeypatch)
+    with pytest.raises((AssertionError, VirtualTimeError)):
+        for seed in BUG_SEEDS:
+            run_virtually(partial(run_served, seed))
 
 
 def is_found() -> bool:

@@ -10,6 +10,7 @@ Invariants, checked at each change of an owner, each Fetch and each commit:
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 from kafkalite_sdk.zk.membership.effects import FetchStart, Positions
 
@@ -17,13 +18,12 @@ from kafkalite.coordination.tree import Create, Delete, Operation, Set
 from kafkalite.coordination.znodes import TopicNode, ZnodeError, decode_topic, encode_topic, topic_path
 from kafkalite.coordination.znodes.consumers import decode_owner, owner_path, owners_path
 from kafkalite.model import TopicPartition
-from tests.story.controller.schedule import Schedule
 from tests.story.zk.member import Member
-from tests.story.zk.service import ClientSession, Service
 
 GROUP = "g"
 TIMEOUT_MS = 6_000
 SLACK_MS = 100  # the delays of messages
+LOST_RESPONSES = 0.05
 
 
 class World:
@@ -31,6 +31,7 @@ class World:
 
     Arguments:
         chance: draws everything random.
+        service: the coordination service.
 
     Attributes:
         ends: the log end offset of each partition.
@@ -42,11 +43,12 @@ class World:
         foreign: the owners that belong to no member.
     """
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, service: Any) -> None:
         self.chance = chance
-        self.schedule = Schedule(chance)
-        self.service = Service(self.schedule, TIMEOUT_MS)
+        self.service = service
+        self.schedule = service.schedule
         self.service.changed = self._changed
+        self.service.loses_response = lambda: self.faulty and chance.random() < LOST_RESPONSES
         self.ends: dict[TopicPartition, int] = {}
         self.offsets: dict[TopicPartition, int] = {}
         self.processed: dict[TopicPartition, int] = {}
@@ -66,7 +68,7 @@ class World:
     # Topics.
 
     def topics(self) -> list[str]:
-        return self.service.tree.children("/brokers/topics")[0]
+        return list(self.service.tree.children("/brokers/topics")[0])
 
     def partitions(self) -> dict[str, tuple[int, ...]]:
         """The partitions of each topic whose node is valid."""
@@ -130,7 +132,7 @@ class World:
             self.check_owner(member, partition)
         self.offsets[partition] = offset
 
-    def check_left(self, member: Member, session: ClientSession) -> None:
+    def check_left(self, member: Member, session: Any) -> None:
         """A member that has shut down with a session has deleted its nodes."""
         if member.error is None and session.connected:
             assert not self.service.tree.sessions.get(session.session_id), "the consumer ended before its nodes"
