@@ -56,6 +56,7 @@ class ServedService:
         self.changed: Callable[[int, tuple[Operation, ...]], object] = lambda session, operations: None
         self.session = self.tree.open_session()
         self.opened = 0
+        self.failures: list[AssertionError] = []
         self.loses_response: Callable[[], bool] = lambda: False  # connections break at any time instead
         self._multi, self._close_session = self.tree.multi, self.tree.close_session
         self.tree.multi = self._observed_multi  # type: ignore[method-assign]
@@ -82,15 +83,23 @@ class ServedService:
         for operation in operations:
             node = self.tree.find(operation.path) if isinstance(operation, Delete) else None
             strange = node is not None and node.owner not in (NO_SESSION, session) and session != self.session
-            assert not strange or session not in self.tree.sessions, f"{operation.path} belongs to another session"
+            if strange and session in self.tree.sessions:
+                self.failures.append(AssertionError(f"{operation.path} belongs to another session"))
         results = self._multi(operations, session, *arguments)
-        self.changed(session, tuple(operations))
+        self._check(session, tuple(operations))
         return list(results)
 
     def _observed_close(self, session: int, *arguments: Any) -> None:
         paths = sorted(self.tree.sessions.get(session, ()))
         self._close_session(session, *arguments)
-        self.changed(session, tuple(map(Delete, paths)))
+        self._check(session, tuple(map(Delete, paths)))
+
+    def _check(self, session: int, operations: tuple[Operation, ...]) -> None:
+        """Check the invariants; the server would log an exception and go on."""
+        try:
+            self.changed(session, operations)
+        except AssertionError as error:
+            self.failures.append(error)
 
 
 class ServedClientSession:
