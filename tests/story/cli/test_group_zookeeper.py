@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kafkalite.cli.main import main
 from kafkalite.coordination.znodes.consumers import Registration, StreamId, offset_path
 from kafkalite.model import TopicPartition
 from kafkalite.testing.broker_cluster import BrokerCluster
+from kafkalite.testing.thread import BrokerThread
 from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 from tests.kit.zookeeper_groups import GroupNodes
 
@@ -244,3 +246,22 @@ async def test_dual_commit_moves_partitions_without_new_records(
         await asyncio.to_thread(groups, "verify", group, "--consumers", "1", "--wait", "60")
         await connector.commit_offsets()
     assert await asyncio.to_thread(groups.committed, group) == {0: RECORDS, 1: RECORDS}
+
+
+def test_the_directory_of_a_served_tree(tmp_path: Path) -> None:
+    shared = str(tmp_path / "shared")
+    settings = {"kafkalite.coordination.directory": shared, "offsets.topic.replication.factor": 1}
+    with BrokerThread(str(tmp_path / "data"), settings) as broker:
+        broker.create_topic(TOPIC, 1)
+
+        def run(*args: str) -> Result:
+            done = CliRunner().invoke(main, ["group", *args, "--zookeeper", shared])
+            assert done.exit_code == 0, f"{args} ended with {done.exit_code}:\n{done.output}"
+            return done
+
+        run("reset", "served", "--to", "latest", "--topic", TOPIC)
+        run("migrate", "served", "--to", "broker")
+        described = json.loads(run("describe", "served", "--json").stdout)
+        assert (described["storage"], described["partitions"][0]["lag"]) == ("both", 0)
+    gone = CliRunner().invoke(main, ["group", "list", "--zookeeper", str(tmp_path / "none")])
+    assert gone.exit_code == 2 and "No such file or directory" in gone.stderr

@@ -1,17 +1,25 @@
 """Group commands with `--zookeeper` that need no broker, on a server with a group of ZooKeeper-era consumers."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from kafkalite_sdk.zk import group_changes
+from kafkalite_sdk.zk.group_changes import GroupChangedError, GroupOffsets, RegisteredConsumersError, set_offsets
+from kafkalite_sdk.zk.groups import ZooKeeperGroups
+from kafkalite_sdk.zk.session import opened_session
+from kafkalite_sdk.zk.znode_calls import ZnodeCalls
 
 from kafkalite.cli.completion import complete_groups
 from kafkalite.cli.main import main
+from kafkalite.coordination.tree import Operation
 from kafkalite.coordination.znodes import BROKER_IDS, consumers
 from kafkalite.coordination.znodes.consumers import BLACK_LIST, WHITE_LIST, Registration, StreamId
+from kafkalite.model import TopicPartition
 from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 from tests.kit.zookeeper_groups import GroupNodes
 
@@ -287,3 +295,60 @@ def test_names_of_groups_are_completed_from_the_tree(nodes: GroupNodes, address:
     assert complete_groups(context, click.Argument(["names"]), "bil") == ["billing"]
     context.params["zookeeper"] = "127.0.0.1:nothing"
     assert complete_groups(context, click.Argument(["names"]), "bil") == []
+
+
+# Large groups, and changes of others
+
+
+def test_large_groups_are_written_and_deleted_in_several_transactions(
+    nodes: GroupNodes, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_changes, "BYTES_MAX", 400)
+    nodes.topic("large", 40)
+    lines = "".join(f"large,{partition},{partition}\n" for partition in range(40))
+    run("offsets", "import", "-g", GROUP, "--zookeeper", address, stdin=lines)
+    assert run("offsets", "export", GROUP, "--zookeeper", address, "--csv").stdout == lines
+    assert nodes.children("/consumers/billing") == ["offsets"]
+    nodes.write("/consumers/billing/ids")
+    run("offsets", "import", "-g", GROUP, "--zookeeper", address, stdin=lines)
+    assert nodes.children("/consumers/billing") == ["ids", "offsets"]
+    run("delete", GROUP, "--zookeeper", address)
+    assert nodes.children("/consumers") == []
+
+
+async def changed(nodes: GroupNodes, address: str, change: Callable[[], object]) -> None:
+    """Write an offset that was changed after it was read."""
+    async with opened_session(address, 30.0) as session:
+        groups = ZooKeeperGroups(session, 30.0)
+        found = await groups.read(GROUP)
+        await asyncio.to_thread(change)
+        await set_offsets(groups, [GroupOffsets(GROUP, {TopicPartition(TOPIC, 0): 9}, found.offset_versions)])
+
+
+async def test_an_offset_that_was_committed_meanwhile_is_not_overwritten(nodes: GroupNodes, address: str) -> None:
+    nodes.commit(GROUP, TOPIC, {0: 7})
+    with pytest.raises(GroupChangedError, match=r"^/consumers/billing/offsets/orders/0$"):
+        await changed(nodes, address, lambda: nodes.commit(GROUP, TOPIC, {0: 8}))
+    assert nodes.read("/consumers/billing/offsets/orders/0") == b"8"
+
+
+async def test_an_offset_is_not_written_when_a_consumer_has_registered_meanwhile(
+    nodes: GroupNodes, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it comes after the last read: the transaction itself fails."""
+    nodes.commit(GROUP, TOPIC, {0: 7})
+    nodes.write("/consumers/billing/ids")
+    with pytest.raises(RegisteredConsumersError):
+        await changed(nodes, address, lambda: nodes.register(GROUP, "billing_a", Registration({TOPIC: 1})))
+    multi = ZnodeCalls.multi
+
+    async def late(calls: ZnodeCalls, operations: Sequence[Operation]) -> None:
+        await asyncio.to_thread(nodes.register, GROUP, "billing_b", Registration({TOPIC: 1}))
+        await multi(calls, operations)
+
+    nodes.delete("/consumers/billing/ids/billing_a")
+    monkeypatch.setattr(ZnodeCalls, "multi", late)
+    with pytest.raises(RegisteredConsumersError):
+        await changed(nodes, address, lambda: None)
+    assert nodes.read("/consumers/billing/offsets/orders/0") == b"7"
+    assert nodes.children("/consumers/billing/ids") == ["billing_b"]

@@ -5,35 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner, Result
 from kafkalite_sdk import Producer
+from kazoo.security import make_acl
 
 from kafkalite.cli.main import main
-from tests.compat.conftest import topic_maker
 from tests.kit import jvm
-from tests.kit.brokers import ApacheKafkaZooKeeper, broker_under_test
+from tests.kit.brokers import ApacheKafkaZooKeeper
+from tests.kit.zookeeper_era.tree import Tree
 
 pytestmark = [
     pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}"),
-    pytest.mark.xdist_group("kafka-zookeeper"),
+    pytest.mark.xdist_group("zookeeper-era"),
 ]
-GROUP, RECORDS = "billing", 10
+GROUP, RECORDS = "commands", 10
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+READ_ONLY = make_acl("world", "anyone", read=True)
+FORBIDDEN = make_acl("digest", "other:secret", all=True)
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaZooKeeper]:
-    with broker_under_test(tmp_path_factory.mktemp("groups"), {}, "kafka-zookeeper") as running:
-        assert isinstance(running, ApacheKafkaZooKeeper)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def topic(kafka: ApacheKafkaZooKeeper) -> str:
-    name = topic_maker(kafka.address, "orders")(2)
+@pytest.fixture
+def topic(kafka: ApacheKafkaZooKeeper, new_topic: Callable[..., str]) -> str:
+    name = new_topic(2)
 
     async def write() -> None:
         async with Producer(kafka.address) as producer:
@@ -43,10 +39,10 @@ def topic(kafka: ApacheKafkaZooKeeper) -> str:
     return name
 
 
-def run(kafka: ApacheKafkaZooKeeper, *args: str, stdin: str = "") -> Result:
+def run(kafka: ApacheKafkaZooKeeper, *args: str, stdin: str = "", code: int = 0) -> Result:
     command = ["group", *args, "--zookeeper", kafka.zookeeper.address]
     done = CliRunner().invoke(main, command, input=stdin)
-    assert done.exit_code == 0, f"{args} ended with {done.exit_code}:\n{done.output}"
+    assert done.exit_code == code, f"{args} ended with {done.exit_code}:\n{done.output}"
     return done
 
 
@@ -81,3 +77,21 @@ def test_a_group_is_migrated_to_the_broker_and_back(kafka: ApacheKafkaZooKeeper,
     run(kafka, "delete", GROUP)
     listed = run(kafka, "list", "--json").stdout
     assert f'"{GROUP}"' not in listed
+
+
+def test_nodes_without_permission_are_named(kafka: ApacheKafkaZooKeeper, tree: Tree, topic: str) -> None:
+    """The others are shown, and a change that ZooKeeper refuses leaves all offsets as they were."""
+    group = "closed"
+    for partition in range(2):
+        tree.set_offset(group, topic, partition, "5")
+    path = f"/consumers/{group}/offsets/{topic}"
+    tree.client.set_acls(f"{path}/1", [READ_ONLY])
+    refused = run(kafka, "reset", group, "--to", "latest", code=2)
+    assert f"no permission: {path}/1" in refused.stderr and "another identity owns the nodes" in refused.stderr
+    assert {each: tree.client.get(f"{path}/{each}")[0] for each in range(2)} == {0: b"5", 1: b"5"}
+    tree.client.set_acls(f"{path}/0", [FORBIDDEN])
+    described = run(kafka, "describe", group, "--json", code=2)
+    assert [each["partition"] for each in json.loads(described.stdout)["partitions"]] == [1]
+    assert f"{path}/0: no permission to read it" in described.stderr
+    refused = run(kafka, "migrate", group, "--to", "broker", code=2)
+    assert f"nothing was copied: {path}/0: no permission to read it" in refused.stderr
