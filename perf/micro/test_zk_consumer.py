@@ -1,18 +1,19 @@
 """The consumer of a group in ZooKeeper: `pytest perf/micro/test_zk_consumer.py`.
 
-- 100-byte records of 4 partitions: `poll` of the SDK's consumer against one ConsumerConnector with 4 streams. The
-  broker is a process of its own and serves the tree.
+- 100-byte records of 4 partitions: `poll` of the SDK's consumer against one ConsumerConnector with 4 streams, by
+  batches and record by record. The broker is a process of its own and serves the tree.
 - Commits of 100 partitions to the tree, one after the other; every offset changes.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafkalite_sdk import Consumer, OffsetAndMetadata, Producer, TopicPartition
-from kafkalite_sdk.zk import ConsumerConnector
+from kafkalite_sdk.zk import ConsumerConnector, MessageStream
 from kafkalite_sdk.zk.offsets.zookeeper_offsets import ZooKeeperOffsets
 from kafkalite_sdk.zk.session import opened_session
 
@@ -63,14 +64,14 @@ async def poll(broker: Kafkalite) -> None:
                 left -= 1
 
 
-async def read_streams(broker: Kafkalite) -> None:
+async def read_streams(broker: Kafkalite, *, batches: bool = False) -> None:
     connect = str(shared(broker.directory))
     async with ConsumerConnector(connect, "bench", auto_offset_reset="smallest", auto_commit_enable=False) as connector:
         streams = connector.create_message_streams({"orders": PARTITIONS})["orders"]
         left = RECORDS
         done = asyncio.Event()
 
-        async def read(stream: Any) -> None:
+        async def read(stream: MessageStream[bytes, bytes]) -> None:
             nonlocal left
             async for record in stream:
                 assert record.offset >= 0
@@ -78,14 +79,27 @@ async def read_streams(broker: Kafkalite) -> None:
                 if not left:
                     done.set()
 
-        tasks = [asyncio.ensure_future(read(each)) for each in streams]
+        async def read_batches(stream: MessageStream[bytes, bytes]) -> None:
+            nonlocal left
+            while records := await stream.next_batch():
+                for record in records:
+                    assert record.offset >= 0
+                    left -= 1
+                if not left:
+                    done.set()
+
+        tasks = [asyncio.ensure_future((read_batches if batches else read)(each)) for each in streams]
         await done.wait()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.parametrize("consume", [poll, read_streams], ids=["poll", "4-streams"])
+@pytest.mark.parametrize(
+    "consume",
+    [poll, partial(read_streams, batches=True), read_streams],
+    ids=["poll", "4-streams-next-batch", "4-streams-async-for"],
+)
 def test_consume(benchmark: Any, broker: Kafkalite, consume: Callable[[Kafkalite], Coroutine[Any, Any, None]]) -> None:
     benchmark.group = f"consumer: {RECORDS} records of {len(VALUE)} bytes"
     benchmark.pedantic(lambda: asyncio.run(consume(broker)), rounds=5)

@@ -178,6 +178,23 @@ def test_commit_covers_what_the_streams_have_returned(cluster: BrokerCluster, to
     run(story())
 
 
+def test_batches_and_iterations_return_each_record_once(cluster: BrokerCluster, topic: str) -> None:
+    async def story() -> None:
+        async with connector(cluster, topic, auto_commit_enable=False) as member:
+            [stream] = member.create_message_streams({topic: 1})[topic]
+            received = [await anext(stream)]
+            await member.commit_offsets()
+            assert sum((await committed(cluster, topic)).values()) == 1
+            while len(received) < RECORDS:
+                received += await stream.next_batch()
+                await member.commit_offsets()
+                assert sum((await committed(cluster, topic)).values()) == len(received)
+            assert {int(each.value or b"") for each in received} == set(range(RECORDS))
+        assert await stream.next_batch() == []
+
+    run(story())
+
+
 def test_partitions_move_to_a_consumer_that_joins_and_back(cluster: BrokerCluster, topic: str) -> None:
     async def story() -> None:
         async with reading(cluster, topic) as (_, first):
