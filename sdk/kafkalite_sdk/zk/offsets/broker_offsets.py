@@ -7,7 +7,6 @@ The coordinator is found, and requests that it rejects are repeated, by `Admin`;
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.values import OffsetAndMetadata
 from kafkalite_sdk.zk.offsets.storage import CommittedOffset, Failures, Offsets
@@ -42,16 +41,14 @@ class BrokerOffsets:
         wanted = {each: Committed(to.offset, to.metadata, to.leader_epoch) for each, to in offsets.items()}
         offsets_of = (await self._admin()).group_offsets
         outcomes = await offsets_of.alter(self._group, wanted, timeout=self._timeout_s)
-        return {each: error for each, error in outcomes.ended.items() if isinstance(error, KafkaError)}
+        return {**outcomes.errors}
 
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return the offset of each partition. Raises KafkaError: the group cannot be read."""
         if not partitions:
             return {}
         outcomes = await (await self._admin()).group_offsets.list(self._group, timeout=self._timeout_s)
-        found = outcomes.ended[self._group]
-        if isinstance(found, KafkaError):
-            raise found
+        found = outcomes.check()[self._group]
         return {each: _of_committed(found.get(each)) for each in partitions}
 
 
