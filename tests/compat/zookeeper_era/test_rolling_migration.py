@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from kafkalite.cli.main import main
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafkaZooKeeper, wait_until
-from tests.kit.flights import flights
+from tests.kit.flights import Flight, flights
 from tests.kit.zookeeper_era.links import Link
 from tests.kit.zookeeper_era.processes import Process, start_ours
 from tests.kit.zookeeper_era.rolling import BOTH, BROKER, ZOOKEEPER, RollingGroup
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}"),
     pytest.mark.xdist_group("zookeeper-era"),
 ]
-GROUP, PARTITIONS, EACH = "rolling", 4, 40
+GROUP, PARTITIONS, EACH = "rolling", 12, 48
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 Offsets = dict[int, int]
 
@@ -99,7 +99,7 @@ async def test_both_rolling_restarts_and_back(
     """Flights are written during each restart; one of our consumers is killed between its two commits."""
     topic = await asyncio.to_thread(new_topic, PARTITIONS)
     group, reports = RollingGroup(GROUP, kafka.address, topic, PARTITIONS), Reports(kafka, java, topic, tmp_path)
-    rows = iter(flights(20 * EACH))
+    rows = iter(flights(24 * EACH))
     for name, process in (("j1", java), ("j2", java), ("o1", ours), ("o2", ours)):
         await group.open(name, process, ZOOKEEPER, zookeeper)
     for storage in (BOTH, BROKER, BOTH, ZOOKEEPER):
@@ -107,18 +107,23 @@ async def test_both_rolling_restarts_and_back(
             await asyncio.gather(group.write(list(islice(rows, EACH))), group.restart(name, storage, zookeeper))
             await group.commit()
         if storage is BOTH:
-            await lose_member(group, zookeeper, tmp_path)
+            await lose_member(group, zookeeper, tmp_path, list(islice(rows, EACH)))
             await group.write(list(islice(rows, EACH)))
         await reports.wait_for_owners(group.members)
         await group.commit()
         assert (group.violations, any(group.skipped.values())) == ([], False)
         await reports.check(storage, {number: end for (_, number), end in group.ends.items()})
+        assert all(member.reads for member in group.members.values()), "each consumer owns partitions"
 
 
-async def lose_member(group: RollingGroup, zookeeper: str, folder: Path) -> None:
+async def lose_member(group: RollingGroup, zookeeper: str, folder: Path, rows: Sequence[Flight]) -> None:
     """A fifth consumer joins, and is killed between its two commits; the others continue from the larger offsets."""
     process, link = await start_ours(folder / "killed.log"), await Link.open(zookeeper)
     await group.open("o3", process, BOTH, link.address)
     await group.commit()
+    await group.write(rows)
+    await group.commit()
+    assert group.members["o3"].reads, "it owns partitions"
+    await group.write(rows)
     await group.kill_between_commits("o3", link)
     link.close()
