@@ -1,8 +1,9 @@
 """The brokers of a consumer: what fetches its records, and what reads and commits offsets in the broker.
 
-1. The addresses of the brokers are read below `/brokers/ids`, and followed where the session has no security of its own
-   (`zk.bootstrap`). The client that fetches is started with the first partition: a group without partitions needs no
-   broker.
+1. The addresses of the brokers are those below `/brokers/ids`. A session without TLS and identity follows them
+   (`zk.bootstrap`); else, and with the served tree, they are read when a client starts, which then knows the brokers
+   from their metadata. The client that fetches is started with the first partition: a group without partitions needs
+   no broker.
 2. While no broker can be reached, the start is repeated; partitions wait meanwhile. Rejected credentials end the
    consumer.
 """

@@ -25,6 +25,7 @@ from kafkalite_sdk.client.arguments import readable
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.consumer.parts import Deserializer
 from kafkalite_sdk.values import OffsetAndMetadata
+from kafkalite_sdk.zk.bootstrap import SCHEME
 from kafkalite_sdk.zk.consumer.broker_clients import BrokerClients, read_addresses
 from kafkalite_sdk.zk.consumer.listener import ConsumerRebalanceListener
 from kafkalite_sdk.zk.consumer.member_driver import MemberDriver
@@ -36,7 +37,7 @@ from kafkalite_sdk.zk.membership.settings import new_consumer_id
 from kafkalite_sdk.zk.membership.subscription import filtered_subscription, static_subscription
 from kafkalite_sdk.zk.offsets.storage import Failures, OffsetStorage
 from kafkalite_sdk.zk.offsets.zookeeper_offsets import ZooKeeperOffsets
-from kafkalite_sdk.zk.session import ClientSessions, SessionCallbacks, load_access
+from kafkalite_sdk.zk.session import ClientSessions, SessionCallbacks, load_access, parse_connect
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -86,7 +87,11 @@ class ConsumerConnector(Generic[K, V]):
             access=load_access(settings.zookeeper_config),
         )
 
-        async def addresses() -> list[str]:
+        followed = parse_connect(zookeeper_connect).directory is None and settings.zookeeper_config is None
+
+        async def addresses() -> str | list[str]:
+            if followed:
+                return SCHEME + zookeeper_connect
             return await read_addresses(self._sessions.current, protocol, settings.offsets_timeout_s)
 
         deserializers = (key_decoder, value_decoder)
