@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from kafkalite_sdk import Admin, Consumer, Producer
 from kafkalite_sdk.admin import NewTopic
 from kafkalite_sdk.client.environment import Environment
 
+from kafkalite.coordination.tree import Create
 from kafkalite.errors import ClientUseError, KafkaConnectionError
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
@@ -32,6 +34,7 @@ SETTINGS = {
 }
 PAUSE_S = 0.02
 DEADLINE_S = 300.0
+LOGGER = "kafkalite_sdk.zk.bootstrap"
 
 
 class World:
@@ -194,6 +197,40 @@ def test_wrong_trees_are_connection_errors(tmp_path: Path, servers: str, words: 
             with pytest.raises(KafkaConnectionError) as caught:
                 await Producer(servers, environment=world.environment()).start()
             assert words in str(caught.value)
+
+    virtually(tmp_path, scenario)
+
+
+def test_invalid_registrations_are_named_and_the_others_are_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        tree = world.cluster.zookeeper.tree
+        nodes = {"0": b"\xff{", "7": b'{"version":5,"endpoints":[]}', "name": b""}
+        tree.multi([Create(f"/brokers/ids/{name}", data) for name, data in nodes.items()], tree.open_session(), 0)
+        async with Admin(TREE, environment=world.environment()) as admin:
+            assert len((await admin.cluster.describe()).brokers) == BROKERS
+        for path in ("/brokers/ids/0", "/brokers/ids/7"):
+            assert any(each.name == LOGGER and path in each.message for each in caplog.records), path
+
+    with caplog.at_level(logging.WARNING, LOGGER):
+        virtually(tmp_path, scenario)
+
+
+def test_clients_continue_while_zookeeper_is_out_of_reach(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        load = Load(world)
+        await load.begin()
+        world.network.refuse("zookeeper", 2181)
+        world.network.reset("zookeeper", 2181)
+        await load.progress(20)
+        world.network.accept("zookeeper", 2181)
+        await pass_time(5.0)
+        for broker_id in range(1, BROKERS + 1):
+            world.remove(broker_id)
+            await world.replace(broker_id)
+        await load.progress(100)
+        await load.finish()
 
     virtually(tmp_path, scenario)
 
