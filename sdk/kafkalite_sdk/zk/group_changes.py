@@ -59,6 +59,9 @@ async def set_offsets(groups: ZooKeeperGroups, wanted: Sequence[GroupOffsets], *
     """
     for each in wanted:
         consumers.check_group(each.group)
+        if not registered:
+            await _guard(groups, each.group)  # before anything is written; each transaction checks it again
+    for each in wanted:
         if each.offsets:
             await _create_missing(groups, each)
     for each in wanted:

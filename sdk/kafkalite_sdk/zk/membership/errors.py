@@ -8,7 +8,7 @@ class ConsumerRebalanceFailedError(KafkaError):
 
 
 class ConsumerIdInUseError(KafkaError):
-    """Another session has registered the id of this consumer, for longer than a session timeout."""
+    """Another session has registered the id of this consumer, for longer than two session timeouts."""
 
 
 class NotRegisteredError(KafkaError):

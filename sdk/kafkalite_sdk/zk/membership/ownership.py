@@ -78,7 +78,7 @@ def register(state: MemberState) -> Procedure[None]:
             continue
         if _is_ours(state, stat):
             return
-        give_up_at = give_up_at or state.now + settings.session_timeout_s
+        give_up_at = give_up_at or state.now + settings.id_timeout_s
         if state.now >= give_up_at:
             raise ConsumerIdInUseError(f"{path}: session 0x{stat.ephemeral_owner:x} has registered this consumer id")
         yield Wait(give_up_at)

@@ -50,6 +50,11 @@ class MembershipSettings(NamedTuple):
         return self.session_timeout_s + (self.commit_retries + 1) * self.commit_backoff_s
 
     @property
+    def id_timeout_s(self) -> float:
+        """How long the registration of an earlier process is waited for: ZooKeeper ends sessions up to a tick late."""
+        return 2 * self.session_timeout_s
+
+    @property
     def release_commit_timeout_s(self) -> float:
         """How long the commit of a release may last: other consumers wait for the owner nodes meanwhile."""
         return self.rebalance_timeout_s / 2

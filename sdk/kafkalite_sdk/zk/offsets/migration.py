@@ -20,7 +20,7 @@ from kafkalite.coordination.znodes import consumers
 from kafkalite.errors import GroupIdNotFoundError, KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.admin import Admin, Committed
-from kafkalite_sdk.zk.group_changes import GroupOffsets, set_offsets
+from kafkalite_sdk.zk.group_changes import GroupOffsets, RegisteredConsumersError, set_offsets
 from kafkalite_sdk.zk.groups import ZooKeeperGroup, ZooKeeperGroups
 
 NAMED_MAX = 5  # partitions of one reason
@@ -191,7 +191,8 @@ class Migrated(NamedTuple):
     Attributes:
         copied: offsets that the target has now.
         missing: partitions that do not exist any more; their offsets are in the source alone.
-        differing: partitions whose offset in the target is another one when it is read back.
+        differing: partitions whose offset in the target is another one when it is read back, or smaller than that of
+            ZooKeeper: a repetition copies them.
     """
 
     copied: Mapping[TopicPartition, int]
@@ -259,16 +260,27 @@ class Migration:
     async def _differing(
         self, copied: Mapping[TopicPartition, int], confirmed: Confirmed
     ) -> tuple[TopicPartition, ...]:
-        """Read the target; registered consumers may have committed larger offsets since."""
+        """Read both storages again; registered consumers may have committed larger offsets since.
+
+        A commit to the broker has no condition, so it may have replaced a larger offset that a consumer has committed
+        meanwhile: then ZooKeeper has the larger one, unless the consumer is between its two commits.
+        """
         if not copied:
             return ()
         plan = await self.plan()
-        found = {each: plan.source_and_target(offsets)[1] for each, offsets in plan.partitions.items()}
-        return tuple(
-            each
-            for each, offset in copied.items()
-            if (now := found.get(each)) is None or now < offset or (now > offset and not confirmed.commit_to_both)
-        )
+        if plan.group.consumers and not confirmed.commit_to_both:
+            raise RegisteredConsumersError(self._group)
+        found = plan.partitions
+        return tuple(each for each, offset in copied.items() if self._differs(plan, found.get(each), offset, confirmed))
+
+    def _differs(self, plan: MigrationPlan, found: PartitionOffsets | None, copied: int, confirmed: Confirmed) -> bool:
+        if found is None:
+            return True
+        source, target = plan.source_and_target(found)
+        if target is None or target < copied:
+            return True
+        replaced = self._to is Storage.BROKER and source is not None and source > target
+        return replaced or (target > copied and not confirmed.commit_to_both)
 
     async def _members(self) -> tuple[str, ...]:
         try:

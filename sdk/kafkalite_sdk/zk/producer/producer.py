@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from sys import maxsize
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -73,7 +74,7 @@ class Producer:
         self._client = self._producer._client
         self._keyless = KeylessPartitions(settings.partition_kept_s, self._client.environment.random.randrange)
         self._open = OpenRecords(
-            settings.queue_messages,
+            settings.queue_messages if settings.queued else maxsize,
             settings.enqueue_timeout_s,
             settings.batch_messages,
             settings.linger_s,
@@ -114,7 +115,7 @@ class Producer:
             BufferExhaustedError: queue_buffering_max_messages are not acknowledged within queue_enqueue_timeout_ms.
             TypeError: a message is none, or its key has no partition. KafkaError: the topic has no partitions.
         """
-        sent = [await self._send(each) for each in _flat(messages)]
+        sent = [await self._send(each) for each in list(_flat(messages))]  # all are checked before one is sent
         if self._settings.queued:
             return []
         self._send_now()
@@ -139,10 +140,13 @@ class Producer:
 
     async def _enqueue(self, message: KeyedMessage) -> FutureRecordMetadata:
         partition = await self._partition(message)
-        if self._settings.queued:
-            await self._open.space()
-        await self._producer.drain()
-        future = self._producer.send(message.topic, message.message, message.key, partition=partition)
+        await self._open.space()
+        try:
+            await self._producer.drain()
+            future = self._producer.send(message.topic, message.message, message.key, partition=partition)
+        except BaseException:
+            self._open.ended()
+            raise
         self._open.added(self._client.loop.time())
         future.add_done_callback(self._ended)
         return future

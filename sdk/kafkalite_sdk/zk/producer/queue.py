@@ -40,9 +40,15 @@ class OpenRecords:
         self._queued_since = 0.0
 
     async def space(self) -> None:
-        """Wait until another record may be added. Raises BufferExhaustedError: not in time."""
-        if self.count < self._records_max:
-            return
+        """Wait until another record may be added, and count it. Raises BufferExhaustedError: not in time.
+
+        `added` or `ended` must follow.
+        """
+        if self.count >= self._records_max:
+            await self._wait_for_space()
+        self.count += 1
+
+    async def _wait_for_space(self) -> None:
         self._send()  # nothing lingers while `send` waits
         if self._timeout_s == 0:
             raise self._full()
@@ -58,6 +64,10 @@ class OpenRecords:
         self._waiters.append(waiter)
         try:
             await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._wake()  # the space is that of another one now
+            raise
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
@@ -69,8 +79,7 @@ class OpenRecords:
         )
 
     def added(self, now: float) -> None:
-        """A record was queued at a time in seconds."""
-        self.count += 1
+        """A record that `space` has counted was queued at a time in seconds."""
         if not self._queued or now - self._queued_since >= self._linger_s:
             self._queued, self._queued_since = 0, now
         self._queued += 1
@@ -81,6 +90,9 @@ class OpenRecords:
     def ended(self) -> None:
         """A record was acknowledged, or has failed."""
         self.count -= 1
+        self._wake()
+
+    def _wake(self) -> None:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
