@@ -244,6 +244,7 @@ async def test_dual_commit_moves_partitions_without_new_records(
     async with ConsumerConnector(cluster.zookeeper_connect, group, **settings) as connector:
         connector.create_message_streams({TOPIC: 1})
         await asyncio.to_thread(groups, "verify", group, "--consumers", "1", "--wait", "60")
+        await connector.wait_until_assigned()  # owners are created before the offsets are read
         await connector.commit_offsets()
     assert await asyncio.to_thread(groups.committed, group) == {0: RECORDS, 1: RECORDS}
 

@@ -177,3 +177,22 @@ def test_failed_close_of_a_client_ends_the_session(cluster: BrokerCluster, topic
         assert await children(cluster, f"/consumers/{topic}/ids") == []
 
     run(story())
+
+
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
+def test_consumer_follows_brokers_to_other_addresses(storage: str) -> None:
+    async def story(cluster: BrokerCluster) -> None:
+        await produce(cluster, "moved", range(RECORDS))
+        async with reading(cluster, "moved", offsets_storage=storage) as (member, readers):
+            await readers.have(range(RECORDS))
+            await member.commit_offsets()
+            await asyncio.to_thread(cluster.stop, 1)
+            cluster._ports[1] = cluster._reserve_port(cluster._opened)
+            await asyncio.to_thread(cluster.start, 1)
+            await produce(cluster, "moved", range(RECORDS, 2 * RECORDS))
+            await readers.have(range(2 * RECORDS))
+            await member.commit_offsets()
+
+    with BrokerCluster(1) as moving:
+        moving.create_topic("moved", PARTITIONS)
+        run(story(moving))

@@ -260,7 +260,8 @@ class ConsumerConnector(Generic[K, V]):
         """Commit offsets and wait until they are committed.
 
         Arguments:
-            offsets: of the next records to read; None = behind the records that the streams have returned.
+            offsets: of the next records to read; None = behind the records that the streams have returned, of the
+                partitions that are fetched: none during a rebalance, which has committed if commits are automatic.
             timeout: in seconds.
 
         Raises: OffsetCommitError: names partitions that were not committed after all retries. SessionLostError.
