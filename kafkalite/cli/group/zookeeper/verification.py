@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 from kafkalite_sdk.zk.groups import ZooKeeperGroups
-from kafkalite_sdk.zk.ownership import OwnershipReport, check_owners
+from kafkalite_sdk.zk.owner_check import OwnershipReport, check_owners
 
 from kafkalite.cli.client_options import shorten_errors
 from kafkalite.cli.failure import fail

@@ -57,12 +57,15 @@ class ZooKeeperOffsets:
         for each in changed:
             self._stored.pop(each, None)  # unknown until the end of the write
         failures: Failures = {}
+        if not changed:
+            return failures
+        session = self._current()  # in the next one, another consumer may own the partitions
         async with within(self._timeout_s):
             left = [each for each in changed if each not in self._existing]
             for chunk in _chunks((each for each in changed if each in self._existing), SETS_MAX):
-                if not await self._set_all({each: changed[each] for each in chunk}):
+                if not await self._set_all(session, {each: changed[each] for each in chunk}):
                     left += chunk
-            await self._write_each({each: changed[each] for each in left}, failures)
+            await self._write_each(session, {each: changed[each] for each in left}, failures)
         return failures
 
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
@@ -94,11 +97,11 @@ class ZooKeeperOffsets:
 
     # Writes.
 
-    async def _set_all(self, offsets: dict[TopicPartition, int]) -> bool:
+    async def _set_all(self, session: Coordination, offsets: dict[TopicPartition, int]) -> bool:
         """Replace the data of nodes; False = one of them was not possible, and nothing was written."""
         sets = [Set(self._path(each), encode_offset(offset)) for each, offset in offsets.items()]
         try:
-            await result_of(partial(self._current().multi, sets), self._timeout_s)
+            await result_of(partial(session.multi, sets), self._timeout_s)
         except UNREACHABLE:
             raise
         except CoordinationError:
@@ -106,10 +109,7 @@ class ZooKeeperOffsets:
         self._stored |= offsets
         return True
 
-    async def _write_each(self, offsets: dict[TopicPartition, int], failures: Failures) -> None:
-        session = self._current() if offsets else None
-        if session is None:
-            return
+    async def _write_each(self, session: Coordination, offsets: dict[TopicPartition, int], failures: Failures) -> None:
         writes = [partial(session.set, self._path(each), encode_offset(to)) for each, to in offsets.items()]
         for (each, offset), outcome in zip(offsets.items(), await self._all(writes), strict=True):
             try:

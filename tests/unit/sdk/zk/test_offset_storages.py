@@ -146,3 +146,25 @@ def test_larger_offset_is_that_of_the_broker_where_both_are_equal() -> None:
     error = ZnodeError("/consumers/g/offsets/orders/0: b'x' is not an offset")
     assert larger_offset(OffsetAndMetadata(5, "text"), OffsetAndMetadata(5)) == OffsetAndMetadata(5, "text")
     assert larger_offset(OffsetAndMetadata(5), error) is error
+
+
+def test_commit_is_not_continued_in_another_session(zookeeper: ZooKeeperThread) -> None:
+    """The partitions may belong to another consumer by then, whose offset would be set back."""
+
+    async def run() -> None:
+        async with opened_session(zookeeper.address, DEADLINE_S) as session:
+            asked: list[Coordination] = []
+
+            def current() -> Coordination:
+                asked.append(session)
+                return session
+
+            storage = ZooKeeperOffsets("g", current, DEADLINE_S)
+            assert await storage.commit(offsets_of(p0=1)) == {}
+            await result_of(partial(session.delete, "/consumers/g/offsets/orders/0"), DEADLINE_S)
+            asked.clear()
+            assert await storage.commit(offsets_of(p0=2, p1=2)) == {}
+            assert len(asked) == 1
+            assert await node(session, 0) == (b"2", 0)
+
+    asyncio.run(run())
