@@ -98,9 +98,8 @@ class Commits:
         for job in covered:
             tickets += job.tickets
             offsets |= job.offsets or {}
-        if automatic or tickets:
-            missing = {each: offset for each, offset in positions.items() if automatic or each not in offsets}
-            offsets |= missing if automatic or self._are_unread(covered, tickets) else {}
+        if automatic or self._are_unread(covered, tickets):
+            offsets |= positions
         release = CommitJob(tickets, state.now + state.settings.release_commit_timeout_s, offsets)
         release.of_release = True
         self._jobs = [*begun, release]
@@ -175,8 +174,8 @@ class Commits:
 
     def _are_unread(self, covered: list[CommitJob], tickets: list[int]) -> bool:
         """Whether a covered call has no positions yet: then those of the release are its positions."""
-        read = {ticket for job in covered if job.offsets is not None for ticket in job.tickets}
-        return not read.issuperset(tickets)
+        have_positions = {ticket for job in covered if job.offsets is not None for ticket in job.tickets}
+        return not have_positions.issuperset(tickets)
 
     def _apply(self, job: CommitJob, outcome: Outcome) -> Exception | None:
         """The error of an attempt; its failed partitions remain to be committed."""

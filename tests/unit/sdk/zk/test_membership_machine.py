@@ -407,6 +407,22 @@ def test_manual_commit_that_fails_is_completed_by_the_release() -> None:
     assert driver.of(out.CommitDone)[0].error is None
 
 
+def test_manual_commit_during_a_release_has_the_positions_of_the_release() -> None:
+    driver = Driver(auto_commit_interval_s=None).start()
+    driver.positions[T0] = 3
+    driver.commit_error = OSError("planned")
+    driver.machine.commit(driver.now)  # is repeated later
+    driver.run()
+    driver.commit_error = None
+    driver.positions[T0] = 8
+    driver.holds = lambda effect: isinstance(effect, out.Release)
+    driver.change(Create("/consumers/g/ids/g_host-2-0", registration()))
+    driver.machine.commit(driver.now)
+    driver.release_held()
+    assert driver.offsets[T0] == 8
+    assert [done.error for done in driver.of(out.CommitDone)] == [None, None]
+
+
 def test_storage_that_does_not_answer_ends_the_commit() -> None:
     driver = Driver().start()
     driver.holds = lambda effect: isinstance(effect, out.CommitOffsets)
