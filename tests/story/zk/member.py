@@ -164,14 +164,14 @@ class Member:
 
     def commit_offsets(self, effect: effects.CommitOffsets) -> None:
         self.world.check_commit(self, effect.offsets)
-        world, chance = self.world, self.world.chance
+        world, chance, session = self.world, self.world.chance, self.session
         fails = world.faulty and chance.random() < 0.2
         failed = {each for each in effect.offsets if fails and chance.random() < 0.5}
 
         def write() -> None:
             for partition, offset in effect.offsets.items():
                 if partition not in failed:
-                    world.write_offset(self, partition, offset)
+                    world.write_offset(self, session, partition, offset)
 
         world.schedule.after(delay := chance.choice((0, 1, 5, 50)), write)
         lost = fails and not failed

@@ -126,9 +126,15 @@ class World:
             )
             self.check_owner(member, partition)
 
-    def write_offset(self, member: Member, partition: TopicPartition, offset: int) -> None:
-        """A commit is executed."""
-        if not member.ended:
+    def write_offset(self, member: Member, session: Any, partition: TopicPartition, offset: int) -> None:
+        """A commit is executed.
+
+        Arguments:
+            member: has begun it.
+            session: of the member at that time; a write may be under way when it ends.
+            partition, offset: what is committed.
+        """
+        if not member.ended and session is member.session:
             self.check_owner(member, partition)
         self.offsets[partition] = offset
 
