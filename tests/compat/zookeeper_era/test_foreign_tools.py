@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from kafkalite_sdk import Producer
 
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafkaZooKeeper, wait_until
+from tests.kit.zookeeper_era.commands import run_group_command
 from tests.kit.zookeeper_era.mixed_group import SETTINGS, VERIFIED
 from tests.kit.zookeeper_era.processes import Process, start_java
 from tests.kit.zookeeper_era.tree import Tree
@@ -46,12 +48,15 @@ async def test_tools_of_kafka_1(
     await member.commit()
     verified = await java.tool("verify", "--zookeeper.connect", zookeeper, "--group", group)
     assert VERIFIED in verified, java.log_tail()
+    await run_group_command("verify", group, "--zookeeper", zookeeper)
     await member.close()
 
     exported = tmp_path / "exported"
     await java.tool("export", "--zkconnect", zookeeper, "--group", group, "--output-file", str(exported))
     paths = [f"/consumers/{group}/offsets/{topic}/{partition}" for partition in range(PARTITIONS)]
     assert sorted(exported.read_text().splitlines()) == [f"{path}:{RECORDS}" for path in paths]
+    ours_exported = await run_group_command("offsets", "export", group, "--zookeeper", zookeeper)
+    assert sorted(ours_exported) == sorted(exported.read_text().splitlines())
 
     imported = tmp_path / "imported"
     imported.write_text("".join(f"{path}:{partition + 1}\n" for partition, path in enumerate(paths)))
@@ -87,6 +92,9 @@ async def test_consumer_offset_checker(
     printed = await java.tool("check", "--zookeeper", zookeeper, "--group", group)
     await java.end()
     rows = [line.split() for line in printed.splitlines() if line.startswith(group)]
+    (described,) = await run_group_command("describe", group, "--zookeeper", zookeeper, "--json")
+    names = ("topic", "partition", "current_offset", "log_end_offset", "lag", "owner")
+    assert rows == [[group, *(str(each[name]) for name in names)] for each in json.loads(described)["partitions"]]
     assert rows == [
         [group, topic, str(partition), str(RECORDS), str(RECORDS), "0", f"{group}_m1-0"]
         for partition in range(PARTITIONS)

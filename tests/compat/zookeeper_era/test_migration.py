@@ -12,6 +12,7 @@ from tests.kit import jvm
 from tests.kit.brokers import ApacheKafkaZooKeeper
 from tests.kit.flights import FLIGHTS, flights
 from tests.kit.seeds import chosen_seed
+from tests.kit.zookeeper_era.commands import run_group_command
 from tests.kit.zookeeper_era.migration import BOTH, BROKER, ZOOKEEPER, Migration
 from tests.kit.zookeeper_era.mixed_group import MixedGroup, Subscription
 from tests.kit.zookeeper_era.tree import Tree
@@ -49,7 +50,7 @@ async def test_offsets_move_to_the_broker_and_back(
     await migration.check_broker()
     await migration.kill_between_commits("java", BOTH, part)
     to_broker = ("migrate", name, "--zookeeper", zookeeper, "-b", kafka.address, "--to", "broker")
-    await migration.command(*to_broker, "--consumers-commit-to-both")
+    await run_group_command(*to_broker, "--consumers-commit-to-both")
 
     await migration.restart_all(BROKER, part)
     await migration.check_broker()

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from tests.kit import jvm
 from tests.kit.brokers import wait_until
 from tests.kit.clients.java import CLASSES
 from tests.kit.flights import Flight
+from tests.kit.zookeeper_era.commands import run_group_command
 from tests.kit.zookeeper_era.mixed_group import Joined, MixedGroup
 from tests.kit.zookeeper_era.processes import Process, start_java, start_ours
 from tests.kit.zookeeper_era.tree import TopicPartition
@@ -29,7 +28,6 @@ BOTH: dict[str, object] = {"offsets_storage": "kafka", "dual_commit_enabled": Tr
 BROKER: dict[str, object] = {"offsets_storage": "kafka", "dual_commit_enabled": False}
 LANGUAGES = ("java", "ours", "java", "ours")
 AT_REBALANCES = {"auto_commit_interval_ms": 600_000}  # commits happen at rebalances and ends, and by command
-COMMAND_S = 60.0
 Offsets = dict[TopicPartition, int]
 
 
@@ -187,11 +185,4 @@ class Migration:
         assert reported == expected, f"reported {reported}, expected {expected}\n{self.group.report()}"
 
     async def _export(self, *options: str) -> list[str]:
-        return await self.command("offsets", "export", self.group.name, *options)
-
-    async def command(self, *arguments: str) -> list[str]:
-        """The lines that `kafkalite group` prints. Raises CalledProcessError."""
-        whole = [sys.executable, "-m", "kafkalite", "group", *arguments]
-        done = await asyncio.to_thread(subprocess.run, whole, capture_output=True, text=True, timeout=COMMAND_S)
-        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-        return done.stdout.splitlines()
+        return await run_group_command("offsets", "export", self.group.name, *options)
