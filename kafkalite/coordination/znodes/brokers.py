@@ -38,6 +38,7 @@ class BrokerRegistration(NamedTuple):
         jmx_port: -1 = no JMX.
         unclean_start: whether the broker has started after a power failure, so that its logs may lack records that were
             not flushed. A field of ours, absent after other starts; Apache Kafka ignores it.
+        unclean_since: the broker epoch of the first registration after that start, -1 = this one. Ours, too.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -46,6 +47,7 @@ class BrokerRegistration(NamedTuple):
     features: Mapping[str, FeatureRange] = {}
     jmx_port: int = -1
     unclean_start: bool = False
+    unclean_since: int = -1
 
 
 def registration_path(broker_id: int) -> str:
@@ -75,6 +77,8 @@ def encode_registration(broker: BrokerRegistration) -> bytes:
     }
     if broker.unclean_start:
         fields["unclean_start"] = True
+    if broker.unclean_since >= 0:
+        fields["unclean_since"] = str(broker.unclean_since)
     return dump(fields)
 
 
@@ -100,6 +104,7 @@ def decode_registration(broker_id: int, data: bytes) -> BrokerRegistration:
         {name: _range(each) for name, each in fields.object_by_name("features", optional=True).items()},
         fields.whole("jmx_port", -1, minimum=-1, maximum=PORT_MAX),
         fields.optional_flag("unclean_start"),
+        -1 if fields.optional_text("unclean_since") is None else fields.whole_text("unclean_since"),
     )
 
 

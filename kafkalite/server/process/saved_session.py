@@ -36,13 +36,15 @@ class EarlierProcess(NamedTuple):
     Attributes:
         key: of its session; None if the session must not be closed.
         running: its process id if it is another process that runs now, else 0.
-        has_page_cache: whether it had this directory in this boot of the machine, after a start that was not unclean:
-            what it has written is there, also what it has not flushed.
+        has_page_cache: whether it had this directory in this boot of the machine, after a start that was not unclean or
+            that the controller has seen: what it has written is there, also what it has not flushed.
+        unclean_since: the broker epoch of the first registration after its unclean start, -1 = its start was not.
     """
 
     key: SavedKey | None = None
     running: int = 0
     has_page_cache: bool = False
+    unclean_since: int = -1
 
 
 UNKNOWN = EarlierProcess()
@@ -58,11 +60,14 @@ class SavedSession:
         boot_id: of this boot of the machine, "" where there is none.
 
     Attributes:
-        unclean_start: whether this process has started after a power failure; saved with the key.
+        unclean_start: whether this process has started after a power failure, or one before it that was killed since;
+            saved with the key.
+        unclean_since: the broker epoch of the first registration since then, -1 = there is none yet; saved, too.
     """
 
     def __init__(self, disk: Disk, directory: str, lock: File | None, boot_id: str) -> None:
         self.unclean_start = False
+        self.unclean_since = -1
         self._disk = disk
         self._boot_id = boot_id
         self._path = os.path.join(directory, NAME)
@@ -85,7 +90,9 @@ class SavedSession:
         if not found.get("boot_id") or found["boot_id"] != self._boot_id:
             return UNKNOWN
         if self._lock is not None and found.get("lock") == lock_identity(self._lock):
-            return EarlierProcess(key, has_page_cache=not found.get("unclean_start", False))
+            since = int(found.get("unclean_since", -1))
+            unclean = bool(found.get("unclean_start", False))
+            return EarlierProcess(key, has_page_cache=not unclean or since >= 0, unclean_since=since if unclean else -1)
         runs = process_id != os.getpid() and started_at(process_id) == found.get("started") != ""
         return EarlierProcess(running=process_id if runs else 0)
 
@@ -100,6 +107,7 @@ class SavedSession:
             "process_id": os.getpid(),
             "started": started_at(os.getpid()),
             "unclean_start": self.unclean_start,
+            "unclean_since": self.unclean_since,
         }
         temporary = f"{self._path}.tmp"
         try:

@@ -113,7 +113,9 @@ class ClusterParticipant:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 earlier = self._saved.load()
                 stopped = was_stopped(self._resources.disk, self._resources.logs.online())
-                self._saved.unclean_start = unclean = not (stopped or earlier.has_page_cache)
+                since = -1 if stopped else earlier.unclean_since
+                self._saved.unclean_since = since
+                self._saved.unclean_start = unclean = since >= 0 or not (stopped or earlier.has_page_cache)
                 self._resources.clean_mark = self._resources.clean_mark._replace(unclean_start=unclean)
                 if earlier.key is not None:
                     await self._end_earlier_session(earlier.key)
@@ -252,6 +254,7 @@ class ClusterParticipant:
             self.clock.wall_ms(),
             self._static.broker_rack,
             unclean_start=self._saved.unclean_start,
+            unclean_since=self._saved.unclean_since,
         )
 
     def raise_counters(self, session: Coordination, then: Then) -> None:
@@ -267,6 +270,7 @@ class ClusterParticipant:
         self.session.session = session
         self.broker.controller_requests.fence.registered(broker_epoch)
         self._resources.clean_mark = self._resources.clean_mark._replace(broker_epoch=broker_epoch)
+        self._note_unclean_start(broker_epoch)
         self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
         self._configs.start()
         self.controller.start(session, self.broker_id, self.broker.controller_requests)
@@ -274,6 +278,13 @@ class ClusterParticipant:
         self.broker.controller_requests.when_applied(lambda: self._resume(session))
         if not self._started.done():
             self._started.set_result(None)
+
+    def _note_unclean_start(self, broker_epoch: int) -> None:
+        """Later registrations name the first one after an unclean start: what was complete since has lost nothing."""
+        if self._saved.unclean_start and self._saved.unclean_since < 0:
+            self._saved.unclean_since = broker_epoch
+            if self._opened is not None and not self._copied_from:
+                self._saved.save(SavedKey(*self._opened.key))
 
     def _resume(self, session: Coordination) -> None:
         is_current = self.session.session is session  # else it is lost again

@@ -16,7 +16,7 @@ from kafkalite.state.controller.partitions.table import step as step_partition
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicEvent, TopicState
 from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics.table import step as step_topic
-from kafkalite.state.controller.values import Broker
+from kafkalite.state.controller.values import Broker, LeaderAndIsr
 
 
 def brokers_changed(context: ControllerContext, event: BrokersChanged) -> Steps:
@@ -147,9 +147,17 @@ def _note_restart(context: ControllerContext, broker: int) -> Steps:
     Where it is eligible, only an unclean start counts. All brokers of an event come first: then a partition needs one
     state, however many of its replicas have restarted.
     """
-    lossy = context.brokers[broker].unclean_start
     for partition in context.hosted.get(broker, {}).values():
         for state in (partition.current, partition.wanted):
-            if state is not None and (broker in state.isr or (lossy and broker in state.eligible)):
-                partition.restarted |= {broker}
+            if state is not None and broker in (*state.isr, *state.eligible):
+                _note_restart_in(state, partition, context.brokers[broker])
         yield
+
+
+def _note_restart_in(state: LeaderAndIsr, partition: Partition, broker: Broker) -> None:
+    """Remember a broker that has restarted since it was complete in a state of a partition."""
+    if broker.has_lost(state.complete_epoch(broker.broker_id)):
+        partition.lossy |= {broker.broker_id}
+        partition.restarted |= {broker.broker_id}
+    elif broker.broker_id in state.isr:
+        partition.restarted |= {broker.broker_id}

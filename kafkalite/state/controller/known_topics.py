@@ -61,11 +61,12 @@ class Partition:
         has_node: whether the node of the partition, above its state, exists.
         restarted: the brokers in its ISR that have registered again since the state was written, and the eligible ones
             that have lost records.
+        lossy: those of `restarted` that have lost records.
         published: whether this broker's image has the partition with a leader.
     """
 
     __slots__ = (
-        *("adding", "current", "has_node", "key", "offline", "published", "removing", "replicas", "restarted"),
+        *("adding", "current", "has_node", "key", "lossy", "offline", "published", "removing", "replicas", "restarted"),
         *("state", "topic", "version", "wanted"),
     )
 
@@ -84,6 +85,7 @@ class Partition:
         self.offline = NO_BROKERS
         self.has_node = False
         self.restarted = NO_BROKERS
+        self.lossy = NO_BROKERS
         self.published = False
 
     @property

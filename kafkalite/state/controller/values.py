@@ -55,6 +55,7 @@ class Broker(NamedTuple):
         rack: None = no rack.
         features: lowest and highest supported version by feature.
         unclean_start: whether the broker has started after a power failure: it may have lost what was not flushed.
+        unclean_since: the epoch of its first registration after that start, -1 = this one.
     """
 
     broker_id: int
@@ -63,6 +64,16 @@ class Broker(NamedTuple):
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = {}
     unclean_start: bool = False
+    unclean_since: int = -1
+
+    def has_lost(self, complete_epoch: int) -> bool:
+        """Whether the broker may lack records that it had in an earlier registration.
+
+        Arguments:
+            complete_epoch: the epoch in which it had every acknowledged record, -1 = unknown.
+        """
+        since = self.epoch if self.unclean_since < 0 else self.unclean_since
+        return self.unclean_start and complete_epoch < since
 
 
 class LeaderAndIsr(NamedTuple):
@@ -74,6 +85,7 @@ class LeaderAndIsr(NamedTuple):
         controller_epoch: of the controller that wrote the state.
         recovering: whether the leader was elected from outside the ISR and has not recovered yet.
         isr_epochs: the broker epochs of the in-sync replicas when the state was chosen, -1 = not alive; () = unknown.
+            A member that was not alive keeps the epoch of the state before.
         eligible: replicas outside the ISR that have every acknowledged record: they have left the ISR while it was
             below the minimum, and nothing is committed as long as there are any (KIP-966).
         eligible_epochs: their broker epochs, as `isr_epochs`.
@@ -87,6 +99,11 @@ class LeaderAndIsr(NamedTuple):
     isr_epochs: tuple[int, ...] = ()
     eligible: Replicas = ()
     eligible_epochs: tuple[int, ...] = ()
+
+    def complete_epoch(self, broker_id: int) -> int:
+        """The broker epoch in which a replica had every acknowledged record; -1 = unknown."""
+        known = dict(zip((*self.eligible, *self.isr), (*self.eligible_epochs, *self.isr_epochs), strict=False))
+        return known.get(broker_id, NO_EPOCH)
 
 
 class StoredState(NamedTuple):

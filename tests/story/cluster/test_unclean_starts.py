@@ -25,6 +25,12 @@ def is_unclean(cluster: SimulatedCluster, broker_id: int) -> bool:
     return found
 
 
+def unclean_since(cluster: SimulatedCluster, broker_id: int) -> int:
+    """The first registration after the unclean start, as the present one says."""
+    data, _stat = cluster.zookeeper.tree.get(registration_path(broker_id))
+    return decode_registration(broker_id, data).unclean_since
+
+
 async def restarted(cluster: SimulatedCluster, broker_id: int, end: str) -> bool:
     """Start a broker after this end, and return whether its start was unclean."""
     if end == "stop":
@@ -95,7 +101,10 @@ def test_later_registrations_of_the_process_say_the_same(tmp_path: Path) -> None
             return True if node is not None and node.czxid != first else None
 
         await until(registered)
-        assert is_unclean(cluster, victim)
+        assert is_unclean(cluster, victim) and unclean_since(cluster, victim) == first
+        cluster.kill(victim)
+        await cluster.start(victim)
+        assert is_unclean(cluster, victim) and unclean_since(cluster, victim) == first
 
     run(tmp_path, scenario)
 

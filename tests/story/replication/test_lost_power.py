@@ -189,3 +189,31 @@ def test_minimum_that_is_lowered_ends_the_wait_for_eligible_replicas(tmp_path: P
         assert await values(world) == [*RECORDS, b"alone"]
 
     in_a_cluster(tmp_path, scenario)
+
+
+def test_broker_that_is_complete_again_after_a_power_failure_keeps_its_records_with_later_registrations(
+    tmp_path: Path,
+) -> None:
+    """Its session ends while another member loses power: only that one has lost records."""
+
+    async def scenario(world: ReplicatedWorld, observer: Observer) -> None:
+        leader = leader_of(world)
+        complete, away = (each for each in world.replicas()[ORDERS] if each != leader)
+        observer.lost_power(complete)
+        world.cluster.cut_power(complete)
+        await world.cluster.start(complete)
+        await until_in_sync(world)
+        world.cluster.kill(away)
+        await pass_time(5.0)  # it leaves the ISR
+        await send(world, *RECORDS)
+        world.cluster.expire(complete)
+        observer.lost_power(leader)
+        world.cluster.cut_power(leader)
+        await world.cluster.start(leader)
+        await pass_time(5.0)
+        await world.cluster.start(away)
+        await until_in_sync(world)
+        assert await values(world) == RECORDS
+        await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)

@@ -32,10 +32,11 @@ def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | 
         context.settings.epoch,
         restarted=restarted,
         leaving=context.leaving,
-        lossy=[each for each in restarted if each in context.brokers and context.brokers[each].unclean_start],
+        lossy=partition.lossy,
         failed=partition.offline,
         minimum=context.minimum(partition),
     )
+    partition.lossy = NO_BROKERS
     partition.restarted = NO_BROKERS  # those that restart during the write are evaluated after it
     if partition.wanted is None:
         _ask_for_unclean_election(context, partition)

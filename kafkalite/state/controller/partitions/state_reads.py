@@ -73,19 +73,17 @@ def _use(context: ControllerContext, partition: Partition, stored: StoredState) 
     state = stored.state
     if state.controller_epoch > context.settings.epoch:
         context.moved = f"{partition.key} has a state of the later controller epoch {state.controller_epoch}"
+    partition.lossy |= {broker for broker in (*state.isr, *state.eligible) if _has_lost(context, broker, state)}
     partition.restarted |= {broker for broker in state.isr if _has_restarted(context, broker, stored)}
-    partition.restarted |= _lossy_eligible(context, state)
+    partition.restarted |= partition.lossy
     partition.current, partition.version = state, stored.version
     return PartitionEvent.LED if context.leader_online(partition) else PartitionEvent.LEADERLESS
 
 
-def _lossy_eligible(context: ControllerContext, state: LeaderAndIsr) -> set[int]:
-    """The eligible replicas that are alive in another registration than that of a state, after an unclean start."""
-    return {
-        each
-        for each, epoch in zip(state.eligible, state.eligible_epochs, strict=True)
-        if (broker := context.brokers.get(each)) is not None and broker.unclean_start and broker.epoch != epoch
-    }
+def _has_lost(context: ControllerContext, broker_id: int, state: LeaderAndIsr) -> bool:
+    """Whether a replica is alive, and has lost records since it was complete."""
+    broker = context.brokers.get(broker_id)
+    return broker is not None and broker.has_lost(state.complete_epoch(broker_id))
 
 
 def _has_restarted(context: ControllerContext, broker_id: int, stored: StoredState) -> bool:

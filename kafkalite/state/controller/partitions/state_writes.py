@@ -39,14 +39,20 @@ def _add_epochs(context: ControllerContext, partition: Partition) -> None:
     """
     state = partition.wanted
     if state is not None and len(partition.replicas) > 1:
+        before = partition.current
         partition.wanted = state._replace(
-            isr_epochs=_epochs(context, state.isr), eligible_epochs=_epochs(context, state.eligible)
+            isr_epochs=_epochs(context, state.isr, before), eligible_epochs=_epochs(context, state.eligible, before)
         )
 
 
-def _epochs(context: ControllerContext, replicas: Replicas) -> tuple[int, ...]:
+def _epochs(context: ControllerContext, replicas: Replicas, before: LeaderAndIsr | None) -> tuple[int, ...]:
+    """The epochs of replicas, of those that are not alive the ones of the state before."""
     brokers = context.brokers
-    return tuple([brokers[each].epoch if each in brokers else NO_EPOCH for each in replicas])
+    return tuple([brokers[each].epoch if each in brokers else _epoch_before(before, each) for each in replicas])
+
+
+def _epoch_before(before: LeaderAndIsr | None, broker_id: int) -> int:
+    return NO_EPOCH if before is None else before.complete_epoch(broker_id)
 
 
 def apply_states(context: ControllerContext, write: StateWrite, versions: tuple[int, ...]) -> Steps:

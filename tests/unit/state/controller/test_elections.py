@@ -1,5 +1,7 @@
 """Preferred and unclean elections, and brokers that shut down or have lost records."""
 
+import pytest
+
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.controller import effects as out
@@ -300,3 +302,15 @@ def test_nodes_of_a_topic_are_deleted_after_the_logs_of_all_replicas() -> None:
     situation.read(found)
     names = [type(each).__name__ for each in situation.writes[-1].operations]
     assert "DeletePartitionNode" in names
+
+
+@pytest.mark.parametrize(
+    ("since", "complete_epoch", "lost"),
+    [(-1, 5, True), (-1, -1, True), (4, 3, True), (4, 4, False), (4, 5, False), (4, -1, True)],
+)
+def test_broker_has_lost_what_it_had_before_its_first_registration_after_the_power_failure(
+    since: int, complete_epoch: int, lost: bool
+) -> None:
+    registered = broker(1, 7)._replace(unclean_start=True, unclean_since=since)
+    assert registered.has_lost(complete_epoch) is lost
+    assert not broker(1, 7).has_lost(complete_epoch)
