@@ -34,6 +34,8 @@ def settings_of(seed: int) -> dict[str, SettingValue]:
         "leader.imbalance.check.interval.seconds": random.choice((3, 300)),
         "log.flush.interval.messages": 1 if is_flushed(seed) else 2**63 - 1,
     }
+    if settings["replica.lag.time.max.ms"] == settings["replica.fetch.wait.max.ms"]:
+        settings["replica.fetch.wait.max.ms"] = 50  # otherwise an idle follower leaves the ISR between two fetches
     return settings
 
 
