@@ -1,8 +1,8 @@
 """Says why no leader is elected on request (ElectLeaders, KIP-183 and KIP-460).
 
 In a cluster, `state/controller/preferred_election` elects preferred leaders, `state/controller/partitions/requests`
-decides requests, and `state/controller/partitions/isr_elections` chooses other leaders. A broker that is alone has one
-replica of each partition: a request finds the leader elected, or a partition whose replica is not available.
+decides requests, and `state/controller/partitions/leader_elections` chooses other leaders. A broker that is alone has
+one replica of each partition: a request finds the leader elected, or a partition whose replica is not available.
 
 Source: KafkaController.processReplicaLeaderElection of Apache Kafka 3.9.
 """

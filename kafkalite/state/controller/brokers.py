@@ -1,8 +1,8 @@
 """Brokers join, restart, fail or change their endpoints: KafkaController.processBrokerChange of Kafka 3.9.
 
 A broker that has registered again has a new epoch: it gets a new channel, which sends everything, and the partitions
-that it leads or has in sync get a new leader epoch (`isr_elections`). The work is proportional to the partitions of the
-brokers that have changed.
+that it leads or has in sync get a new leader epoch (`leader_elections`). The work is proportional to the partitions of
+the brokers that have changed.
 """
 
 from collections.abc import Iterable

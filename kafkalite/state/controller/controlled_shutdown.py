@@ -1,6 +1,7 @@
 """Controlled shutdown: a broker asks for its leaders to be moved before it stops; its followers stop.
 
-From then on it is no candidate, until it registers again: `partitions/isr_elections` chooses leaders among the others.
+From then on it is no candidate, until it registers again: `partitions/leader_elections` chooses leaders among the
+others.
 """
 
 from kafkalite.errors import KafkaErrorCode

@@ -24,7 +24,7 @@ from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partition_requests import PartitionRequest
-from kafkalite.state.controller.partitions import actions, isr_elections, requests
+from kafkalite.state.controller.partitions import actions, leader_elections, requests
 from kafkalite.state.controller.values import LeaderAndIsr
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.virtual_loop import VirtualTimeError
@@ -119,7 +119,7 @@ def lossy_broker_kept_in_the_isr(patch: pytest.MonkeyPatch) -> None:
 
 def no_eligible_replicas(patch: pytest.MonkeyPatch) -> None:
     """The controller forgets the members that leave an ISR below the minimum."""
-    for module in (isr_elections, requests):
+    for module in (leader_elections, requests):
         patch.setattr(module, "eligible_replicas", lambda *_arguments: ())
 
 

@@ -5,7 +5,7 @@ An action returns the event that follows from it at once, or None.
 
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.known_topics import NO_BROKERS, Partition
-from kafkalite.state.controller.partitions.isr_elections import first_state, next_state
+from kafkalite.state.controller.partitions.leader_elections import first_state, next_state
 from kafkalite.state.controller.partitions.requests import refuse_requests
 from kafkalite.state.controller.states import PartitionEvent
 from kafkalite.state.controller.values import NO_LEADER

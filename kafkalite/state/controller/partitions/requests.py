@@ -13,7 +13,7 @@ from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partition_requests import Ask, Departure, Election, PartitionRequest
 from kafkalite.state.controller.partitions.eligible_replicas import eligible_replicas
-from kafkalite.state.controller.partitions.isr_elections import preferred_state, unclean_state
+from kafkalite.state.controller.partitions.leader_elections import preferred_state, unclean_state
 from kafkalite.state.controller.states import PartitionEvent
 from kafkalite.state.controller.values import LeaderAndIsr
 

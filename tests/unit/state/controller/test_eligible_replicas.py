@@ -8,7 +8,7 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.controller import Controller
-from kafkalite.state.controller.partitions.isr_elections import next_state, preferred_state, unclean_state
+from kafkalite.state.controller.partitions.leader_elections import next_state, preferred_state, unclean_state
 from kafkalite.state.controller.values import (
     Broker,
     ControllerSettings,

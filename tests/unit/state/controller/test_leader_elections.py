@@ -4,7 +4,7 @@ import pytest
 
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
-from kafkalite.state.controller.partitions.isr_elections import next_state
+from kafkalite.state.controller.partitions.leader_elections import next_state
 from kafkalite.state.controller.values import LeaderAndIsr, Replicas, StoredState, TopicNodes
 from tests.unit.state.controller.kit import EPOCH, ID, WRITTEN, Situation, broker, nodes, stored
 
