@@ -70,7 +70,7 @@ def _ask(policy: RetentionPolicy, segments: Sequence[SegmentSummary], now_ms: in
     begin = clock.monotonic()
     try:
         count = policy(segments, now_ms)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a policy must not stop the broker
         raise PolicyError(f"it raised {error!r}") from error
     took = clock.monotonic() - begin
     if took > LIMIT_S:

@@ -1,5 +1,6 @@
 """A retention policy deletes segments in addition to Kafka's rules, and nothing if it is wrong."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,11 +88,12 @@ def test_answer_that_is_no_number_of_segments_is_an_error(kit: Kit, log: Log, va
         count(kit, log, lambda segments, now_ms: value)
 
 
-def test_policy_that_raises_is_an_error(kit: Kit, log: Log) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError("planted"), SystemExit(3)])
+def test_policy_that_raises_is_an_error(kit: Kit, log: Log, error: BaseException) -> None:
     def policy(segments: Sequence[SegmentSummary], now_ms: int) -> int:
-        raise ZeroDivisionError("planted")
+        raise error
 
-    with pytest.raises(PolicyError, match=r"it raised ZeroDivisionError\('planted'\)"):
+    with pytest.raises(PolicyError, match=rf"it raised {re.escape(repr(error))}"):
         count(kit, log, policy)
 
 
