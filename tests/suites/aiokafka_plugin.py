@@ -22,9 +22,9 @@ from unittest import mock
 
 import pytest
 from kafkalite_sdk.client.cluster_client import ClusterClient
+from kafkalite_sdk.client.topic_partitions import wait_for_topic
 from kafkalite_sdk.compat import aiokafka
 from kafkalite_sdk.compat.aiokafka.consumer.internals import SubscriptionState
-from kafkalite_sdk.compat.aiokafka.topics import wait_for_topic
 
 from tests.suites.aiokafka_tests import LEFT_OUT
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kafkalite_sdk.client.environment import Environment
 from kafkalite_sdk.client.security import parse_security
+from kafkalite_sdk.client.topic_partitions import wait_for_topic
 from kafkalite_sdk.columns import ColumnReader
-from kafkalite_sdk.compat.aiokafka.topics import wait_for_topic
 from kafkalite_sdk.consumer.consumer import Consumer
 from kafkalite_sdk.producer.producer import Producer
 

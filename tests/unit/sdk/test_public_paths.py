@@ -34,6 +34,11 @@ PUBLIC = {
         RegistryAccessError RegistryUnavailableError Schema SchemaRegistry
     """,
     "kafkalite_sdk.rpc": "Call Connection Reply",
+    "kafkalite_sdk.zk": """
+        CallbackHandler ConnectorOptions ConsumerConnector ConsumerIdInUseError ConsumerRebalanceFailedError
+        ConsumerRebalanceListener ConsumerTimeoutError FetchedPartition KeyedMessage MessageStream
+        OffsetCommitError PartitionFetch Producer SimpleConsumer
+    """,
 }
 
 
