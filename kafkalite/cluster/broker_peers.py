@@ -105,6 +105,10 @@ class BrokerPeers:
             else:
                 send()
 
+    def brokers_changed(self) -> None:
+        """End the calls to brokers that are not alive any more, or have another address."""
+        self._drop_changed(self._endpoints())
+
     def close(self) -> None:
         """End the connections; open calls fail with COORDINATOR_NOT_AVAILABLE, as do later ones."""
         self._closed = True

@@ -58,6 +58,10 @@ class CallsToController:
         """Request that leaders are moved away; `then` is called once, never inside."""
         self._call(request, self._local.controlled_shutdown, then)
 
+    def brokers_changed(self) -> None:
+        """End the calls to a controller that is not alive any more, without a response."""
+        self._peers.brokers_changed()
+
     def close(self) -> None:
         """End the connections; open calls end without a response."""
         self._peers.close()

@@ -121,6 +121,26 @@ def test_a_broker_with_another_address_gets_another_connection(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
+def test_call_ends_when_its_broker_is_not_alive_any_more(tmp_path: Path) -> None:
+    """No other call has to follow: a broker has one AlterPartition request in flight."""
+
+    async def scenario(calls: Calls, _broker: SimulatedBroker) -> None:
+        calls.call()
+        await calls.ended(1)
+        begin = calls.network.loop.time()
+        calls.network.stall(*ADDRESS, 60.0)
+        calls.call()
+        calls.peers.brokers_changed()
+        await pass_time(0.1)
+        assert len(calls.results) == 1, "it is alive"
+        calls.endpoints = {}
+        calls.peers.brokers_changed()
+        assert (await calls.ended(2))[1] == UNAVAILABLE
+        assert calls.network.loop.time() - begin < LIMIT_S
+
+    run(tmp_path, scenario)
+
+
 def test_open_calls_are_bounded(tmp_path: Path) -> None:
     async def scenario(calls: Calls, _broker: SimulatedBroker) -> None:
         calls.network.stall(*ADDRESS, 60.0)
