@@ -186,10 +186,9 @@ def read_tree_zxid(disk: Disk, directory: str) -> int:
     return _number_in_mark(disk, directory, "treeZxid", 19)
 
 
-def read_unclean_start(disk: Disk, directory: str) -> bool:
-    """Whether the mark of a clean shutdown says that the controller may not know of a power failure. Raises OSError."""
-    path = os.path.join(directory, CLEAN_SHUTDOWN)
-    return disk.exists(path) and b'"uncleanStart":true' in disk.read_bytes(path)
+def read_unclean_since(disk: Disk, directory: str) -> int:
+    """`unclean_since` in the mark of a clean shutdown, -1 without a mark or the field. Raises OSError."""
+    return _number_in_mark(disk, directory, "uncleanSince", 19)
 
 
 def _number_in_mark(disk: Disk, directory: str, field: str, digits_max: int) -> int:
@@ -225,8 +224,7 @@ def write_clean_shutdown(
     broker_epoch: int = -1,
     unclean: Collection[TopicPartition] = frozenset(),
     tree_zxid: int = -1,
-    *,
-    unclean_start: bool = False,
+    unclean_since: int = -1,
 ) -> None:
     """Write the mark of a clean shutdown: every log of the directory is complete on the disk. Raises OSError.
 
@@ -236,14 +234,14 @@ def write_clean_shutdown(
         unclean: partitions that are not complete: the next start checks them. Apache Kafka ignores this field.
         tree_zxid: in a cluster the last change of the tree that the broker has seen, so that a start notices an older
             tree. Apache Kafka ignores this field, too.
-        unclean_start: the logs may lack records that a power failure before the start has lost, and the controller may
-            not know it yet: the next start counts as unclean. Apache Kafka ignores this field, too.
+        unclean_since: the broker epoch of the first registration since the last unclean start, 0 = there was none
+            since, -1 = there was no unclean start. Apache Kafka ignores this field, too.
     """
     mark: dict[str, object] = {"version": 0, "brokerEpoch": broker_epoch}
     if tree_zxid >= 0:
         mark["treeZxid"] = tree_zxid
-    if unclean_start:
-        mark["uncleanStart"] = True
+    if unclean_since >= 0:
+        mark["uncleanSince"] = unclean_since
     if unclean:
         mark["unclean"] = sorted(unclean)
     text = json.dumps(mark, separators=(",", ":"))

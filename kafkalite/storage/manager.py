@@ -172,7 +172,7 @@ class LogManager(DirectorySet):
         self._deletions.close()
         self.holds.close()
 
-    def close(self, broker_epoch: int = -1, tree_zxid: int = -1, *, unclean_start: bool = False) -> None:
+    def close(self, broker_epoch: int = -1, tree_zxid: int = -1, unclean_since: int = -1) -> None:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged.
 
         The arguments go into the mark, see `checkpoints.write_clean_shutdown`.
@@ -189,8 +189,7 @@ class LogManager(DirectorySet):
                 # With the mark, the next start would trust the end of a failed log. It checks refused partitions again.
                 if len(sound) == len(logs):
                     refused = {key for key, each in self.refused.items() if each.root == path}
-                    mark = broker_epoch, refused, tree_zxid
-                    checkpoints.write_clean_shutdown(self.disk, path, *mark, unclean_start=unclean_start)
+                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused, tree_zxid, unclean_since)
             except OSError as error:
                 self.take_offline(path, error)
 

@@ -95,6 +95,7 @@ async def real(target: Target, threads: int) -> LoadedDirectory:
     logs = LogManager(Disk(), [str(target.log_dir)], clock, offload, SystemRandom())
     logs.lock()
     try:
+        unclean_since = checkpoints.read_unclean_since(Disk(), str(target.log_dir))
         (loaded,) = logs.load(lambda topic: TopicConfig(), threads)
         removed = asyncio.Event()
         logs.when_removed(removed.set)
@@ -102,7 +103,7 @@ async def real(target: Target, threads: int) -> LoadedDirectory:
         offload.close()
         if loaded.error is None:
             raised = not loaded.unclean or await raise_epochs(target, clock, logs, loaded)
-            logs.close(unclean_start=not loaded.clean)
+            logs.close(unclean_since=unclean_since if loaded.clean else 0)
             if not raised:
                 checkpoints.take_clean_shutdown(Disk(), str(target.log_dir))
     finally:

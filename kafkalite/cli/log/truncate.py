@@ -131,9 +131,8 @@ def forget_end(disk: Disk, target: Target, key: TopicPartition, end: int) -> Non
     unclean = checkpoints.read_clean_shutdown(disk, log_dir)
     if unclean is not None:
         broker_epoch = checkpoints.read_broker_epoch(disk, log_dir)
-        unclean_start = checkpoints.read_unclean_start(disk, log_dir)
-        marked = {*unclean, key}
-        checkpoints.write_clean_shutdown(disk, log_dir, broker_epoch, marked, unclean_start=unclean_start)
+        since = checkpoints.read_unclean_since(disk, log_dir)
+        checkpoints.write_clean_shutdown(disk, log_dir, broker_epoch, {*unclean, key}, unclean_since=since)
     for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS):
         path = str(target.log_dir / name)
         offsets = checkpoints.read_offsets(disk, path)

@@ -414,8 +414,7 @@ def broker_of(broker_id: int) -> Callable[[bytes, Stat], Broker]:
     def decode(data: bytes, stat: Stat) -> Broker:
         found = brokers.decode_registration(broker_id, data)
         features = {name: (each.first, each.last) for name, each in found.features.items()}
-        unclean = found.unclean_start, found.unclean_since
-        return Broker(broker_id, stat.czxid, found.endpoints, found.rack, features, *unclean)
+        return Broker(broker_id, stat.czxid, found.endpoints, found.rack, features, found.unclean_since)
 
     return decode
 

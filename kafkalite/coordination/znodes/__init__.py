@@ -166,10 +166,11 @@ class PartitionState(NamedTuple):
     """`.../state`: leader (-1 = none), epochs, in-sync replicas; the node's version is the partition epoch.
 
     Arguments:
-        isr_epochs: the broker epochs of the in-sync replicas, -1 = not alive; () = they are not in the node. Apache
-            Kafka ignores this field and the next ones, and drops them with its next state.
+        isr_epochs: the broker epochs in which the in-sync replicas had every acknowledged record, -1 = unknown; () =
+            they are not in the node. Apache Kafka ignores this field and the next ones, and drops them with its next
+            state.
         eligible: replicas outside the ISR that have every acknowledged record (KIP-966).
-        eligible_epochs: their broker epochs, -1 = not alive.
+        eligible_epochs: their broker epochs, as `isr_epochs`.
     """
 
     leader: int

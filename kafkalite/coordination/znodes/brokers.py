@@ -36,9 +36,9 @@ class BrokerRegistration(NamedTuple):
         rack: None = no rack.
         features: supported versions by name.
         jmx_port: -1 = no JMX.
-        unclean_start: whether the broker has started after a power failure, so that its logs may lack records that were
-            not flushed. A field of ours, absent after other starts; Apache Kafka ignores it.
-        unclean_since: the broker epoch of the first registration after that start, -1 = this one. Ours, too.
+        unclean_since: the broker epoch of the first registration since the last start after a power failure, when logs
+            may lack records that were not flushed; 0 = this one, -1 = there was no such start. A field of ours, absent
+            then; Apache Kafka ignores it.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -46,7 +46,6 @@ class BrokerRegistration(NamedTuple):
     rack: str | None = None
     features: Mapping[str, FeatureRange] = {}
     jmx_port: int = -1
-    unclean_start: bool = False
     unclean_since: int = -1
 
 
@@ -75,8 +74,6 @@ def encode_registration(broker: BrokerRegistration) -> bytes:
         "version": 5,
         "timestamp": str(broker.timestamp_ms),
     }
-    if broker.unclean_start:
-        fields["unclean_start"] = True
     if broker.unclean_since >= 0:
         fields["unclean_since"] = str(broker.unclean_since)
     return dump(fields)
@@ -103,7 +100,6 @@ def decode_registration(broker_id: int, data: bytes) -> BrokerRegistration:
         fields.optional_text("rack"),
         {name: _range(each) for name, each in fields.object_by_name("features", optional=True).items()},
         fields.whole("jmx_port", -1, minimum=-1, maximum=PORT_MAX),
-        fields.optional_flag("unclean_start"),
         -1 if fields.optional_text("unclean_since") is None else fields.whole_text("unclean_since"),
     )
 

@@ -434,6 +434,8 @@ class AssignedPartitions(PartitionHosting):
         partition.lead(image, nothing if led else partial(self._changes.elected, partition))
         if not led and partition.is_behind:
             self._changes.elected(partition)
+        if not led and len(image.replicas) > 1:
+            self.roles.answer_followers()
         if partition.log is not None:
             self._begin_leadership(partition, partition.log)
 

@@ -94,11 +94,14 @@ class ReplicaRoles:
     Attributes:
         fetchers: fetch for the followers; replaced by the owner.
         request_states: asks the controller for the states of all partitions; replaced by the owner.
+        answer_followers: called when a leadership has begun: their waiting fetches do not name the partition; replaced
+            by the owner.
     """
 
     def __init__(self, broker_id: int, host: ReplicaHost, logs: LogManager, clock: Clock) -> None:
         self.fetchers: ReplicaFetching = NoFetching()
-        self.request_states: Callable[[], object] = request_nothing
+        self.request_states: Callable[[], object] = do_nothing
+        self.answer_followers: Callable[[], object] = do_nothing
         self._clock = clock
         self._unopened: dict[Partition, None] = {}  # their logs could not be opened
         self._timer: Timer | None = None  # of the next attempt to open them
@@ -244,8 +247,8 @@ class ReplicaRoles:
             self._end_wait()
 
 
-def request_nothing() -> None:
-    """A broker without a tree asks for no states."""
+def do_nothing() -> None:
+    """A broker without a tree asks for no states, and has no followers."""
 
 
 def ignore(_error: int) -> None:

@@ -54,12 +54,13 @@ class CleanMark(NamedTuple):
     Attributes:
         broker_epoch: of the last registration in a cluster; the last flushed zxid of the journal of a broker alone.
         tree_zxid: in a cluster, the last change of the tree that this broker has seen.
-        unclean_start: in a cluster, the controller may not know that this broker has started after a power failure.
+        unclean_since: in a cluster, the broker epoch of the first registration since the last unclean start; 0 = there
+            was none since, -1 = there was no unclean start.
     """
 
     broker_epoch: int = -1
     tree_zxid: int = -1
-    unclean_start: bool = False
+    unclean_since: int = -1
 
 
 class BrokerResources:
@@ -224,7 +225,7 @@ class BrokerResources:
         mark = self.clean_mark
         if service is not None and service.failure is None:
             mark = CleanMark(service.durable_zxid)
-        self.logs.close(mark.broker_epoch, mark.tree_zxid, unclean_start=mark.unclean_start)
+        self.logs.close(*mark)
 
     def close(self) -> None:
         """End all jobs and timers, close the coordination service and unlock the log directories."""

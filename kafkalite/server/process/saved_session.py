@@ -36,9 +36,9 @@ class EarlierProcess(NamedTuple):
     Attributes:
         key: of its session; None if the session must not be closed.
         running: its process id if it is another process that runs now, else 0.
-        has_page_cache: whether it had this directory in this boot of the machine, after a start that was not unclean or
-            that the controller has seen: what it has written is there, also what it has not flushed.
-        unclean_since: the broker epoch of the first registration after its unclean start, -1 = its start was not.
+        has_page_cache: whether it had this directory in this boot of the machine: what it has written is there, also
+            what it has not flushed.
+        unclean_since: as of `SavedSession`.
     """
 
     key: SavedKey | None = None
@@ -60,13 +60,11 @@ class SavedSession:
         boot_id: of this boot of the machine, "" where there is none.
 
     Attributes:
-        unclean_start: whether this process has started after a power failure, or one before it that was killed since;
-            saved with the key.
-        unclean_since: the broker epoch of the first registration since then, -1 = there is none yet; saved, too.
+        unclean_since: the broker epoch of the first registration since the last unclean start; 0 = there was none
+            since, -1 = there was no unclean start. Saved with the key.
     """
 
     def __init__(self, disk: Disk, directory: str, lock: File | None, boot_id: str) -> None:
-        self.unclean_start = False
         self.unclean_since = -1
         self._disk = disk
         self._boot_id = boot_id
@@ -79,6 +77,7 @@ class SavedSession:
             found = json.loads(self._disk.read_bytes(self._path))
             key = SavedKey(int(found["session_id"]), bytes.fromhex(found["password"]))
             version, process_id = found["version"], int(found.get("process_id", 0))
+            unclean_since = int(found.get("unclean_since", -1))
         except FileNotFoundError:
             return UNKNOWN
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -90,9 +89,7 @@ class SavedSession:
         if not found.get("boot_id") or found["boot_id"] != self._boot_id:
             return UNKNOWN
         if self._lock is not None and found.get("lock") == lock_identity(self._lock):
-            since = int(found.get("unclean_since", -1))
-            unclean = bool(found.get("unclean_start", False))
-            return EarlierProcess(key, has_page_cache=not unclean or since >= 0, unclean_since=since if unclean else -1)
+            return EarlierProcess(key, has_page_cache=True, unclean_since=unclean_since)
         runs = process_id != os.getpid() and started_at(process_id) == found.get("started") != ""
         return EarlierProcess(running=process_id if runs else 0)
 
@@ -106,7 +103,6 @@ class SavedSession:
             "lock": None if self._lock is None else lock_identity(self._lock),
             "process_id": os.getpid(),
             "started": started_at(os.getpid()),
-            "unclean_start": self.unclean_start,
             "unclean_since": self.unclean_since,
         }
         temporary = f"{self._path}.tmp"

@@ -5,17 +5,37 @@
    does: a power failure may have removed directories that were not flushed.
 2. After a kill they have all, too: the page cache is that of the same boot of the machine.
 3. Otherwise the start is unclean: the power failed, or the machine was booted before the broker could stop.
-4. An unclean start is followed by another one, until the controller has answered the controlled shutdown: before that
-   it may not have noticed. A kill leaves this in `saved_session`, beside the boot id, a stop in the mark.
+
+The boot id of the earlier process is in `saved_session`. The controller may not notice an unclean start before the
+broker stops or is killed. So later registrations name the first one since the last unclean start: the states of the
+controller say whether a replica was complete since then. A kill leaves that epoch in `saved_session`, a stop in the
+mark.
 
 Not detected: a log directory that was replaced by an older copy of itself, with its mark.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.server.process.saved_session import EarlierProcess
 from kafkalite.storage import checkpoints, names
+
+
+def find_unclean_since(disk: Disk, directories: Sequence[str], earlier: EarlierProcess) -> int:
+    """The broker epoch of the first registration since the last unclean start; read before the logs are loaded.
+
+    Arguments:
+        disk: has the log directories.
+        directories: that are online.
+        earlier: the process that had them last.
+
+    Returns 0: there was none since, for example because this start is unclean. -1: there was no unclean start.
+    """
+    if not was_stopped(disk, directories):
+        return earlier.unclean_since if earlier.has_page_cache else 0
+    marks = [since for each in directories if (since := checkpoints.read_unclean_since(disk, each)) >= 0]
+    return 0 if 0 in marks else max(marks, default=-1)
 
 
 def was_stopped(disk: Disk, directories: Iterable[str]) -> bool:
@@ -26,7 +46,7 @@ def was_stopped(disk: Disk, directories: Iterable[str]) -> bool:
 def _was_stopped(disk: Disk, path: str) -> bool:
     try:
         if checkpoints.read_clean_shutdown(disk, path) is not None:
-            return not checkpoints.read_unclean_start(disk, path)
+            return True
         return _is_new(disk, path) and not any(_is_partition(disk, path, name) for name in disk.list(path))
     except OSError:  # reported by the load
         return False

@@ -24,7 +24,7 @@ from kafkalite.server.configs.dynamic_configs import ConfigFollower, ConfiguredB
 from kafkalite.server.configs.topic_reader import TopicReader
 from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.process.saved_session import SavedKey, SavedSession
-from kafkalite.server.process.unclean_start import was_stopped
+from kafkalite.server.process.unclean_start import find_unclean_since
 from kafkalite.server.running.local_controller import LocalController
 from kafkalite.server.running.tree_counters import TreeCounters
 from kafkalite.storage.dirs.log_directory import Identity
@@ -112,11 +112,8 @@ class ClusterParticipant:
                 await self._served.open()
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 earlier = self._saved.load()
-                stopped = was_stopped(self._resources.disk, self._resources.logs.online())
-                since = -1 if stopped else earlier.unclean_since
-                self._saved.unclean_since = since
-                self._saved.unclean_start = unclean = since >= 0 or not (stopped or earlier.has_page_cache)
-                self._resources.clean_mark = self._resources.clean_mark._replace(unclean_start=unclean)
+                directories = self._resources.logs.online()
+                self._set_unclean_since(find_unclean_since(self._resources.disk, directories, earlier))
                 if earlier.key is not None:
                     await self._end_earlier_session(earlier.key)
                 self._copied_from = earlier.running
@@ -253,7 +250,6 @@ class ClusterParticipant:
             self.broker.listening.registered_endpoints(),
             self.clock.wall_ms(),
             self._static.broker_rack,
-            unclean_start=self._saved.unclean_start,
             unclean_since=self._saved.unclean_since,
         )
 
@@ -270,7 +266,10 @@ class ClusterParticipant:
         self.session.session = session
         self.broker.controller_requests.fence.registered(broker_epoch)
         self._resources.clean_mark = self._resources.clean_mark._replace(broker_epoch=broker_epoch)
-        self._note_unclean_start(broker_epoch)
+        if self._saved.unclean_since == 0:
+            self._set_unclean_since(broker_epoch)
+            if self._opened is not None and not self._copied_from:
+                self._saved.save(SavedKey(*self._opened.key))
         self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
         self._configs.start()
         self.controller.start(session, self.broker_id, self.broker.controller_requests)
@@ -279,12 +278,9 @@ class ClusterParticipant:
         if not self._started.done():
             self._started.set_result(None)
 
-    def _note_unclean_start(self, broker_epoch: int) -> None:
-        """Later registrations name the first one after an unclean start: what was complete since has lost nothing."""
-        if self._saved.unclean_start and self._saved.unclean_since < 0:
-            self._saved.unclean_since = broker_epoch
-            if self._opened is not None and not self._copied_from:
-                self._saved.save(SavedKey(*self._opened.key))
+    def _set_unclean_since(self, broker_epoch: int) -> None:
+        self._saved.unclean_since = broker_epoch
+        self._resources.clean_mark = self._resources.clean_mark._replace(unclean_since=broker_epoch)
 
     def _resume(self, session: Coordination) -> None:
         is_current = self.session.session is session  # else it is lost again

@@ -1,7 +1,6 @@
 """Asks the controller to move this broker's leaderships, before its listeners close: controlled shutdown.
 
-1. Only brokers with a partition of which another replica is alive ask, and those that have started after a power
-   failure: the controller that answers has noticed it. The others stop at once.
+1. Only brokers with a partition of which another replica is alive ask. The others stop at once.
 2. The request is repeated while another member of an ISR that this broker leads is alive, at most for
    `controlled.shutdown.max.retries` times `controlled.shutdown.retry.backoff.ms`. So brokers that stop together do not
    wait for each other: followers that stop leave the ISR, and the last broker leads alone.
@@ -46,15 +45,8 @@ class StoppingBroker(Protocol):
     def is_replicated(self) -> bool:
         """Whether another replica of a hosted partition is alive in the image."""
 
-    @property
-    def unclean_start(self) -> bool:
-        """Whether the controller may not know that this broker has started after a power failure."""
-
     def other_members(self) -> Set[int]:
         """The other members of the ISRs that this broker leads."""
-
-    def unclean_start_noticed(self) -> None:
-        """The controller knows it."""
 
 
 class ShutdownCalls(Protocol):
@@ -98,7 +90,7 @@ class ControlledShutdown:
         wait_ms = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms
         self._end_s = self._clock.monotonic() + wait_ms / 1000
         can_move = broker.registered_epoch >= 0 and not self._session.suspended
-        if config.controlled_shutdown_enable and can_move and (broker.is_replicated or broker.unclean_start):
+        if config.controlled_shutdown_enable and can_move and broker.is_replicated:
             self._request()
         else:
             self.end()
@@ -124,8 +116,6 @@ class ControlledShutdown:
     def _answered(self, response: ControlledShutdownResponse | None) -> None:
         if self._then is None:
             return
-        if response is not None and not response.error_code:
-            self._broker.unclean_start_noticed()
         if response is None:
             self._reason = "the controller has not answered"
         elif response.error_code:

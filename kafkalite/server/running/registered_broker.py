@@ -85,6 +85,7 @@ class RegisteredBroker(ClusteredBroker):
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.roles.fetchers = self.fetchers
         self.hosting.roles.request_states = self._failed_directories.report
+        self.hosting.roles.answer_followers = self._answer_followers
         register_metrics(self.metrics, self.fetchers)
         self._shutdown = ControlledShutdown(self, self._calls, participant.session, resources.clock)
         self._isr_requests = self.hosting.isr_requests = IsrRequests(
@@ -137,9 +138,8 @@ class RegisteredBroker(ClusteredBroker):
             finally:
                 await super().stop(grace_s)
 
-    def elected(self, partition: Partition) -> None:
-        """As `ClusteredBroker.elected`. Followers that fetch other partitions from here can fetch this one at once."""
-        super().elected(partition)
+    def _answer_followers(self) -> None:
+        """Followers that fetch other partitions from here can fetch the one that this broker begins to lead."""
         sessions = self.fetch_sessions.of_replicas
         if isinstance(sessions, ReplicaSessions):
             sessions.answer_waiting()
@@ -162,15 +162,6 @@ class RegisteredBroker(ClusteredBroker):
         return bool(others) and any(others.intersection(self._replicas_of(each)) for each in self._replicated)
 
     @property
-    def unclean_start(self) -> bool:
-        """Whether the controller may not know that this broker has started after a power failure."""
-        return self._resources.clean_mark.unclean_start
-
-    def unclean_start_noticed(self) -> None:
-        """The controller knows it: the next start after a clean stop is clean."""
-        self._resources.clean_mark = self._resources.clean_mark._replace(unclean_start=False)
-
-    @property
     def _replicated(self) -> list[Partition]:
         assert isinstance(self.hosting, AssignedPartitions)
         return self.hosting.replicated
@@ -189,6 +180,9 @@ class RegisteredBroker(ClusteredBroker):
         super()._metadata_changed(change)
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.roles.fetchers.brokers_changed()
+        self._calls.brokers_changed()
+        if self.peers is not None:
+            self.peers.brokers_changed()
         self._shutdown.image_changed()
         if self.first_image is not None:
             self.first_image.end()

@@ -34,8 +34,8 @@ def brokers_changed(context: ControllerContext, event: BrokersChanged) -> Steps:
     for broker in (*joined, *restarted):
         connect(context, now[broker])
     _send_brokers(context, before)
-    for broker in (*restarted, *(each for each in joined if now[each].unclean_start)):
-        yield from _note_restart(context, broker)
+    for broker in (*restarted, *(each for each in joined if now[each].unclean_since >= 0)):
+        yield from _note_restart(context, broker, has_left=broker in joined)
     for broker in (*restarted, *joined, *failed):
         yield from _replicas_changed(context, broker)
 
@@ -141,23 +141,24 @@ def _replicas_changed(context: ControllerContext, broker: int) -> Steps:
             yield from step_topic(context, topic, event, broker)
 
 
-def _note_restart(context: ControllerContext, broker: int) -> Steps:
+def _note_restart(context: ControllerContext, broker: int, *, has_left: bool) -> Steps:
     """Remember the partitions in which a broker that has restarted is in sync; also if the state is being written.
 
-    Where it is eligible, only an unclean start counts. All brokers of an event come first: then a partition needs one
-    state, however many of its replicas have restarted.
+    Where it is eligible, or has left before and joins again, only lost records count. All brokers of an event come
+    first: then a partition needs one state, however many of its replicas have restarted.
     """
     for partition in context.hosted.get(broker, {}).values():
         for state in (partition.current, partition.wanted):
             if state is not None and broker in (*state.isr, *state.eligible):
-                _note_restart_in(state, partition, context.brokers[broker])
+                _note_restart_in(state, partition, context.brokers[broker], has_left=has_left)
         yield
 
 
-def _note_restart_in(state: LeaderAndIsr, partition: Partition, broker: Broker) -> None:
+def _note_restart_in(state: LeaderAndIsr, partition: Partition, broker: Broker, *, has_left: bool) -> None:
     """Remember a broker that has restarted since it was complete in a state of a partition."""
-    if broker.has_lost(state.complete_epoch(broker.broker_id)):
-        partition.lossy |= {broker.broker_id}
-        partition.restarted |= {broker.broker_id}
-    elif broker.broker_id in state.isr:
-        partition.restarted |= {broker.broker_id}
+    broker_id = broker.broker_id
+    is_lossy = broker.has_lost(state.complete_epoch(broker_id))
+    if is_lossy:
+        partition.lossy |= {broker_id}
+    if is_lossy or (broker_id in state.isr and not has_left):
+        partition.restarted |= {broker_id}

@@ -54,8 +54,8 @@ class Broker(NamedTuple):
         endpoints: the advertised listeners.
         rack: None = no rack.
         features: lowest and highest supported version by feature.
-        unclean_start: whether the broker has started after a power failure: it may have lost what was not flushed.
-        unclean_since: the epoch of its first registration after that start, -1 = this one.
+        unclean_since: the epoch of its first registration since it has started after a power failure, when it may have
+            lost what was not flushed; 0 = this one, -1 = there was no such start.
     """
 
     broker_id: int
@@ -63,7 +63,6 @@ class Broker(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = {}
-    unclean_start: bool = False
     unclean_since: int = -1
 
     def has_lost(self, complete_epoch: int) -> bool:
@@ -72,8 +71,7 @@ class Broker(NamedTuple):
         Arguments:
             complete_epoch: the epoch in which it had every acknowledged record, -1 = unknown.
         """
-        since = self.epoch if self.unclean_since < 0 else self.unclean_since
-        return self.unclean_start and complete_epoch < since
+        return self.unclean_since >= 0 and complete_epoch < (self.unclean_since or self.epoch)
 
 
 class LeaderAndIsr(NamedTuple):
@@ -84,8 +82,8 @@ class LeaderAndIsr(NamedTuple):
         isr: the in-sync replicas; kept when the last of them fails.
         controller_epoch: of the controller that wrote the state.
         recovering: whether the leader was elected from outside the ISR and has not recovered yet.
-        isr_epochs: the broker epochs of the in-sync replicas when the state was chosen, -1 = not alive; () = unknown.
-            A member that was not alive keeps the epoch of the state before.
+        isr_epochs: the broker epochs of the in-sync replicas when the state was chosen; of those that were not alive,
+            the ones of the state before. -1 = unknown. () = the state has none.
         eligible: replicas outside the ISR that have every acknowledged record: they have left the ISR while it was
             below the minimum, and nothing is committed as long as there are any (KIP-966).
         eligible_epochs: their broker epochs, as `isr_epochs`.

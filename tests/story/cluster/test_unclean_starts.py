@@ -11,28 +11,29 @@ from kafkalite.coordination.znodes.brokers import decode_registration, registrat
 from kafkalite.coordination.znodes.controller import LOG_DIR_EVENTS, decode_log_dir_event
 from kafkalite.server.process.saved_session import NAME
 from kafkalite.storage import checkpoints
-from kafkalite.testing.simulated_cluster import SimulatedCluster, host_of
+from kafkalite.testing.simulated_cluster import SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.test_missing_logs import TOPIC, leader_of, prepared
 from tests.story.cluster.test_three_brokers import Client, run, until
 
-
-def is_unclean(cluster: SimulatedCluster, broker_id: int) -> bool:
-    """What the registration of a broker says."""
-    data, _stat = cluster.zookeeper.tree.get(registration_path(broker_id))
-    found = decode_registration(broker_id, data).unclean_start
-    assert ("unclean_start" in json.loads(data)) == found, "Kafka's bytes after a clean start"
-    return found
+CLEAN, THIS = -1, 0
 
 
 def unclean_since(cluster: SimulatedCluster, broker_id: int) -> int:
-    """The first registration after the unclean start, as the present one says."""
+    """What the registration of a broker says: CLEAN, THIS, or the broker epoch of an earlier one."""
     data, _stat = cluster.zookeeper.tree.get(registration_path(broker_id))
-    return decode_registration(broker_id, data).unclean_since
+    found = decode_registration(broker_id, data).unclean_since
+    assert ("unclean_since" in json.loads(data)) == (found != CLEAN), "Kafka's bytes without an unclean start"
+    return found
 
 
-async def restarted(cluster: SimulatedCluster, broker_id: int, end: str) -> bool:
-    """Start a broker after this end, and return whether its start was unclean."""
+def epoch_of(cluster: SimulatedCluster, broker_id: int) -> int:
+    """The broker epoch of the registration of a broker."""
+    return cluster.zookeeper.tree.get(registration_path(broker_id))[1].czxid
+
+
+async def restart(cluster: SimulatedCluster, broker_id: int, end: str) -> None:
+    """Start a broker after this end."""
     if end == "stop":
         await cluster.brokers[broker_id].stop()
     elif end == "kill":
@@ -40,60 +41,41 @@ async def restarted(cluster: SimulatedCluster, broker_id: int, end: str) -> bool
     else:
         cluster.cut_power(broker_id)
     await cluster.start(broker_id)
-    return is_unclean(cluster, broker_id)
 
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [
-        (["stop", "stop"], [False, False]),
-        (["kill", "kill"], [False, False]),
-        (["power", "stop"], [True, False]),
-        (["power", "kill", "kill"], [True, True, True]),
-        (["kill", "power", "kill", "stop", "kill"], [False, True, True, False, False]),
+        (["stop", "stop"], [CLEAN, CLEAN]),
+        (["kill", "kill"], [CLEAN, CLEAN]),
+        (["power", "stop", "stop"], [THIS, 1, 1]),
+        (["power", "kill", "kill"], [THIS, 1, 1]),
+        (["kill", "power", "kill", "stop", "power", "stop"], [CLEAN, THIS, 2, 2, THIS, 5]),
     ],
     ids=lambda values: " ".join(map(str, values)),
 )
-def test_registration_says_whether_unflushed_records_may_be_lost(
-    tmp_path: Path, ends: list[str], expected: list[bool]
+def test_registration_names_the_first_one_since_unflushed_records_may_have_been_lost(
+    tmp_path: Path, ends: list[str], expected: list[int]
 ) -> None:
-    """A kill leaves the page cache. After a kill behind a power failure the controller may not know of the failure."""
+    """A kill leaves the page cache. `expected`: the number, from 1, of the registration that each one names."""
 
     async def scenario(cluster: SimulatedCluster, client: Client) -> None:
-        assert not any(is_unclean(cluster, broker_id) for broker_id in cluster.brokers), "they have no logs"
+        assert {unclean_since(cluster, broker_id) for broker_id in cluster.brokers} == {CLEAN}, "they have no logs"
         victim, _partition = await prepared(cluster, client)
-        assert [await restarted(cluster, victim, end) for end in ends] == expected
+        epochs = [THIS]
+        for end, named in zip(ends, expected, strict=True):
+            await restart(cluster, victim, end)
+            epochs.append(epoch_of(cluster, victim))
+            assert unclean_since(cluster, victim) == (CLEAN if named == CLEAN else epochs[named]), (end, epochs)
 
     run(tmp_path, scenario)
 
 
-def test_stop_before_the_controller_answers_is_followed_by_an_unclean_start(tmp_path: Path) -> None:
-    """The controller may not have seen the registration that says that the power failed."""
-
+def test_later_registration_of_the_process_names_the_first_one(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, client: Client) -> None:
         victim, _partition = await prepared(cluster, client)
-        others = [each for each in cluster.brokers if each != victim]
-        for other in others:
-            client.network.disconnect(host_of(victim), host_of(other))
-        assert [await restarted(cluster, victim, end) for end in ("power", "stop", "stop")] == [True, True, True]
-        for other in others:
-            client.network.reconnect(host_of(victim), host_of(other))
-
-        async def described() -> bool | None:
-            running = cluster.brokers[victim].running
-            return True if running.image.controller_id in others else None
-
-        await until(described)
-        assert [await restarted(cluster, victim, end) for end in ("stop", "stop")] == [False, False]
-
-    run(tmp_path, scenario)
-
-
-def test_later_registrations_of_the_process_say_the_same(tmp_path: Path) -> None:
-    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
-        victim, _partition = await prepared(cluster, client)
-        assert await restarted(cluster, victim, "power")
-        first = cluster.zookeeper.tree.get(registration_path(victim))[1].czxid
+        await restart(cluster, victim, "power")
+        first = epoch_of(cluster, victim)
         cluster.expire(victim)
 
         async def registered() -> bool | None:
@@ -101,10 +83,7 @@ def test_later_registrations_of_the_process_say_the_same(tmp_path: Path) -> None
             return True if node is not None and node.czxid != first else None
 
         await until(registered)
-        assert is_unclean(cluster, victim) and unclean_since(cluster, victim) == first
-        cluster.kill(victim)
-        await cluster.start(victim)
-        assert is_unclean(cluster, victim) and unclean_since(cluster, victim) == first
+        assert unclean_since(cluster, victim) == first
 
     run(tmp_path, scenario)
 
@@ -116,7 +95,7 @@ def test_lost_file_of_the_session_counts_as_a_power_failure(tmp_path: Path) -> N
         (tmp_path / str(victim) / NAME).unlink()
         await pass_time(20.0)
         await cluster.start(victim)
-        assert is_unclean(cluster, victim)
+        assert unclean_since(cluster, victim) == THIS
 
     run(tmp_path, scenario)
 

@@ -37,7 +37,7 @@ class Process:
         """Register, and join the election."""
         cluster = self.cluster
         self.session = Session(cluster.tree, cluster.schedule, cluster.next_session(), self._session_lost)
-        registration = Broker(self.broker_id, 0, (self.endpoint,), unclean_start=self.unclean)
+        registration = Broker(self.broker_id, 0, (self.endpoint,), unclean_since=0 if self.unclean else -1)
         create = nodes.Create(f"{nodes.BROKERS}/{self.broker_id}", registration, self.session.number)
         self.session.write([create], partial(self._registered, self.session))
 

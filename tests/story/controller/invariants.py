@@ -97,7 +97,7 @@ class Invariants:
         An unclean start loses records of all partitions.
         """
         for change in changes:
-            if isinstance(change, Create) and isinstance(change.value, Broker) and change.value.unclean_start:
+            if isinstance(change, Create) and isinstance(change.value, Broker) and change.value.unclean_since >= 0:
                 for replicas in self.complete.values():
                     replicas.discard(change.value.broker_id)
             elif change.path.endswith("/state") and isinstance(getattr(change, "value", None), LeaderAndIsr):

@@ -121,7 +121,7 @@ def sends_the_leadership_before_the_restart(patch: pytest.MonkeyPatch) -> None:
 
 def ignores_restarts(patch: pytest.MonkeyPatch) -> None:
     """A broker that has registered again is treated as one that did not fail."""
-    patch.setattr(brokers, "_note_restart", lambda context, broker: iter(()))
+    patch.setattr(brokers, "_note_restart", lambda *_arguments, **_named: iter(()))
 
 
 def elects_any_replica(patch: pytest.MonkeyPatch) -> None:

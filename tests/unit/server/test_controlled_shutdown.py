@@ -27,7 +27,7 @@ class Rig:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         self.config = BrokerConfig({"log.dirs": "/data", "broker.id": "1", **named})
         self.broker_id, self.controller_id, self.registered_epoch = 1, 3, 7
-        self.is_replicated, self.suspended, self.unclean_start = True, False, False
+        self.is_replicated, self.suspended = True, False
         self.members, self.live = {2}, {1, 2, 3}
         self.clock = VirtualClock()
         self.requests: list[ControlledShutdownRequest] = []
@@ -39,9 +39,6 @@ class Rig:
 
     def other_members(self) -> set[int]:
         return self.members
-
-    def unclean_start_noticed(self) -> None:
-        self.unclean_start = False
 
     def controlled_shutdown(self, request: ControlledShutdownRequest, then: Any) -> None:
         self.requests.append(request)
@@ -148,14 +145,3 @@ def test_ended_shutdown_ignores_the_response() -> None:
     rig.answer(REMAINING)
     rig.shutdown.end()
     assert rig.ended == [0.0] and rig.clock.timers == 0
-
-
-@pytest.mark.parametrize(("response", "noticed"), [(MOVED, True), (REMAINING, True), (REFUSED, False), (None, False)])
-def test_controller_that_answers_has_noticed_the_unclean_start(
-    response: ControlledShutdownResponse | None, noticed: bool
-) -> None:
-    rig = Rig()
-    rig.is_replicated, rig.unclean_start = False, True
-    rig.begin()
-    rig.answer(response)
-    assert len(rig.requests) == 1 and rig.unclean_start is not noticed

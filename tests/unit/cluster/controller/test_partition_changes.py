@@ -77,10 +77,12 @@ def test_registration_after_a_power_failure_is_one_for_the_machine() -> None:
     service = Service()
     endpoint = Endpoint("PLAINTEXT", "host", 9092)
     for broker_id in (1, 2):
-        registration = brokers.BrokerRegistration((endpoint,), timestamp_ms=1, unclean_start=broker_id == 2)
+        registration = brokers.BrokerRegistration(
+            (endpoint,), timestamp_ms=1, unclean_since=0 if broker_id == 2 else -1
+        )
         service.write(brokers.registration_path(broker_id), brokers.encode_registration(registration))
     (event,) = Node(service).machine.of(events.SnapshotRead)
-    assert [(each.broker_id, each.unclean_start) for each in event.snapshot.brokers] == [(1, False), (2, True)]
+    assert [(each.broker_id, each.unclean_since) for each in event.snapshot.brokers] == [(1, -1), (2, 0)]
 
 
 def test_configs_of_a_topic_are_read_for_an_unclean_election() -> None:

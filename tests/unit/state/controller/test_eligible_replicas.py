@@ -119,7 +119,7 @@ def situation(nodes: TopicNodes, *alive: int) -> Situation:
 
 
 def unclean(broker_id: int, epoch: int) -> Broker:
-    return broker(broker_id, epoch)._replace(unclean_start=True)
+    return broker(broker_id, epoch)._replace(unclean_since=0)
 
 
 def states(run: Situation) -> list[LeaderAndIsr]:
