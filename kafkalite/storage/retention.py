@@ -60,14 +60,6 @@ def _too_old(log: Log, segment: Segment, now_ms: int | None) -> bool:
     return now_ms - newest > log.config.retention_ms
 
 
-def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segment]:
-    """Remove the expired segments from `log`; `mark_deleted` renames them as a job. Raises OSError.
-
-    Arguments: as of `count_expired`.
-    """
-    return take_first(log, count_expired(log, now_ms, high_watermark))
-
-
 def take_first(log: Log, count: int) -> list[Segment]:
     """Remove the first segments from `log`; a new one is rolled in place of the active one. Raises OSError.
 

@@ -12,7 +12,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.file_removal import PendingRemoval, remove_batch
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
-from kafkalite.storage.retention import mark_deleted, take_expired
+from kafkalite.storage.retention import count_expired, mark_deleted, take_first
 from kafkalite.storage.verify.verify import Violation, verify_directory, verify_log
 from tests.kit.seeds import chosen_seed
 from tests.unit.storage.damage import DAMAGES, filled, last_log, patch
@@ -180,7 +180,9 @@ def test_the_last_epoch_of_an_emptied_log_begins_at_its_end(data: Path, gone: bo
     log, _ = recover(PartitionDirectory(Disk(), str(data / "t-0"), "t", 0, TopicConfig(retention_bytes=0), True, END))
     assert log.delete_records_before(END) == 0
     if gone:
-        remove_batch(Disk(), [PendingRemoval(path) for path in mark_deleted(take_expired(log, None, END))])
+        remove_batch(
+            Disk(), [PendingRemoval(path) for path in mark_deleted(take_first(log, count_expired(log, None, END)))]
+        )
         assert len(log.segments) == 1 and log.size == 0
     log.close()
     (data / "log-start-offset-checkpoint").write_text("0\n0\n" if gone else f"0\n1\nt 0 {END}\n")
