@@ -58,7 +58,7 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if request.param == "kafka":
         yield Service(kafka, kafka.zookeeper.address)
         return
-    connect = f"{kafka.zookeeper.address}/kafkalite"
+    connect = f"{kafka.zookeeper.address}/{directory.name}"  # a tree of its own: its log directory is new
     broker = Kafkalite(directory, {"zookeeper.connect": connect, "broker.id": "1"})
     broker.start()
     yield Service(broker, connect)
