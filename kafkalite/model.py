@@ -10,6 +10,7 @@ RESERVED_UUIDS = frozenset((ZERO_UUID, bytes(15) + b"\x01"))  # of no topic of a
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each needs memory, znodes and time of the loop
 UUID_TEXT_LENGTH = 22
+TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")  # a legal one (Topic.java)
 ACKS_ALL = -1  # `acks` of Produce: once all in-sync replicas have the records
 READ_UNCOMMITTED = 0  # isolation levels of Fetch and ListOffsets
 READ_COMMITTED = 1  # without open and aborted transactions

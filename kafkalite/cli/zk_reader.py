@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from kafkalite_sdk.zk.session import load_access
+
 from kafkalite.cli.failure import fail
 from kafkalite.clock import LoopClock, Outcome, SystemRandom, Then, await_outcome
-from kafkalite.config.files import load
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Stat
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
-from kafkalite.coordination.zookeeper.access_files import explain, load_access
+from kafkalite.coordination.zookeeper.access_files import explain
 from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
@@ -76,10 +77,8 @@ def access_of(config: str | None) -> Access:
 
     config: a file with the settings of a broker; None = plain text without an identity.
     """
-    if config is None:
-        return ANONYMOUS
     try:
-        return load_access(load(config).broker_config().zookeeper_security)
+        return load_access(config)
     except ValueError as error:
         fail(str(error))
 

@@ -3,13 +3,10 @@
 Source: `topic.partition.count.map` of Kafka 0.7 (KafkaConfig.scala), which later versions do not have.
 """
 
-import re
-
 from kafkalite.config.keys import ConfigError
-from kafkalite.model import PARTITIONS_PER_REQUEST_MAX
+from kafkalite.model import PARTITIONS_PER_REQUEST_MAX, TOPIC_NAME
 
 NAME = "topic.partition.count.map"
-TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
 def parse_partition_counts(text: str) -> dict[str, int]:
@@ -21,7 +18,7 @@ def parse_partition_counts(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for member in filter(None, (part.strip() for part in text.split(","))):
         topic, _colon, digits = member.rpartition(":")
-        if TOPIC.fullmatch(topic) is None or (count := _count(digits)) is None:
+        if TOPIC_NAME.fullmatch(topic) is None or (count := _count(digits)) is None:
             raise _wrong(
                 member,
                 f"expected TOPIC:COUNT with the name of a topic and a number from 1 to {PARTITIONS_PER_REQUEST_MAX}",

@@ -23,7 +23,6 @@ PARTITION_MAX = 2**31 - 1
 FIELDS = ("group", "topic", "partition", "offset")
 _WHOLE = re.compile(r"\s*(-?[0-9]{1,19})\s*", re.ASCII)
 _ZNODE = re.compile(r"/consumers/([^/]+)/offsets/([^/:]+)/([^/:]+):(.*)", re.DOTALL)
-_BROKER_PARTITION = re.compile(r"[0-9]{1,10}-[0-9]{1,10}", re.ASCII)
 
 Wanted = dict[str, dict[TopicPartition, Committed]]
 
@@ -56,11 +55,15 @@ def csv_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterat
 
 def znode_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterator[str]:
     """A line of ExportZkOffsets per offset. Ends the command for a group that ZooKeeper cannot have."""
+    from kafkalite.coordination.znodes.consumers import check_group, offset_path  # other formats need no tree
+
     for group, offsets_of in found.items():
-        if "/" in group or not group.isprintable():
-            fail(f"{group!r} cannot be the name of a znode, so this group has no lines of ExportZkOffsets")
+        try:
+            check_group(group)
+        except ValueError as error:
+            fail(f"{error}; so this group has no lines of ExportZkOffsets")
         for (topic, partition), each in offsets_of.items():
-            yield f"/consumers/{group}/offsets/{topic}/{partition}:{each.offset}"
+            yield f"{offset_path(group, topic, partition)}:{each.offset}"
 
 
 def read_lines(source: Iterable[str]) -> Iterator[OffsetLine]:
@@ -112,11 +115,13 @@ def csv_line(text: str) -> OffsetLine:
 
 def znode_line(text: str) -> OffsetLine:
     """Raises ValueError."""
+    from kafkalite.coordination.znodes.consumers import is_broker_partition
+
     found = _ZNODE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:100]!r}, expected /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET")
     group, topic, partition, offset = found.groups()
-    if _BROKER_PARTITION.fullmatch(partition):
+    if is_broker_partition(partition):
         raise ValueError(
             f"{partition} is BROKER-PARTITION of Kafka before 0.8, whose offsets are positions in files of one broker: "
             "it is not convertible"

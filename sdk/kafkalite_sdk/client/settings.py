@@ -36,7 +36,7 @@ class AddressSource(Protocol):
         """End everything."""
 
 
-class SourceOfAddresses(Protocol):
+class AddressService(Protocol):
     """`bootstrap_servers` that name a service which knows the addresses of brokers. Its text has no secret."""
 
     def follow(
@@ -55,7 +55,7 @@ class BootstrapServers(NamedTuple):
     """`bootstrap_servers`: addresses, or else a source of them."""
 
     addresses: Addresses = ()
-    source: SourceOfAddresses | None = None
+    source: AddressService | None = None
 
 
 class ClientSettings(NamedTuple):
@@ -91,7 +91,7 @@ class ClientSettings(NamedTuple):
     connections_max_idle_s: float = 540.0
     rebootstrap_after_s: float = 300.0
     security: Security = Security()
-    source: SourceOfAddresses | None = None
+    source: AddressService | None = None
 
     def servers_text(self) -> str:
         """Return the addresses, or their source, as text."""
@@ -108,7 +108,7 @@ def parse_servers(servers: str | Iterable[str]) -> BootstrapServers:
     scheme, separator, _rest = text.partition("://")
     if not separator or "@" in text or scheme not in SOURCES:
         return BootstrapServers(parse_bootstrap(servers))
-    return BootstrapServers(source=cast(SourceOfAddresses, import_module(SOURCES[scheme]).parse_source(text)))
+    return BootstrapServers(source=cast(AddressService, import_module(SOURCES[scheme]).parse_source(text)))
 
 
 def parse_bootstrap(servers: str | Iterable[str]) -> Addresses:

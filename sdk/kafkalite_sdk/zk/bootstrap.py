@@ -11,7 +11,7 @@
 import asyncio
 import builtins
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
@@ -22,8 +22,10 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, NoNodeError
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, decode_registration, registration_path
+from kafkalite.coordination.znodes.names import is_number
 from kafkalite.errors import ClientUseError, KafkaConnectionError
-from kafkalite.model import shown_address
+from kafkalite.model import Endpoint, shown_address
+from kafkalite_sdk.client.settings import Addresses
 from kafkalite_sdk.zk.session import ClientSessions, SessionCallbacks, parse_connect
 
 if TYPE_CHECKING:
@@ -35,8 +37,6 @@ SCHEME = "zookeeper://"
 SESSION_MS = 18_000  # the session has no ephemeral nodes: it ends early only to free the server's memory
 RETRY_S = 1.0  # before another session
 CLOSE_S = 1.0
-
-Addresses = tuple[tuple[str, int], ...]
 
 
 class TreeOfBrokers(NamedTuple):
@@ -57,7 +57,7 @@ class TreeOfBrokers(NamedTuple):
     def follow(
         self, security: "Security", environment: "Environment", use: Callable[[Addresses], object]
     ) -> "BrokerAddresses":
-        """Return the source of a client; see `kafkalite_sdk.client.settings.SourceOfAddresses`."""
+        """Return the source of a client; see `kafkalite_sdk.client.settings.AddressService`."""
         protocol = ("SASL_" if security.sasl is not None else "") + ("PLAINTEXT" if security.tls is None else "SSL")
         return BrokerAddresses(self, protocol, environment, use)
 
@@ -78,6 +78,22 @@ def parse_source(text: str) -> TreeOfBrokers:
     if names not in ([], ["listener"]):
         raise ValueError(f"bootstrap_servers: {shown}: {', '.join(names)} are set, expected at most listener=NAME")
     return TreeOfBrokers(servers, dict(options).get("listener", ""))
+
+
+def addresses_of(brokers: Iterable[BrokerRegistration], protocol: str, listener: str = "") -> Addresses:
+    """Return the addresses of brokers.
+
+    Arguments:
+        brokers: registrations.
+        protocol: security protocol of the client; the first listener of each broker that has it is used.
+        listener: the name of the listener that is used instead; "" = none.
+    """
+
+    def is_used(each: Endpoint) -> bool:
+        return each.listener == listener if listener else each.security_protocol == protocol
+
+    found = (next(filter(is_used, broker.endpoints), None) for broker in brokers)
+    return tuple(dict.fromkeys((each.host, each.port) for each in found if each is not None))
 
 
 class LoopTime:
@@ -207,7 +223,7 @@ class BrokerAddresses:
         elif outcome.error is not None:
             self._read_failed(outcome.error)
         else:
-            ids = [int(name) for name in outcome.value[0] if name.isascii() and name.isdigit()]
+            ids = [int(name) for name in outcome.value[0] if is_number(name)]
             reads = [partial(self._read_registration, session, each) for each in ids]
             gather(reads, partial(self._registrations_read, session, ids))
 
@@ -244,7 +260,7 @@ class BrokerAddresses:
             return None
 
     def _apply(self, brokers: Sequence[BrokerRegistration]) -> None:
-        addresses = tuple(dict.fromkeys(each for broker in brokers if (each := self._address(broker)) is not None))
+        addresses = addresses_of(brokers, self._protocol, self._tree.listener)
         if not addresses:
             error = KafkaConnectionError(f"{self._tree}: {self._none_found(brokers)}")
             if not self._fail(error) and brokers:
@@ -254,16 +270,6 @@ class BrokerAddresses:
             self._use(addresses)
         if addresses and not self._first.done():
             self._first.set_result(None)
-
-    def _address(self, broker: BrokerRegistration) -> tuple[str, int] | None:
-        for each in broker.endpoints:
-            if (
-                each.listener == self._tree.listener
-                if self._tree.listener
-                else each.security_protocol == self._protocol
-            ):
-                return each.host, each.port
-        return None
 
     def _none_found(self, brokers: Sequence[BrokerRegistration]) -> str:
         if not brokers:

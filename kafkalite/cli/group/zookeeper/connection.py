@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Committed
+from kafkalite_sdk.zk.bootstrap import addresses_of
 from kafkalite_sdk.zk.group_changes import GroupChangedError, RegisteredConsumersError
 from kafkalite_sdk.zk.groups import ZooKeeperGroup, ZooKeeperGroups
 from kafkalite_sdk.zk.session import opened_session
@@ -83,14 +84,10 @@ async def registered_addresses(groups: ZooKeeperGroups, cluster: Cluster) -> tup
     """The addresses of the registered brokers with the security protocol of the client. Raises KafkaConnectionError."""
     protocol = str(cluster.settings.get("security_protocol", PLAINTEXT)).upper()
     found = await groups.brokers()
-    addresses = [
-        next(((each.host, each.port) for each in broker.endpoints if each.security_protocol == protocol), None)
-        for _, broker in sorted(found.registrations.items())
-    ]
-    usable = tuple(each for each in addresses if each is not None)
+    usable = addresses_of(found.registrations.values(), protocol)
     if not usable:
         invalid = "".join(f"; {path}: {reason}" for path, reason in found.problems.items())
-        known = f"no broker with {protocol}" if addresses else "no broker"
+        known = f"no broker with {protocol}" if found.registrations else "no broker"
         raise KafkaConnectionError(f"{BROKER_IDS} has {known}{invalid}; name one with --bootstrap-server")
     return usable
 

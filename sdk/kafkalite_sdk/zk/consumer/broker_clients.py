@@ -1,9 +1,9 @@
 """The brokers of a consumer: what fetches its records, and what reads and commits offsets in the broker.
 
-1. The addresses of the brokers are those below `/brokers/ids`. A session without TLS and identity follows them
-   (`zk.bootstrap`); else, and with the served tree, they are read when a client starts, which then knows the brokers
-   from their metadata. The client that fetches is started with the first partition: a group without partitions needs
-   no broker.
+1. The addresses of the brokers are those below `/brokers/ids`. A client without `zookeeper_config` follows them
+   (`zk.bootstrap`, which has no TLS and identity); else they are read when a client starts, which then knows the
+   brokers from their metadata. The client that fetches is started with the first partition: a group without partitions
+   needs no broker.
 2. While no broker can be reached, the start is repeated; partitions wait meanwhile. Rejected credentials end the
    consumer.
 """
@@ -11,13 +11,11 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.errors import CoordinationError, NoNodeError
-from kafkalite.coordination.znodes.brokers import decode_registration, registration_path
+from kafkalite.coordination.errors import CoordinationError
 from kafkalite.errors import AuthenticationError, ClientUseError, KafkaConnectionError, KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.environment import Environment
@@ -25,10 +23,12 @@ from kafkalite_sdk.consumer.driver import Driver, K, V
 from kafkalite_sdk.consumer.offsets.positions import PartitionState
 from kafkalite_sdk.consumer.parts import Deserializers, new_parts
 from kafkalite_sdk.consumer.settings import consumer_settings
+from kafkalite_sdk.zk.bootstrap import addresses_of
 from kafkalite_sdk.zk.consumer.options import ConnectorSettings
 from kafkalite_sdk.zk.consumer.streams import MessageStreams
+from kafkalite_sdk.zk.groups import ZooKeeperGroups
 from kafkalite_sdk.zk.membership.effects import FetchStart
-from kafkalite_sdk.zk.session import result_of
+from kafkalite_sdk.zk.session import within
 
 if TYPE_CHECKING:
     from kafkalite_sdk.admin.admin import Admin
@@ -183,19 +183,11 @@ async def read_addresses(session: Coordination | None, protocol: str, timeout_s:
     """
     if session is None:
         raise KafkaConnectionError("there is no session with ZooKeeper, which has the addresses of the brokers")
-    try:
-        names, _ = await result_of(partial(session.children, znodes.BROKER_IDS), timeout_s)
-    except NoNodeError as error:
-        raise KafkaConnectionError(f"{znodes.BROKER_IDS} does not exist: no cluster uses this tree") from error
-    found = []
-    for name in filter(str.isdecimal, names):
-        try:
-            data, _ = await result_of(partial(session.get, registration_path(int(name))), timeout_s)
-            endpoints = decode_registration(int(name), data).endpoints
-        except (NoNodeError, znodes.ZnodeError) as error:
-            LOGGER.warning("a broker is ignored: %s", error)
-            continue
-        found += [f"{each.host}:{each.port}" for each in endpoints if each.security_protocol == protocol][:1]
+    async with within(2 * timeout_s):
+        brokers = await ZooKeeperGroups(session, timeout_s).brokers()
+    for path, reason in brokers.problems.items():
+        LOGGER.warning("a broker is ignored: %s: %s", path, reason)
+    found = addresses_of(brokers.registrations.values(), protocol)
     if not found:
         raise KafkaConnectionError(f"no broker below {znodes.BROKER_IDS} has a listener with {protocol}")
-    return found
+    return [f"{host}:{port}" for host, port in found]

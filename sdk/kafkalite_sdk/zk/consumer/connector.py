@@ -37,7 +37,7 @@ from kafkalite_sdk.zk.membership.settings import new_consumer_id
 from kafkalite_sdk.zk.membership.subscription import filtered_subscription, static_subscription
 from kafkalite_sdk.zk.offsets.storage import Failures, OffsetStorage
 from kafkalite_sdk.zk.offsets.zookeeper_offsets import ZooKeeperOffsets
-from kafkalite_sdk.zk.session import ClientSessions, SessionCallbacks, load_access, parse_connect
+from kafkalite_sdk.zk.session import ClientSessions, SessionCallbacks, load_access
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -87,10 +87,8 @@ class ConsumerConnector(Generic[K, V]):
             access=load_access(settings.zookeeper_config),
         )
 
-        followed = parse_connect(zookeeper_connect).directory is None and settings.zookeeper_config is None
-
         async def addresses() -> str | list[str]:
-            if followed:
+            if settings.zookeeper_config is None:
                 return SCHEME + zookeeper_connect
             return await read_addresses(self._sessions.current, protocol, settings.offsets_timeout_s)
 

@@ -16,6 +16,7 @@ from kafkalite.coordination import tree
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.znodes.consumers import StreamId
+from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.consumer.driver import K, V
 from kafkalite_sdk.values import OffsetAndMetadata
@@ -293,8 +294,6 @@ def _finish(future: asyncio.Future[None], error: Exception | None) -> None:
 
 async def _outcome_of(call: Awaitable[Any]) -> Outcome:
     """Return the outcome of a call of the storage; an error that is not of Kafka or the tree is raised."""
-    from kafkalite.errors import KafkaError
-
     try:
         return Outcome(await call)
     except (KafkaError, CoordinationError) as error:

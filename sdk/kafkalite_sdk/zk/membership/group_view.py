@@ -10,8 +10,8 @@ Everything read is watched, except registrations, which never change, and topics
 Source: AssignmentContext in PartitionAssignor.scala, and ZkUtils.scala, of Apache Kafka 1.1.1.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from kafkalite.coordination.znodes import BROKER_IDS, TOPICS, decode_topic, topic_path
 from kafkalite.coordination.znodes.consumers import (
@@ -31,6 +31,9 @@ from kafkalite_sdk.zk.membership.settings import MembershipSettings
 from kafkalite_sdk.zk.membership.state import MemberState
 from kafkalite_sdk.zk.membership.steps import Procedure
 from kafkalite_sdk.zk.membership.subscription import is_topic_name, streams_by_topic
+
+Subscribed: TypeAlias = Mapping[str, Mapping[str, int]]
+"""By consumer, its number of streams of each topic."""
 
 
 class GroupView(NamedTuple):
@@ -60,8 +63,9 @@ def read_group(state: MemberState) -> Procedure[GroupView | None]:
         raise NotRegisteredError(f"{id_path(settings.group, settings.consumer_id)}: the registration was deleted")
     members = yield from _read_members(state, ids)
     names = yield from _read_topic_names(state, members)
-    partitions = yield from _read_partitions(state, _wanted_topics(state, members, names))
-    return GroupView(_streams(state, members, {*names, *partitions}, partitions), partitions)
+    subscribed = {each: _topics(state, each, registration, names) for each, registration in members.items()}
+    partitions = yield from _read_partitions(state, _wanted_topics(state, subscribed))
+    return GroupView(_streams(subscribed, partitions), partitions)
 
 
 def _read_members(state: MemberState, ids: Sequence[str]) -> Procedure[dict[str, Registration]]:
@@ -93,13 +97,10 @@ def _read_topic_names(state: MemberState, members: Mapping[str, Registration]) -
     return names or ()
 
 
-def _wanted_topics(state: MemberState, members: Mapping[str, Registration], names: Collection[str]) -> list[str]:
+def _wanted_topics(state: MemberState, subscribed: Subscribed) -> list[str]:
     settings = state.settings
-    readers: Iterable[tuple[str, Registration]] = members.items()
-    if settings.strategy != ROUND_ROBIN:
-        readers = [(settings.consumer_id, settings.subscription)]
-    wanted = {topic for consumer_id, each in readers for topic in _topics(state, consumer_id, each, names)}
-    return sorted(filter(is_topic_name, wanted))
+    readers = subscribed if settings.strategy == ROUND_ROBIN else [settings.consumer_id]
+    return sorted(filter(is_topic_name, {topic for each in readers for topic in subscribed[each]}))
 
 
 def _read_partitions(state: MemberState, topics: Sequence[str]) -> Procedure[dict[str, Sequence[int]]]:
@@ -116,12 +117,10 @@ def _read_partitions(state: MemberState, topics: Sequence[str]) -> Procedure[dic
     return partitions
 
 
-def _streams(
-    state: MemberState, members: Mapping[str, Registration], names: Collection[str], partitions: Collection[str]
-) -> dict[str, list[StreamId]]:
+def _streams(subscribed: Subscribed, partitions: Collection[str]) -> dict[str, list[StreamId]]:
     streams: dict[str, list[StreamId]] = {topic: [] for topic in partitions}
-    for consumer_id, registration in members.items():
-        for topic, count in _topics(state, consumer_id, registration, names).items():
+    for consumer_id, topics in subscribed.items():
+        for topic, count in topics.items():
             if topic in streams:
                 streams[topic] += [StreamId(consumer_id, number) for number in range(count)]
     return streams

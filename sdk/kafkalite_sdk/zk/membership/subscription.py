@@ -7,14 +7,13 @@ backtracking, such as `(?!...)`, are rejected.
 Source: TopicFilter.scala and TopicCount.scala of Apache Kafka 1.1.1.
 """
 
-import re
 from collections.abc import Collection, Mapping
 
 from kafkalite.coordination.znodes.consumers import BLACK_LIST, STATIC, STREAMS_MAX, WHITE_LIST, Registration
+from kafkalite.model import TOPIC_NAME
 from kafkalite_sdk.membership.patterns import check_pattern, matching
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
-TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 JAVA_BLANKS = "".join(map(chr, range(33)))  # what String.trim removes
 QUOTES = "\"'"
 

@@ -1,6 +1,6 @@
 """The interface of the storages of committed offsets."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeAlias
 
 from kafkalite.model import TopicPartition
@@ -28,4 +28,12 @@ class OffsetStorage(Protocol):
 
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return the offset of each partition."""
+        ...
+
+
+class SessionOffsets(OffsetStorage, Protocol):
+    """A storage whose writes belong to a session, which may end and be followed by another one."""
+
+    def in_this_session(self) -> Callable[[Offsets], Awaitable[Failures]]:
+        """Return `commit` of the present session. Raises CoordinationError: there is none."""
         ...

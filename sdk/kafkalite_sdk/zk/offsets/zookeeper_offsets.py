@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -53,13 +53,22 @@ class ZooKeeperOffsets:
 
     async def commit(self, offsets: Offsets) -> Failures:
         """Write the offsets that have changed. Raises CoordinationError: the session has no connection, or is lost."""
+        return await self.in_this_session()(offsets)
+
+    def in_this_session(self) -> Callable[[Offsets], Awaitable[Failures]]:
+        """Return `commit` of the present session: in the next one another consumer may own the partitions.
+
+        Raises CoordinationError: there is none.
+        """
+        return partial(self._commit, self._current())
+
+    async def _commit(self, session: Coordination, offsets: Offsets) -> Failures:
         changed = {each: to.offset for each, to in offsets.items() if self._stored.get(each) != to.offset}
         for each in changed:
             self._stored.pop(each, None)  # unknown until the end of the write
         failures: Failures = {}
         if not changed:
             return failures
-        session = self._current()  # in the next one, another consumer may own the partitions
         async with within(self._timeout_s):
             left = [each for each in changed if each not in self._existing]
             for chunk in _chunks((each for each in changed if each in self._existing), SETS_MAX):

@@ -1,7 +1,7 @@
 """The storages of offsets: what is written to ZooKeeper, what a dual commit writes, and which offset is read."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 
 import pytest
@@ -110,8 +110,35 @@ class Scripted:
         self.offsets |= {each: to for each, to in offsets.items() if each not in self.errors}
         return {each: self.errors[each] for each in offsets if each in self.errors}
 
+    def in_this_session(self) -> Callable[[Offsets], Awaitable[Failures]]:
+        return self.commit
+
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         return {each: self.offsets.get(each) for each in partitions}
+
+
+def test_dual_commit_writes_nothing_to_zookeeper_in_a_later_session(zookeeper: ZooKeeperThread) -> None:
+    """Another consumer may own the partition by then, and have committed a larger offset."""
+
+    class Slow(Scripted):
+        async def commit(self, offsets: Offsets) -> Failures:
+            await result_of(current.pop().close, DEADLINE_S)
+            return await super().commit(offsets)
+
+    current: list[Coordination] = []
+
+    async def run() -> None:
+        async with (
+            opened_session(zookeeper.address, DEADLINE_S) as later,
+            opened_session(zookeeper.address, DEADLINE_S) as session,
+        ):
+            current.extend((later, session))
+            storage = ZooKeeperOffsets("g", lambda: current[-1], DEADLINE_S)
+            with pytest.raises(SessionExpiredError):
+                await DualOffsets(Slow(), storage).commit(offsets_of(p0=1))
+            assert await ZooKeeperOffsets("g", lambda: later, DEADLINE_S).read([FIRST]) == {FIRST: None}
+
+    asyncio.run(run())
 
 
 def test_dual_commit_writes_to_zookeeper_what_the_broker_has_accepted() -> None:
