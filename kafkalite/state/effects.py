@@ -14,7 +14,7 @@ guarantees, and machines rely on this:
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Token = object  # the pending response of a command; a machine only keeps it and returns it
 TimerName = tuple[str, ...]  # of a group
@@ -78,13 +78,18 @@ class Effects:
         records: typed records of `groups/records`, for one batch.
         answers: results by token; every token is answered exactly once, by this command or by a later one.
         timers: timers to set and to cancel.
-        questions: requests of the machine to its environment, sent when the records are applied.
+        questions: requests of the machine to its environment, sent when the records are applied: `ResolvePatterns` of
+            groups, `AllocateProducerId` of transactions.
+        after_commit: requests that may only be sent once the records of this command, or all earlier ones if it has
+            none, are committed, such as the markers of a transaction. They leave with the answers, and are dropped with
+            the machine. Only `state/transactions` has them; `coordinators/runtime` does not send them yet.
     """
 
     records: list[object] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
-    questions: list[ResolvePatterns] = field(default_factory=list)
+    questions: list[Any] = field(default_factory=list)
+    after_commit: list[object] = field(default_factory=list)
 
     def answer(self, token: Token, result: object) -> None:
         self.answers.append(_answer((token, result)))
@@ -101,6 +106,7 @@ class Effects:
         self.answers += other.answers
         self.timers += other.timers
         self.questions += other.questions
+        self.after_commit += other.after_commit
 
 
 def answer_only(token: Token, result: object) -> Effects:

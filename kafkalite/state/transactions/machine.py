@@ -1,0 +1,231 @@
+"""The state machine of one shard of `__transaction_state`.
+
+A command is checked in Kafka's order: the producer id, a pending transition (KAFKA-18464), the epoch. A transition is
+pending only while a new producer id is awaited. Deviation: Kafka also answers CONCURRENT_TRANSACTIONS while a record is
+not committed; here the next command sees the record, and its answer waits for the commit of both.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.effects import Effects, Now, TimerName, Token, answer_only
+from kafkalite.state.transactions.actions import TIMEOUT_TIMER, rearm
+from kafkalite.state.transactions.metadata import NONE, TransactionDeleted, TransactionMetadata, TransactionRecord
+from kafkalite.state.transactions.requests import (
+    AddPartitions,
+    AllocateProducerId,
+    EndTransaction,
+    InitProducerId,
+    ProducerId,
+    VerifyPartitions,
+)
+from kafkalite.state.transactions.states import EpochRelation, TransactionEvent, TransactionVersion
+from kafkalite.state.transactions.step import TransactionStep
+from kafkalite.state.transactions.table import TABLE
+
+EXPIRY_TIMER = "expiry"
+RETRY_MS = 1_000  # of a timeout that waits for a producer id
+EXPIRED_AT_ONCE = 1_000  # tombstones of one batch
+STEP_IDS = 1_000  # of one step of the start
+CONCURRENT = KafkaErrorCode.CONCURRENT_TRANSACTIONS
+MAPPING = KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING
+OTHER_IDS = (EpochRelation.OTHER_ID, EpochRelation.PREVIOUS_ID)
+
+
+class TransactionSettings(NamedTuple):
+    """`transaction.max.timeout.ms`, `transactional.id.expiration.ms` and
+    `transaction.remove.expired.transaction.cleanup.interval.ms`.
+    """
+
+    timeout_max_ms: int = 900_000
+    expiration_ms: int = 604_800_000
+    expiry_interval_ms: int = 3_600_000
+
+
+class TransactionMachine:
+    """All transactional ids of a shard.
+
+    Attributes:
+        version: the finalized level, for aborts that no client requests; the coordinator changes it.
+        transactions: the state of each id.
+    """
+
+    def __init__(
+        self, settings: TransactionSettings | None = None, version: TransactionVersion = TransactionVersion.TV2
+    ) -> None:
+        self.settings = settings or TransactionSettings()
+        self.version = version
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self._waiting: dict[str, TransactionStep] = {}
+
+    # records and timers
+
+    def apply(self, record: TransactionRecord) -> None:
+        """Apply a record, in replay and in normal operation."""
+        if isinstance(record, TransactionDeleted):
+            self.transactions.pop(record.transactional_id, None)
+        else:
+            self.transactions[record.transactional_id] = record
+
+    def start_timers(self, now: Now) -> Iterator[Effects]:
+        """The log was replayed: continue timeouts and prepared transactions, in steps."""
+        effects = Effects()
+        effects.set_timer((EXPIRY_TIMER,), now.ms + self.settings.expiry_interval_ms)
+        for number, metadata in enumerate(self.transactions.values(), 1):
+            effects.extend(rearm(metadata, now))
+            if number % STEP_IDS == 0:
+                yield effects
+                effects = Effects()
+        yield effects
+
+    def fire_timer(self, name: TimerName, now: Now) -> Effects:
+        """The timeout of a transaction, or the interval of expiry."""
+        if name[0] == EXPIRY_TIMER:
+            return self._expire(now)
+        metadata = self.transactions.get(name[1])
+        if metadata is None:
+            return Effects()
+        if name[1] in self._waiting:
+            return _retry_timeout(name[1], now)
+        return self._run(self._step(TransactionEvent.TIMEOUT, metadata, now, EpochRelation.NOT_GIVEN))
+
+    def ended(self) -> None:
+        """The machine is dropped; the runtime fails the pending requests."""
+        self._waiting.clear()
+
+    # requests
+
+    def init_producer_id(self, request: InitProducerId, token: Token, now: Now) -> Effects:
+        """Serve InitProducerId with a transactional id (handleInitProducerId)."""
+        if not request.transactional_id:
+            return answer_only(token, ProducerId(KafkaErrorCode.INVALID_REQUEST))
+        if not 0 < request.timeout_ms <= self.settings.timeout_max_ms:
+            return answer_only(token, ProducerId(KafkaErrorCode.INVALID_TRANSACTION_TIMEOUT))
+        if request.transactional_id in self._waiting:
+            return answer_only(token, ProducerId(CONCURRENT))
+        metadata = self.transactions.get(request.transactional_id)
+        is_given = request.producer_id >= 0 and metadata is not None
+        metadata = metadata or TransactionMetadata(
+            request.transactional_id, NONE, NONE, request.timeout_ms, now.wall_ms
+        )
+        relation = EpochRelation.NOT_GIVEN
+        if is_given:
+            relation = metadata.relation(request.producer_id, request.epoch)
+        step = self._step(TransactionEvent.INIT, metadata, now, relation)
+        step.token, step.timeout_ms = token, request.timeout_ms
+        step.epoch = request.epoch if is_given else NONE
+        return self._ask(step) if metadata.producer_id < 0 else self._run(step)
+
+    def add_partitions(self, request: AddPartitions, token: Token, now: Now) -> Effects:
+        """Serve AddPartitionsToTxn and AddOffsetsToTxn."""
+        step = self._check(TransactionEvent.ADD, request, now)
+        if not isinstance(step, TransactionStep):
+            return answer_only(token, step)
+        step.token, step.version, step.partitions = token, request.version, request.partitions
+        return self._run(step)
+
+    def verify_partitions(self, request: VerifyPartitions, token: Token, now: Now) -> Effects:
+        """Serve AddPartitionsToTxn with `verify_only`."""
+        step = self._check(TransactionEvent.VERIFY, request, now)
+        if not isinstance(step, TransactionStep):
+            return answer_only(token, dict.fromkeys(request.partitions, step))
+        step.token, step.partitions = token, request.partitions
+        return self._run(step)
+
+    def end_transaction(self, request: EndTransaction, token: Token, now: Now) -> Effects:
+        """Serve EndTxn."""
+        event = TransactionEvent.COMMIT if request.commit else TransactionEvent.ABORT
+        step = self._check(event, request, now)
+        if not isinstance(step, TransactionStep):
+            return answer_only(token, ProducerId(step))
+        step.token, step.version = token, request.version
+        return self._run(step)
+
+    # the environment
+
+    def markers_written(self, transactional_id: str, producer_id: int, epoch: int, now: Now) -> Effects:
+        """All partitions have the markers of this producer id and epoch, or no longer exist."""
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None:
+            return Effects()
+        relation = metadata.relation(producer_id, epoch)
+        return self._run(self._step(TransactionEvent.MARKERS_WRITTEN, metadata, now, relation))
+
+    def producer_id_allocated(self, transactional_id: str, producer_id: int, now: Now) -> Effects:
+        """The answer to `AllocateProducerId`."""
+        step = self._waiting.pop(transactional_id, None)
+        if step is None:
+            return Effects()
+        if step.metadata.producer_id < 0:  # a new transactional id
+            step.metadata = step.metadata._replace(producer_id=producer_id)
+        else:
+            step.new_producer_id = producer_id
+        step.now, step.needs_producer_id = now, False
+        return self._run(step)
+
+    def producer_id_failed(self, transactional_id: str, error: int, now: Now) -> Effects:
+        """There is no new producer id now: the request fails, a timeout is tried again."""
+        step = self._waiting.pop(transactional_id, None)
+        if step is None:
+            return Effects()
+        if step.token is None:
+            return _retry_timeout(transactional_id, now)
+        return answer_only(step.token, ProducerId(error))
+
+    # parts of the above
+
+    def _check(
+        self, event: TransactionEvent, request: AddPartitions | VerifyPartitions | EndTransaction, now: Now
+    ) -> TransactionStep | KafkaErrorCode:
+        if not request.transactional_id:
+            return KafkaErrorCode.INVALID_REQUEST
+        metadata = self.transactions.get(request.transactional_id)
+        if metadata is None:
+            return CONCURRENT if request.transactional_id in self._waiting else MAPPING
+        relation = metadata.relation(request.producer_id, request.epoch)
+        if request.transactional_id in self._waiting and relation not in OTHER_IDS:
+            return CONCURRENT
+        return self._step(event, metadata, now, relation)
+
+    def _step(
+        self, event: TransactionEvent, metadata: TransactionMetadata, now: Now, relation: EpochRelation
+    ) -> TransactionStep:
+        return TransactionStep(event, metadata, relation, self.version, now)
+
+    def _run(self, step: TransactionStep) -> Effects:
+        row = TABLE[step.metadata.state, step.event, step.relation, step.version]
+        if row.action is None:
+            return answer_only(step.token, _refusal(step, row.error))
+        row.action(step)
+        return self._ask(step) if step.needs_producer_id else step.effects
+
+    def _ask(self, step: TransactionStep) -> Effects:
+        self._waiting[step.metadata.transactional_id] = step
+        return Effects(questions=[AllocateProducerId(step.metadata.transactional_id)])
+
+    def _expire(self, now: Now) -> Effects:
+        effects = Effects()
+        before_ms = now.wall_ms - self.settings.expiration_ms
+        old = (m for m in self.transactions.values() if m.updated_ms <= before_ms)
+        due = list(islice((m for m in old if m.transactional_id not in self._waiting), EXPIRED_AT_ONCE))
+        for metadata in due:
+            effects.extend(self._run(self._step(TransactionEvent.EXPIRED, metadata, now, EpochRelation.NOT_GIVEN)))
+        more = len(effects.records) == EXPIRED_AT_ONCE
+        effects.set_timer((EXPIRY_TIMER,), now.ms + (0 if more else self.settings.expiry_interval_ms))
+        return effects
+
+
+def _refusal(step: TransactionStep, error: int) -> object:
+    if step.event is TransactionEvent.ADD:
+        return error
+    if step.event is TransactionEvent.VERIFY:
+        return dict.fromkeys(step.partitions, error)
+    return ProducerId(error)
+
+
+def _retry_timeout(transactional_id: str, now: Now) -> Effects:
+    effects = Effects()
+    effects.set_timer((TIMEOUT_TIMER, transactional_id), now.ms + RETRY_MS)
+    return effects
