@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 Token = object  # the pending response of a command; a machine only keeps it and returns it
+ENVIRONMENT: Token = object()  # the token of `Effects.ask_after_commit`
 TimerName = tuple[str, ...]  # of a group
 Name = TypeVar("Name", bound=tuple[object, ...])
 
@@ -80,19 +81,23 @@ class Effects:
         timers: timers to set and to cancel.
         questions: requests of the machine to its environment, sent when the records are applied: `ResolvePatterns` of
             groups, `AllocateProducerId` of transactions.
-        after_commit: requests that may only be sent once the records of this command, or all earlier ones if it has
-            none, are committed, such as the markers of a transaction. They leave with the answers, and are dropped with
-            the machine. Only `state/transactions` has them; `coordinators/runtime` does not send them yet.
     """
 
     records: list[object] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     questions: list[Any] = field(default_factory=list)
-    after_commit: list[object] = field(default_factory=list)
 
     def answer(self, token: Token, result: object) -> None:
         self.answers.append(_answer((token, result)))
+
+    def ask_after_commit(self, request: object) -> None:
+        """Send a request to the environment once the records are committed, in the order of the answers.
+
+        The markers of a transaction are such a request: one that left before the decision is committed could tear the
+        transaction. It is dropped with the machine; the next one repeats it from `start_timers`.
+        """
+        self.answers.append(_answer((ENVIRONMENT, request)))
 
     def set_timer(self, name: TimerName, at_ms: int) -> None:
         self.timers.append(SetTimer(name, at_ms))
@@ -106,7 +111,6 @@ class Effects:
         self.answers += other.answers
         self.timers += other.timers
         self.questions += other.questions
-        self.after_commit += other.after_commit
 
 
 def answer_only(token: Token, result: object) -> Effects:

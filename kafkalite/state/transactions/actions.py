@@ -129,7 +129,7 @@ def rearm(metadata: TransactionMetadata, now: Now) -> Effects:
         elapsed = min(max(now.wall_ms - metadata.start_ms, 0), metadata.timeout_ms)
         effects.set_timer((TIMEOUT_TIMER, metadata.transactional_id), now.ms + metadata.timeout_ms - elapsed)
     elif metadata.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
-        effects.after_commit.append(markers_of(metadata))
+        effects.ask_after_commit(markers_of(metadata))
     return effects
 
 
@@ -176,7 +176,7 @@ def _prepare(step: TransactionStep, state: TransactionState, epoch: int) -> Tran
         updated_ms=step.now.wall_ms,
     )
     step.effects.records.append(new)
-    step.effects.after_commit.append(markers_of(new))
+    step.effects.ask_after_commit(markers_of(new))
     step.effects.cancel_timer((TIMEOUT_TIMER, old.transactional_id))
     return new
 

@@ -7,7 +7,7 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
-from kafkalite.state.effects import Effects, Now
+from kafkalite.state.effects import ENVIRONMENT, Effects, Now
 from kafkalite.state.transactions import actions
 from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.metadata import TransactionMetadata
@@ -35,6 +35,14 @@ GIVEN = {
     EpochRelation.OTHER_ID: (5, 0),
 }
 CLIENT = (Event.INIT, Event.ADD, Event.VERIFY, Event.COMMIT, Event.ABORT)
+
+
+def answers_of(effects: Effects) -> list[object]:
+    return [answer.result for answer in effects.answers if answer.token is not ENVIRONMENT]
+
+
+def asked_after_commit(effects: Effects) -> list[object]:
+    return [answer.result for answer in effects.answers if answer.token is ENVIRONMENT]
 
 
 def machine_in(state: TransactionState, epoch: int = 0, version: TransactionVersion = TV2) -> TransactionMachine:
@@ -73,7 +81,7 @@ def effects_of(machine: TransactionMachine, event: Event, at: tuple[int, int], v
 
 
 def error_of(effects: Effects) -> int:
-    result: Any = effects.answers[0].result
+    result: Any = answers_of(effects)[0]
     if isinstance(result, ProducerId):
         return result.error
     return max(result.values()) if isinstance(result, dict) else int(result)
@@ -126,8 +134,8 @@ def test_row(key: tuple[State, Event, EpochRelation, TransactionVersion]) -> Non
     after = machine.transactions.get("t")
     want = expected.get(row.action, (state, epoch))
     assert (after and (after.state, after.producer_epoch)) == (want if want[0] is not None else None)
-    assert bool(effects.after_commit) == (row.action in (actions.fence, actions.commit, actions.abort))
-    assert len(effects.answers) == (event in CLIENT)
+    assert bool(asked_after_commit(effects)) == (row.action in (actions.fence, actions.commit, actions.abort))
+    assert len(answers_of(effects)) == (event in CLIENT)
 
 
 def test_a_fence_is_answered_with_concurrent_transactions_and_the_retry_increments_once() -> None:
@@ -135,7 +143,7 @@ def test_a_fence_is_answered_with_concurrent_transactions_and_the_retry_incremen
     assert error_of(run(machine, Event.INIT, (-1, -1), TV2)) == Error.CONCURRENT_TRANSACTIONS
     assert error_of(run(machine, Event.INIT, (-1, -1), TV2)) == Error.CONCURRENT_TRANSACTIONS
     run(machine, Event.MARKERS_WRITTEN, (7, 11), TV2)
-    assert run(machine, Event.INIT, (-1, -1), TV2).answers[0].result == ProducerId(Error.NONE, 7, 12)
+    assert answers_of(run(machine, Event.INIT, (-1, -1), TV2))[0] == ProducerId(Error.NONE, 7, 12)
 
 
 @pytest.mark.parametrize("event", [Event.COMMIT, Event.ABORT, Event.INIT, Event.TIMEOUT], ids=str)
@@ -154,8 +162,8 @@ def test_an_overflow_leads_to_a_new_producer_id(event: Event) -> None:
     done = machine.transactions["t"]
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id, done.next_producer_id) == (8, 0, 7, -1)
     retried = Event.COMMIT if event is Event.COMMIT else Event.ABORT
-    assert run(machine, retried, (7, 32766), TV2).answers[0].result == ProducerId(Error.NONE, 8, 0)
-    assert run(machine, Event.INIT, (7, 32766), TV2).answers[0].result == ProducerId(Error.NONE, 8, 0)
+    assert answers_of(run(machine, retried, (7, 32766), TV2))[0] == ProducerId(Error.NONE, 8, 0)
+    assert answers_of(run(machine, Event.INIT, (7, 32766), TV2))[0] == ProducerId(Error.NONE, 8, 0)
 
 
 @pytest.mark.parametrize("version", [TV1, TV2], ids=str)
@@ -166,7 +174,7 @@ def test_a_stored_epoch_32767_is_repaired(version: TransactionVersion) -> None:
     if version is TV2:
         effects = machine.producer_id_allocated("t", 8, NOW)
         machine.apply(effects.records[0])
-    markers: Any = effects.after_commit[0]
+    markers: Any = asked_after_commit(effects)[0]
     assert markers.version is TV1
     run(machine, Event.MARKERS_WRITTEN, (7, 32767), version)
     if version is TV1:
@@ -187,7 +195,7 @@ def test_loading_continues_the_timeout_and_the_markers() -> None:
     ongoing, prepared = machine_in(State.ONGOING), machine_in(State.PREPARE_COMMIT)
     timers: list[Any] = [timer for effects in ongoing.start_timers(NOW) for timer in effects.timers]
     assert timers[-1].at_ms == NOW.ms + 50_000
-    assert [each for effects in prepared.start_timers(NOW) for each in effects.after_commit]
+    assert [each for effects in prepared.start_timers(NOW) for each in asked_after_commit(effects)]
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001, 2**31 - 1])
