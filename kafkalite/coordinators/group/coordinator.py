@@ -51,7 +51,13 @@ class GroupCoordinator:
         self._host = host
         self._logged_s = -REFUSAL_LOG_S
         memory = MemberMemory(host.config.kafkalite_group_member_memory_max_bytes, self._log_refusal)
-        self._runtime = CoordinatorRuntime(host, OFFSETS, partial(machine, host, counts, memory), GroupRecordSerde())
+        self._runtime = CoordinatorRuntime(
+            host,
+            OFFSETS,
+            lambda _leader_epoch: machine(host, counts, memory),
+            GroupRecordSerde(),
+            commit_timeout_ms=host.config.offsets_commit_timeout_ms,
+        )
         self._runtime.ask = RegexResolver(host, self._runtime).resolve
         self._housekeeping = GroupHousekeeping(self._runtime, host.clock, host.config, host.slicer)
         self.groups = GroupService(self._runtime)

@@ -29,6 +29,8 @@ class GroupRecordSerde:
         cls.type_id.to_bytes(2, "big") for cls in (stored.LegacyOffsetCommitKey, stored.OffsetCommitKey)
     )
 
+    skips_unreadable = True
+
     def compression(self, config: BrokerConfig) -> int:
         """The codec id of batches: `offsets.topic.compression.codec`."""
         return config.offsets_topic_compression_codec

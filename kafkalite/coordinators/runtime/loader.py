@@ -5,7 +5,8 @@ Invariants:
    batch, and the pending records of rule 4. Reading is a job; records are applied in slices of about a millisecond,
    between which the loop serves other requests.
 2. A record that cannot be decoded is skipped: one warning has offset and type of the first, one line the number of all.
-   Only a partition that cannot be read fails the replay.
+   Only a partition that cannot be read fails the replay. Where the serde does not skip, such a record fails it too: the
+   line names its offset.
 3. While a shard is loading, the garbage collector is off, because everything that is loaded stays. In a broker process
    the objects are then frozen: the first collection after a load of a million offsets took 117 ms.
 4. Among records of a type without an order among its keys, only the last one of each key counts. They are pending, up
@@ -43,6 +44,10 @@ APPLIED_PER_SLICE = 100
 
 class RecordError(ValueError):
     """A record that decodes, but has contents that are impossible."""
+
+
+class UnreadableRecordError(ValueError):
+    """A record that cannot be decoded or applied, in a partition whose serde does not skip it."""
 
 
 class LoaderHost(Protocol):
@@ -212,6 +217,8 @@ class CoordinatorLoader:
             then()
         except BatchError as error:  # no valid batch at the expected position
             self._unreadable(OSError(f"damaged after offset {self._offset}: {error}"))
+        except UnreadableRecordError as error:
+            self._unreadable(OSError(str(error)))
         else:
             self._slice = self._host.clock.call_at(self._host.clock.monotonic(), self._go_on, steps, then)
 
@@ -294,10 +301,14 @@ class CoordinatorLoader:
     def _apply_one(self, record: Record, decoded: object) -> None:
         try:
             self._apply(decoded)
-        except Exception:  # one bad record must not make all groups of the shard unavailable
+        except Exception as error:  # one bad record must not make all groups of the shard unavailable
+            if not self._serde.skips_unreadable:
+                raise UnreadableRecordError(f"offset {record.offset} cannot be applied: {error!r}") from error
             LOGGER.exception("%s: failed to apply record at offset %d: %r", self._name, record.offset, decoded)
 
     def _skip(self, offset: int, what: str) -> None:
+        if not self._serde.skips_unreadable:
+            raise UnreadableRecordError(f"offset {offset}: {what}")
         if not self._skipped:
             LOGGER.warning("%s: skipped offset %d: %s", self._name, offset, what)
         self._skipped += 1

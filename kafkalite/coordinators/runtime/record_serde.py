@@ -12,6 +12,9 @@ class RecordSerde(Protocol):
     unordered: frozenset[bytes]
     """The first bytes of the keys of record types without an order among keys: only the last value of a key counts."""
 
+    skips_unreadable: bool
+    """Whether loading skips a record that cannot be decoded or applied; otherwise it fails."""
+
     def compression(self, config: BrokerConfig) -> int:
         """The codec id of batches."""
 

@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalite._speedups.wire.java_hash import java_hash
 from kafkalite.callbacks import call_each
@@ -33,7 +33,6 @@ from kafkalite.coordinators.runtime.record_serde import RecordSerde
 from kafkalite.coordinators.runtime.shard import Command, CommandCompletion, CoordinatorShard, Machine
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.slicing import Slicer, Steps
-from kafkalite.state.effects import ResolvePatterns
 
 FAILURE_LOG_S = 60.0
 LOGGER = logging.getLogger("kafkalite.coordinators")
@@ -47,36 +46,55 @@ class RuntimeHost(WriterHost, Protocol):
     slicer: Slicer
 
 
+class _Parts(NamedTuple, Generic[M]):
+    """The arguments of a runtime that its shards need."""
+
+    make_machine: Callable[[int], M]
+    serde: RecordSerde
+    commit_timeout_ms: int
+    reload_on_new_epoch: bool
+
+
 class CoordinatorRuntime(Generic[M]):
     """The shards of a coordinator.
 
     Arguments:
         host: the broker.
         topic: the internal topic that holds the records.
-        make_machine: creates an empty machine for a shard.
+        make_machine: creates an empty machine for a shard; called with the leader epoch of its partition.
         serde: converts records to bytes and back.
+        commit_timeout_ms: how long an answer may wait until its records are committed.
+        reload_on_new_epoch: whether a new leader epoch under the same leader loads the shard again: the epoch is part
+            of what its machine writes. Otherwise it changes nothing.
 
     In a cluster, `partitions_changed` is called before any shard is needed.
 
     Attributes:
-        ask: called with a partition and a question of its machine; `submit` returns the result to the machine.
+        ask: called with a partition and a request of its machine; `submit` returns the result to the machine.
     """
 
     def __init__(
-        self, host: RuntimeHost, topic: InternalTopic, make_machine: Callable[[], M], serde: RecordSerde
+        self,
+        host: RuntimeHost,
+        topic: InternalTopic,
+        make_machine: Callable[[int], M],
+        serde: RecordSerde,
+        *,
+        commit_timeout_ms: int,
+        reload_on_new_epoch: bool = False,
     ) -> None:
         self._host = host
         self._topic = topic
-        self._make_machine = make_machine
-        self._serde = serde
+        self._parts = _Parts(make_machine, serde, commit_timeout_ms, reload_on_new_epoch)
         self._shards: dict[int, CoordinatorShard[M]] = {}
+        self._epochs: dict[int, int] = {}  # of the leaderships, by shard
         self._count = topic.partitions(host.config)  # of the shards on all brokers
         self._in_cluster = False
         self._loads = LoadQueue()
         self._closed = False
         self._creating: deque[Callable[[int], None]] | None = None  # wait for the topic, in their order
         self._logged: dict[str, float] = {}  # the last failure to create the topic, and when it was logged
-        self.ask: Callable[[int, ResolvePatterns], None] = unasked
+        self.ask: Callable[[int, Any], None] = unasked
 
     @property
     def _is_known(self) -> bool:
@@ -178,8 +196,7 @@ class CoordinatorRuntime(Generic[M]):
                 self.elected(partition)
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads a partition of the topic: create its shard, and load it. A new epoch of the same leader
-        changes nothing.
+        """This broker leads a partition of the topic: create its shard, and load it; or it leads it in a new epoch.
 
         While records of earlier leaders are not committed yet, the shard has no state: it is loaded at the next call.
         """
@@ -188,14 +205,22 @@ class CoordinatorRuntime(Generic[M]):
         shard = self._shards.get(partition.index)
         if shard is None:
             shard = self._shards[partition.index] = self._new_shard(partition)
+        elif self._parts.reload_on_new_epoch and self._epochs[partition.index] != partition.leader_epoch:
+            shard.reload()
+        self._epochs[partition.index] = partition.leader_epoch
         if shard.is_unloaded and not partition.is_behind:
             shard.load()
 
     def _new_shard(self, partition: Partition) -> CoordinatorShard[M]:
-        writer = PartitionWriter(self._host, partition, self._serde, self._loads)
-        timeout_ms = self._host.config.offsets_commit_timeout_ms
+        writer = PartitionWriter(self._host, partition, self._parts.serde, self._loads)
         return CoordinatorShard(
-            partition.index, self._make_machine, writer, self._host.clock, self._ask, timeout_ms, self._host.slicer
+            partition.index,
+            lambda: self._parts.make_machine(partition.leader_epoch),
+            writer,
+            self._host.clock,
+            self._ask,
+            self._parts.commit_timeout_ms,
+            self._host.slicer,
         )
 
     def resigned(self, partition: int) -> None:
@@ -217,7 +242,7 @@ class CoordinatorRuntime(Generic[M]):
         creating, self._creating = self._creating or (), None
         call_each(lambda then: then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), creating)
 
-    def _ask(self, partition: int, question: ResolvePatterns) -> None:
+    def _ask(self, partition: int, question: Any) -> None:
         self.ask(partition, question)
 
     def _created(self, refusal: Refusal | None) -> None:
@@ -268,6 +293,6 @@ class CoordinatorRuntime(Generic[M]):
             found.submit(command, completion, producer_epoch)
 
 
-def unasked(partition: int, question: ResolvePatterns) -> None:
+def unasked(partition: int, question: object) -> None:
     """The initial `ask`: no coordinator answers questions yet."""
     raise RuntimeError(f"no coordinator handles {question} of partition {partition}")

@@ -9,13 +9,15 @@ lists what the machines rely on):
 4. Callbacks of a previous incarnation, of an append or a timer, are ignored. Replay starts once the last append of that
    incarnation has completed; if it committed nothing, replay is delayed by a second, so that a full disk does not lead
    to a tight retry loop. A log that cannot be read is retried with a growing delay, up to about a minute.
-5. A request that waits longer than `offsets.commit.timeout.ms` for its append fails with an error of the coordinator;
-   its records stay valid once they are committed.
+5. A request that waits longer than the commit timeout for its append fails with an error of the coordinator; its
+   records stay valid once they are committed. What the machine asks after the commit has no timeout.
 6. While the log accepts no appends, because too few replicas are in sync, only queries run: a command would have to be
    undone by a replay. It fails with COORDINATOR_NOT_AVAILABLE. The first timer that expires meanwhile ends the
    incarnation, because members could not keep their sessions; the next one begins when the log accepts appends and the
    replicas have all records. Until then requests fail with COORDINATOR_NOT_AVAILABLE while too few replicas are in
    sync, else with COORDINATOR_LOAD_IN_PROGRESS. NOT_COORDINATOR would hide the groups of the shard in ListGroups.
+7. Answers to `ENVIRONMENT` are requests of the machine: they are passed to `ask` in the order of the answers, while
+   the incarnation lasts. Those of the start follow its timers.
 
 Source: CoordinatorRuntime.java of Apache Kafka.
 """
@@ -32,7 +34,7 @@ from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
-from kafkalite.state.effects import Answer, Effects, Now, ResolvePatterns, SetTimer, TimerChange, TimerName, Token
+from kafkalite.state.effects import ENVIRONMENT, Answer, Effects, Now, SetTimer, TimerChange, TimerName, Token
 
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -115,7 +117,7 @@ class Incarnation(Generic[M]):
         timers: set timers.
         unset: timers of the start that are not set yet; they are set some at a time.
         committed: whether anything was committed.
-        commit_timer: fires when the oldest append has taken `offsets.commit.timeout.ms`.
+        commit_timer: fires when the oldest append has taken the commit timeout.
     """
 
     def __init__(self, machine: M) -> None:
@@ -136,7 +138,7 @@ class CoordinatorShard(Generic[M]):
         make_machine: creates an empty machine.
         writer: its log.
         clock: for timers and `Now`.
-        ask: receives the questions of the machine.
+        ask: receives the requests of the machine to its environment.
         commit_timeout_ms: how long an answer may wait for its records.
         slicer: spreads the steps after a replay, which start the sessions of thousands of members.
     """
@@ -147,7 +149,7 @@ class CoordinatorShard(Generic[M]):
         make_machine: Callable[[], M],
         writer: RecordWriter,
         clock: Clock,
-        ask: Callable[[int, ResolvePatterns], None],
+        ask: Callable[[int, Any], None],
         commit_timeout_ms: int,
         slicer: Slicer,
     ) -> None:
@@ -298,7 +300,7 @@ class CoordinatorShard(Generic[M]):
             each.token for entry in late for each in entry.answers if each.token in incarnation.completions
         ]
         for entry in late:
-            entry.answers = []
+            entry.answers = [each for each in entry.answers if each.token is ENVIRONMENT]
         for completion in completions:
             del incarnation.completions[completion]
         if incarnation.entries:
@@ -344,6 +346,8 @@ class CoordinatorShard(Generic[M]):
         if token is not None and token in incarnation.completions:  # else it has failed with its incarnation
             del incarnation.completions[token]
             token.answer(answer.result)
+        elif token is ENVIRONMENT and self._incarnation is incarnation:
+            self._ask(self.index, answer.result)
 
     # timers
 
@@ -382,6 +386,17 @@ class CoordinatorShard(Generic[M]):
         self._retry = None
         self._begin_replay()
 
+    def reload(self) -> None:
+        """Replay the log into a new machine, for a new leader epoch: pending requests fail with
+        COORDINATOR_LOAD_IN_PROGRESS. A shard that was never loaded stays so.
+        """
+        if self._incarnation is not None:
+            self._drop(self._incarnation, LOADING, soon=True)
+        elif self._stop is not None:
+            self._stop()
+            self._stop = None
+            self.load()
+
     def close(self) -> None:
         """Stop: pending requests and all later ones fail with NOT_COORDINATOR."""
         self._closed = True
@@ -394,7 +409,7 @@ class CoordinatorShard(Generic[M]):
         if self._incarnation is not None:
             self._drop(self._incarnation, NOT_HERE)
 
-    def _drop(self, incarnation: Incarnation[M], error: int) -> None:
+    def _drop(self, incarnation: Incarnation[M], error: int, *, soon: bool = False) -> None:
         if self._incarnation is not incarnation:
             return
         self._incarnation = None
@@ -405,7 +420,7 @@ class CoordinatorShard(Generic[M]):
             incarnation.commit_timer.cancel()
         completions, incarnation.completions = list(incarnation.completions), {}
         if not self._closed:
-            self._load_again(LOADING if error == UNAVAILABLE else NOT_HERE, soon=incarnation.committed)
+            self._load_again(LOADING if error == UNAVAILABLE else NOT_HERE, soon=soon or incarnation.committed)
         call_each(lambda completion: completion.fail(error), completions)
 
     def _load_again(self, error: int, *, soon: bool = False) -> None:
@@ -469,19 +484,24 @@ class CoordinatorShard(Generic[M]):
             effects, now = outcome.result()
             incarnation.unset = {change.name: change for change in effects.timers if isinstance(change, SetTimer)}
             effects.timers = []
-            self._apply_effects(incarnation, effects, now)  # no request waits for it
+            ready = self._apply_effects(incarnation, effects, now)  # no client waits for it
         except Exception:
             self._command_failed(incarnation)
             raise
-        self._slicer.run(self._set_timers(incarnation), Outcome.result)
+        self._slicer.run(self._continue(incarnation, ready), Outcome.result)
         call_each(lambda command: self.submit(command, None), later)
         self._writer.write_pending()
 
-    def _set_timers(self, incarnation: Incarnation[M]) -> Generator[None, None, None]:
-        """Set the timers of the start, unless a command has set or cancelled them meanwhile."""
+    def _continue(self, incarnation: Incarnation[M], answers: Sequence[Answer]) -> Generator[None, None, None]:
+        """Set the timers of the start, unless a command has set or cancelled them meanwhile; then pass its requests to
+        the environment.
+        """
         while incarnation.unset and self._incarnation is incarnation:
             for name in list(islice(incarnation.unset, TIMERS_AT_ONCE)):
                 self._set_timer(incarnation, incarnation.unset[name])
+            yield
+        for begin in range(0, len(answers), TIMERS_AT_ONCE):
+            self._complete(incarnation, answers[begin : begin + TIMERS_AT_ONCE])
             yield
 
 

@@ -86,7 +86,9 @@ class LeadershipChanges(Protocol):
     """Is called when this broker becomes or ceases to be the leader of a partition."""
 
     def elected(self, partition: Partition) -> None:
-        """It leads the partition: called once while `partition.is_behind`, and once when all records can be read."""
+        """It leads the partition: called once while `partition.is_behind`, once when all records can be read, and in
+        each new leader epoch under this leader.
+        """
 
     def resigned(self, partition: Partition) -> None:
         """It leads the partition no more."""
@@ -430,9 +432,9 @@ class AssignedPartitions(PartitionHosting):
 
     def begin_leading(self, partition: Partition, image: PartitionImage) -> None:
         """Lead a partition, or continue to lead it in another leader epoch."""
-        led = not partition.error
+        led, epoch = not partition.error, partition.leader_epoch
         partition.lead(image, nothing if led else partial(self._changes.elected, partition))
-        if not led and partition.is_behind:
+        if (partition.leader_epoch != epoch) if led else partition.is_behind:
             self._changes.elected(partition)
         if not led and len(image.replicas) > 1:
             self.roles.answer_followers()

@@ -86,6 +86,8 @@ class FakeTopics:
 class Rig(Generic[M]):
     """The broker around a runtime, with one partition of `__consumer_offsets` unless a test wants none."""
 
+    reload_on_new_epoch = False
+
     def __init__(
         self,
         path: Path,
@@ -112,13 +114,28 @@ class Rig(Generic[M]):
         self.read_ahead = ReadAhead(self.offload)
         self.topics = FakeTopics(self._created)
         self.make_machine = make_machine
+        self.serde = GroupRecordSerde()
+        self.epochs: list[int] = []
         if partitions:
             self.host(partitions)
         self.runtime = self.new_runtime()
 
     def new_runtime(self) -> CoordinatorRuntime[M]:
         """A runtime that begins with what is in the logs, as after a restart."""
-        return CoordinatorRuntime(self, OFFSETS, self.make_machine, GroupRecordSerde())  # type: ignore[arg-type]
+        timeout_ms = self.config.offsets_commit_timeout_ms
+        return CoordinatorRuntime(
+            self,  # type: ignore[arg-type]
+            OFFSETS,
+            self.new_machine,
+            self.serde,
+            commit_timeout_ms=timeout_ms,
+            reload_on_new_epoch=self.reload_on_new_epoch,
+        )
+
+    def new_machine(self, leader_epoch: int) -> M:
+        """An empty machine; a test reads in which leader epochs they were created."""
+        self.epochs.append(leader_epoch)
+        return self.make_machine()
 
     def host(self, partitions: int) -> None:
         topic = HostedTopic(OFFSETS.name, bytes(16), self.topic_config)
