@@ -8,7 +8,7 @@ Invariants:
 1. Each batch ends once: acknowledged, or failed with the error that a user sees, at its delivery timeout at the latest.
 2. A request has at most one batch per partition, and at most `max_request_bytes` unless it has a single batch.
 3. Each broker has at most `max_in_flight` open requests. A partition without a leader delays no other partition.
-Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
+`retries` decides what follows from an error. Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
 """
 
 import logging
@@ -18,32 +18,17 @@ from math import inf
 from typing import Protocol
 
 from kafkalite.backoff import Backoff
-from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
-from kafkalite.protocol.messages.produce import ProduceResponse
+from kafkalite.errors import DecodeError, KafkaError, KafkaTimeoutError
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 from kafkalite_sdk._speedups.sender_core import ProduceCall, SenderCore
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
+from kafkalite_sdk.producer.retries import MAYBE_APPENDED, AfterError, PartitionResponse, after_error, error_of
 from kafkalite_sdk.producer.settings import ProducerSettings
 
 LOGGER = logging.getLogger("kafkalite_sdk.retries")
-PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
-
-TOO_LARGE = (KafkaErrorCode.MESSAGE_TOO_LARGE, KafkaErrorCode.RECORD_LIST_TOO_LARGE)
-OUT_OF_ORDER = KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-MAYBE_APPENDED = (
-    KafkaErrorCode.REQUEST_TIMED_OUT,
-    KafkaErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    KafkaErrorCode.KAFKA_STORAGE_ERROR,
-    KafkaErrorCode.NETWORK_EXCEPTION,
-    # With acks=all the broker may answer these while it waits for replicas (DelayedProduce.scala): it has lost the
-    # leadership, or the partition was moved away, and the next leader may have the batch.
-    KafkaErrorCode.NOT_LEADER_OR_FOLLOWER,
-    KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-)
-SEQUENCE_LOST = (OUT_OF_ORDER, KafkaErrorCode.UNKNOWN_PRODUCER_ID, KafkaErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class BatchStages(Protocol):
@@ -240,22 +225,23 @@ class Sender(SenderCore):
             batch.in_doubt = True
             self._retry(partition, batch, KafkaError(f"broker {call.node} has reported no outcome"), now)
             return
-        code = outcome.error_code
-        if code in TOO_LARGE and batch.records_count > 1 and not batch.done:
-            if self.stages is not None:
-                self.stages.ended(batch, _error_of(batch, outcome))
-            self._split(partition, batch, now)
-        elif code in SEQUENCE_LOST and self.settings.idempotent:
-            partition.sequence_lost(batch)
-            self._retry(partition, batch, _error_of(batch, outcome), now)
-        elif (error := _error_of(batch, outcome)).retriable:
-            partition.leader = NO_LEADER
-            self.needs_metadata.add(batch.topic)
-            batch.in_doubt |= code in MAYBE_APPENDED
-            moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, call.node)
-            self._retry(partition, batch, error, now, at_once=moved and not partition.failures)
-        else:
-            self.fail_rejected(partition, batch, error)
+        error = error_of(batch, outcome)
+        match after_error(error, batch, idempotent=self.settings.idempotent):
+            case AfterError.SPLIT:
+                if self.stages is not None:
+                    self.stages.ended(batch, error)
+                self._split(partition, batch, now)
+            case AfterError.NEW_EPOCH:
+                partition.sequence_lost(batch)
+                self._retry(partition, batch, error, now)
+            case AfterError.RETRY:
+                partition.leader = NO_LEADER
+                self.needs_metadata.add(batch.topic)
+                batch.in_doubt |= outcome.error_code in MAYBE_APPENDED
+                moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, call.node)
+                self._retry(partition, batch, error, now, at_once=moved and not partition.failures)
+            case AfterError.FAIL:
+                self.fail_rejected(partition, batch, error)
 
     def _split(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
         self.divided += 1
@@ -335,10 +321,3 @@ class Sender(SenderCore):
         for queue in self.accumulator.queues_of_incomplete(inf, 0.0):
             self.admit(self._sender_of(queue))
         self.accumulator.ready.clear()
-
-
-def _error_of(batch: ProducerBatch, outcome: PartitionResponse) -> KafkaError:
-    """The error of a batch as a user sees it."""
-    reasons = (outcome.error_message, *(each.batch_index_error_message for each in outcome.record_errors))
-    reason = next(filter(None, reasons), None) or error_class(outcome.error_code).code.message
-    return error_for(outcome.error_code, f"{batch.topic}-{batch.partition}: {reason}")

@@ -4,8 +4,10 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.classic.group import ClassicCommand, ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
+from kafkalite.state.groups.classic.rebalance import update_member
 from kafkalite.state.groups.classic.requests import Join, Joined, fresh_member_id
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
+from kafkalite.state.groups.classic.static_members import replace_static_member
 
 
 def join(group: ClassicGroup, request: Join, token: Token, now: Now) -> Effects:
@@ -53,7 +55,7 @@ def _join_without_id(group: ClassicGroup, request: Join, command: ClassicCommand
     instance = request.group_instance_id
     member_id = fresh_member_id(request)
     if instance is not None and instance in group.members.static:
-        _replace_static(group, group.members.static[instance], member_id, request, command)
+        replace_static_member(group, group.members.static[instance], member_id, request, command)
     elif instance is None and request.member_id_required:
         group.members.reserve_member_id(member_id, request.session_timeout_ms)
         command.effects.set_timer(group.session_timer(member_id), command.now.ms + request.session_timeout_ms)
@@ -83,24 +85,5 @@ def _rejoin(group: ClassicGroup, request: Join, command: ClassicCommand) -> None
     if group.state is not ClassicState.PREPARING and not must_assign and member.has_protocols_of(request):
         group.transition(ClassicEvent.MEMBER_UNCHANGED, command)
         return
-    _update(group, member, request, command)
+    update_member(group, member, request, command)
     group.transition(ClassicEvent.MEMBER_REJOINED, command)
-
-
-def _update(group: ClassicGroup, member: ClassicMember, request: Join, command: ClassicCommand) -> None:
-    group.members.update(member, request)
-    replaced = group.members.delay_join(member, command.token)
-    if replaced is not None:
-        command.effects.answer(replaced, Joined(KafkaErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-
-
-def _replace_static(group: ClassicGroup, old_id: str, new_id: str, request: Join, command: ClassicCommand) -> None:
-    command.replaced_id = old_id
-    group.fail_delayed_requests(group.members.all[old_id], KafkaErrorCode.FENCED_INSTANCE_ID, old_id, command)
-    command.effects.cancel_timer(group.session_timer(old_id))
-    member = command.member = group.members.replace(old_id, new_id)
-    member.is_new = False
-    _update(group, member, request, command)
-    group.keep_alive(member, command)
-    changed = group.state is ClassicState.STABLE and group.members.chosen_protocol() != group.protocol
-    group.transition(ClassicEvent.PROTOCOL_CHANGED if changed else ClassicEvent.STATIC_REPLACED, command)

@@ -6,11 +6,9 @@ An action returns the event that follows from it at once, or None.
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.classic.group import ClassicCommand, ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
-from kafkalite.state.groups.classic.requests import ErrorOnly, Joined, JoinedMember, Synced
+from kafkalite.state.groups.classic.requests import ErrorOnly, Join, Joined, JoinedMember, Synced
 from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.records import CLASSIC, GroupDeleted
-
-STATIC_WAIT_MIN_MS = 1_000
 
 
 def do_nothing(group: ClassicGroup, command: ClassicCommand) -> None:
@@ -45,12 +43,6 @@ def restart_rebalance(group: ClassicGroup, command: ClassicCommand) -> ClassicEv
         member.assignment = b""
         _complete_sync(group, member, Synced(KafkaErrorCode.REBALANCE_IN_PROGRESS), command)
     return start_rebalance(group, command)
-
-
-def wait_for_static_members(group: ClassicGroup, command: ClassicCommand) -> None:
-    """Wait until a member joins or the sessions expire; a minimum keeps a rebalance timeout of 0 from spinning."""
-    wait_ms = max(STATIC_WAIT_MIN_MS, group.members.rebalance_timeout_ms())
-    command.effects.set_timer(group.join_timer(), command.now.ms + wait_ms)
 
 
 def extend_initial_delay(group: ClassicGroup, command: ClassicCommand) -> None:
@@ -93,7 +85,7 @@ def begin_generation(group: ClassicGroup, command: ClassicCommand) -> None:
         group.members.recount(member)
         join = group.members.take_delayed_join(member)
         if join is not None:
-            command.effects.answer(join, _joined(group, member))
+            command.effects.answer(join, joined_response(group, member))
         group.keep_alive(member, command)
     command.effects.set_timer(group.sync_timer(), command.now.ms + group.members.rebalance_timeout_ms())
 
@@ -101,22 +93,15 @@ def begin_generation(group: ClassicGroup, command: ClassicCommand) -> None:
 def return_generation(group: ClassicGroup, command: ClassicCommand) -> None:
     """Return the current generation to a member that lost the response, or has no changes."""
     assert command.member is not None
-    command.effects.answer(command.token, _joined(group, command.member))
+    command.effects.answer(command.token, joined_response(group, command.member))
 
 
-def replace_static_member(group: ClassicGroup, command: ClassicCommand) -> None:
-    """A restarted static member keeps its partitions without a rebalance (KIP-345, KIP-814)."""
-    member = command.member
-    assert member is not None
-    join = group.members.take_delayed_join(member)
-    command.effects.records.append(group.metadata_record())
-    is_leader = member.member_id == group.members.leader
-    response = _joined(group, member, include_members=command.can_skip_assignment)
-    if command.can_skip_assignment:
-        response = response._replace(skip_assignment=is_leader)
-    elif is_leader:  # an old client that finds itself to be the leader would assign
-        response = response._replace(leader=command.replaced_id)
-    command.effects.answer(join, response)
+def update_member(group: ClassicGroup, member: ClassicMember, request: Join, command: ClassicCommand) -> None:
+    """A known member joins: delay its response; an earlier join of it fails."""
+    group.members.update(member, request)
+    replaced = group.members.delay_join(member, command.token)
+    if replaced is not None:
+        command.effects.answer(replaced, Joined(KafkaErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
 
 # members fetch their assignment
@@ -196,7 +181,8 @@ def convert_to_consumer_group(group: ClassicGroup, command: ClassicCommand) -> N
 # parts of the above
 
 
-def _joined(group: ClassicGroup, member: ClassicMember, *, include_members: bool = True) -> Joined:
+def joined_response(group: ClassicGroup, member: ClassicMember, *, include_members: bool = True) -> Joined:
+    """The response to the join of a member; the leader gets the members, to assign partitions to them."""
     leads = include_members and member.member_id == group.members.leader
     included = group.members.all.values() if leads else ()
     protocol = group.protocol
