@@ -22,6 +22,7 @@ CLASSES = {
     "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }
 CLASSES_3 = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -50,14 +51,15 @@ class ReplicatedWorld(ClusterWorld):
     Arguments:
         directory: of the log directories.
         seed: of all random decisions.
+        settings: more configs of the brokers.
 
     Attributes:
         flushed: whether every topic is flushed before the acknowledgement.
         jobs_take_s: how long jobs of the brokers take where no fault makes them slower.
     """
 
-    def __init__(self, directory: Path, seed: int) -> None:
-        super().__init__(directory, seed, settings_of(seed))
+    def __init__(self, directory: Path, seed: int, settings: Mapping[str, SettingValue] | None = None) -> None:
+        super().__init__(directory, seed, {**settings_of(seed), **(settings or {})})
         self.flushed = is_flushed(seed)
         self.jobs_take_s = self.random.choice(JOBS_TAKE_S)
 

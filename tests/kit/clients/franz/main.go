@@ -1,5 +1,6 @@
 // A franz-go consumer of partition t-0 from its start, see tests/kit/clients/truncation.py for what it prints; with more
-// arguments a producer, see tests/compat/test_broken_appends.py.
+// arguments a producer, see tests/compat/test_broken_appends.py, or with "copy" a group that copies a topic in
+// transactions, see tests/kit/clients/copiers.py.
 package main
 
 import (
@@ -44,7 +45,54 @@ func produce(address string, count, size int) {
 	client.Close()
 }
 
+// copyRecords copies `count` records in transactions, some of which are aborted.
+func copyRecords(address, source, target, group string, count int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(address),
+		kgo.TransactionalID(group),
+		kgo.TransactionTimeout(10*time.Second),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(source),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DefaultProduceTopic(target),
+	)
+	if err != nil {
+		panic(err)
+	}
+	for number, copied := 0, 0; copied < count; number++ {
+		fetches := session.PollRecords(ctx, 20)
+		if err := fetches.Err(); err != nil {
+			panic(err)
+		}
+		if err := session.Begin(); err != nil {
+			panic(err)
+		}
+		first := kgo.AbortingFirstErrPromise(session.Client())
+		fetches.EachRecord(func(record *kgo.Record) {
+			session.Produce(ctx, &kgo.Record{Key: record.Key, Value: record.Value}, first.Promise())
+		})
+		commit := first.Err() == nil && number%4 != 2
+		committed, err := session.End(ctx, kgo.TransactionEndTry(commit))
+		if err != nil {
+			panic(err)
+		}
+		if committed {
+			copied += fetches.NumRecords()
+		}
+	}
+	session.Close()
+}
+
 func main() {
+	if os.Args[1] == "copy" {
+		count, _ := strconv.Atoi(os.Args[6])
+		copyRecords(os.Args[2], os.Args[3], os.Args[4], os.Args[5], count)
+		return
+	}
 	if len(os.Args) > 2 {
 		count, _ := strconv.Atoi(os.Args[2])
 		size, _ := strconv.Atoi(os.Args[3])
