@@ -5,7 +5,13 @@ Source: TransactionMetadata.java (`prepare...`) of Apache Kafka.
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now
-from kafkalite.state.transactions.metadata import EPOCH_MAX, NONE, TransactionDeleted, TransactionMetadata
+from kafkalite.state.transactions.metadata import (
+    EPOCH_MAX,
+    NO_PARTITIONS,
+    NONE,
+    TransactionDeleted,
+    TransactionMetadata,
+)
 from kafkalite.state.transactions.requests import ProducerId, SendMarkers
 from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 from kafkalite.state.transactions.step import TransactionStep
@@ -105,7 +111,7 @@ def expire(step: TransactionStep) -> None:
 
 def completed_metadata(old: TransactionMetadata) -> TransactionMetadata:
     """Id and epoch once a prepared transaction is complete."""
-    new = old._replace(partitions=frozenset(), previous_producer_id=old.producer_id, next_producer_id=NONE)
+    new = old._replace(partitions=NO_PARTITIONS, previous_producer_id=old.producer_id, next_producer_id=NONE)
     return new if old.next_producer_id < 0 else new._replace(producer_id=old.next_producer_id, producer_epoch=0)
 
 

@@ -1,12 +1,15 @@
 """The state machine of one shard of `__transaction_state`.
 
-A command is checked in Kafka's order: the producer id, a pending transition (KAFKA-18464), the epoch. A transition is
-pending only while a new producer id is awaited. Deviation: Kafka also answers CONCURRENT_TRANSACTIONS while a record is
-not committed; here the next command sees the record, and its answer waits for the commit of both.
+A transition is pending in two cases. While markers are written, Kafka has the pending state CompleteCommit or
+CompleteAbort: the rows of PrepareCommit and PrepareAbort in `table` are these. While a new producer id is awaited, the
+state is still the old one: `COMPARED_FIRST` has what Kafka compares before it answers CONCURRENT_TRANSACTIONS.
+
+Deviation: Kafka also answers CONCURRENT_TRANSACTIONS while a record is not committed. Here the next command sees the
+record, and its answer waits for the commit of both.
 """
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -26,22 +29,37 @@ from kafkalite.state.transactions.step import TransactionStep
 from kafkalite.state.transactions.table import TABLE
 
 EXPIRY_TIMER = "expiry"
-RETRY_MS = 1_000  # of a timeout that waits for a producer id
-EXPIRED_AT_ONCE = 1_000  # tombstones of one batch
-STEP_IDS = 1_000  # of one step of the start
+STEP_IDS = 1_000  # of one step of the start, or of the expiry
+STEP_CHARACTERS = 100_000  # of the ids of one batch of tombstones
 CONCURRENT = KafkaErrorCode.CONCURRENT_TRANSACTIONS
 MAPPING = KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING
-OTHER_IDS = (EpochRelation.OTHER_ID, EpochRelation.PREVIOUS_ID)
+
+_ANY = frozenset(EpochRelation)
+_OTHER_ID = frozenset({EpochRelation.OTHER_ID})
+COMPARED_FIRST = {
+    TransactionEvent.ADD: (_ANY - {EpochRelation.CURRENT},) * 2,  # id and epoch
+    TransactionEvent.VERIFY: (_ANY,) * 2,  # handleVerifyPartitionsInTransaction: no check of the pending state
+    TransactionEvent.COMMIT: (_ANY - {EpochRelation.CURRENT}, _OTHER_ID),  # TV2: the id only (KAFKA-18464)
+    TransactionEvent.ABORT: (_ANY - {EpochRelation.CURRENT}, _OTHER_ID),
+}
+"""The relations that have their own answer while a producer id is awaited, with TV1 and with TV2."""
 
 
 class TransactionSettings(NamedTuple):
-    """`transaction.max.timeout.ms`, `transactional.id.expiration.ms` and
-    `transaction.remove.expired.transaction.cleanup.interval.ms`.
+    """The settings of a machine, in ms.
+
+    Arguments:
+        timeout_max_ms: `transaction.max.timeout.ms`.
+        expiration_ms: `transactional.id.expiration.ms`.
+        expiry_interval_ms: `transaction.remove.expired.transaction.cleanup.interval.ms`.
+        abort_interval_ms: `transaction.abort.timed.out.transaction.cleanup.interval.ms`: when an abort that found no
+            new producer id is tried again. Deviation: timeouts are exact, Kafka looks for them at this interval.
     """
 
     timeout_max_ms: int = 900_000
     expiration_ms: int = 604_800_000
     expiry_interval_ms: int = 3_600_000
+    abort_interval_ms: int = 10_000
 
 
 class TransactionMachine:
@@ -59,6 +77,7 @@ class TransactionMachine:
         self.version = version
         self.transactions: dict[str, TransactionMetadata] = {}
         self._waiting: dict[str, TransactionStep] = {}
+        self._unchecked: Iterator[str] = iter(())  # ids that the current run of the expiry has not checked
 
     # records and timers
 
@@ -67,7 +86,7 @@ class TransactionMachine:
         if isinstance(record, TransactionDeleted):
             self.transactions.pop(record.transactional_id, None)
         else:
-            self.transactions[record.transactional_id] = record
+            self.transactions[record.transactional_id] = record.compact()
 
     def start_timers(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: continue timeouts and prepared transactions, in steps."""
@@ -88,7 +107,7 @@ class TransactionMachine:
         if metadata is None:
             return Effects()
         if name[1] in self._waiting:
-            return _retry_timeout(name[1], now)
+            return self._retry_timeout(name[1], now)
         return self._run(self._step(TransactionEvent.TIMEOUT, metadata, now, EpochRelation.NOT_GIVEN))
 
     def ended(self) -> None:
@@ -120,15 +139,15 @@ class TransactionMachine:
 
     def add_partitions(self, request: AddPartitions, token: Token, now: Now) -> Effects:
         """Serve AddPartitionsToTxn and AddOffsetsToTxn."""
-        step = self._check(TransactionEvent.ADD, request, now)
+        step = self._check(TransactionEvent.ADD, request, request.version, now)
         if not isinstance(step, TransactionStep):
             return answer_only(token, step)
-        step.token, step.version, step.partitions = token, request.version, request.partitions
+        step.token, step.partitions = token, request.partitions
         return self._run(step)
 
     def verify_partitions(self, request: VerifyPartitions, token: Token, now: Now) -> Effects:
         """Serve AddPartitionsToTxn with `verify_only`."""
-        step = self._check(TransactionEvent.VERIFY, request, now)
+        step = self._check(TransactionEvent.VERIFY, request, self.version, now)
         if not isinstance(step, TransactionStep):
             return answer_only(token, dict.fromkeys(request.partitions, step))
         step.token, step.partitions = token, request.partitions
@@ -137,10 +156,10 @@ class TransactionMachine:
     def end_transaction(self, request: EndTransaction, token: Token, now: Now) -> Effects:
         """Serve EndTxn."""
         event = TransactionEvent.COMMIT if request.commit else TransactionEvent.ABORT
-        step = self._check(event, request, now)
+        step = self._check(event, request, request.version, now)
         if not isinstance(step, TransactionStep):
             return answer_only(token, ProducerId(step))
-        step.token, step.version = token, request.version
+        step.token = token
         return self._run(step)
 
     # the environment
@@ -171,23 +190,28 @@ class TransactionMachine:
         if step is None:
             return Effects()
         if step.token is None:
-            return _retry_timeout(transactional_id, now)
+            return self._retry_timeout(transactional_id, now)
         return answer_only(step.token, ProducerId(error))
 
     # parts of the above
 
     def _check(
-        self, event: TransactionEvent, request: AddPartitions | VerifyPartitions | EndTransaction, now: Now
+        self,
+        event: TransactionEvent,
+        request: AddPartitions | VerifyPartitions | EndTransaction,
+        version: TransactionVersion,
+        now: Now,
     ) -> TransactionStep | KafkaErrorCode:
         if not request.transactional_id:
             return KafkaErrorCode.INVALID_REQUEST
         metadata = self.transactions.get(request.transactional_id)
         if metadata is None:
-            return CONCURRENT if request.transactional_id in self._waiting else MAPPING
-        relation = metadata.relation(request.producer_id, request.epoch)
-        if request.transactional_id in self._waiting and relation not in OTHER_IDS:
+            return MAPPING
+        step = self._step(event, metadata, now, metadata.relation(request.producer_id, request.epoch))
+        step.version = version
+        if request.transactional_id in self._waiting and step.relation not in COMPARED_FIRST[event][version - 1]:
             return CONCURRENT
-        return self._step(event, metadata, now, relation)
+        return step
 
     def _step(
         self, event: TransactionEvent, metadata: TransactionMetadata, now: Now, relation: EpochRelation
@@ -206,14 +230,29 @@ class TransactionMachine:
         return Effects(questions=[AllocateProducerId(step.metadata.transactional_id)])
 
     def _expire(self, now: Now) -> Effects:
-        effects = Effects()
+        """Check the next ids, and write tombstones of the idle ones (removeExpiredTransactionalIds)."""
+        ids = list(islice(self._unchecked, STEP_IDS))
+        if not ids:
+            self._unchecked = iter(list(self.transactions))
+            ids = list(islice(self._unchecked, STEP_IDS))
+        effects, characters = Effects(), 0
         before_ms = now.wall_ms - self.settings.expiration_ms
-        old = (m for m in self.transactions.values() if m.updated_ms <= before_ms)
-        due = list(islice((m for m in old if m.transactional_id not in self._waiting), EXPIRED_AT_ONCE))
-        for metadata in due:
+        for number, transactional_id in enumerate(ids, 1):
+            metadata = self.transactions.get(transactional_id)
+            if metadata is None or metadata.updated_ms > before_ms or transactional_id in self._waiting:
+                continue
             effects.extend(self._run(self._step(TransactionEvent.EXPIRED, metadata, now, EpochRelation.NOT_GIVEN)))
-        more = len(effects.records) == EXPIRED_AT_ONCE
+            characters += len(transactional_id)
+            if characters > STEP_CHARACTERS:
+                self._unchecked = chain(ids[number:], self._unchecked)
+                break
+        more = len(ids) == STEP_IDS or characters > STEP_CHARACTERS
         effects.set_timer((EXPIRY_TIMER,), now.ms + (0 if more else self.settings.expiry_interval_ms))
+        return effects
+
+    def _retry_timeout(self, transactional_id: str, now: Now) -> Effects:
+        effects = Effects()
+        effects.set_timer((TIMEOUT_TIMER, transactional_id), now.ms + self.settings.abort_interval_ms)
         return effects
 
 
@@ -223,9 +262,3 @@ def _refusal(step: TransactionStep, error: int) -> object:
     if step.event is TransactionEvent.VERIFY:
         return dict.fromkeys(step.partitions, error)
     return ProducerId(error)
-
-
-def _retry_timeout(transactional_id: str, now: Now) -> Effects:
-    effects = Effects()
-    effects.set_timer((TIMEOUT_TIMER, transactional_id), now.ms + RETRY_MS)
-    return effects

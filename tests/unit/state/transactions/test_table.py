@@ -1,5 +1,7 @@
 """Each row of the table of transactions: the error, or the state, id and epoch that follow."""
 
+import gc
+import tracemalloc
 from itertools import product
 from typing import Any
 
@@ -196,6 +198,82 @@ def test_loading_continues_the_timeout_and_the_markers() -> None:
     timers: list[Any] = [timer for effects in ongoing.start_timers(NOW) for timer in effects.timers]
     assert timers[-1].at_ms == NOW.ms + 50_000
     assert [each for effects in prepared.start_timers(NOW) for each in asked_after_commit(effects)]
+
+
+@pytest.mark.parametrize("version", [TV1, TV2], ids=str)
+@pytest.mark.parametrize("event", [Event.ADD, Event.VERIFY, Event.COMMIT, Event.ABORT, Event.INIT], ids=str)
+def test_requests_while_a_producer_id_is_awaited(event: Event, version: TransactionVersion) -> None:
+    """What is compared before the pending transition: TransactionCoordinator.scala, KAFKA-18464."""
+    machine = machine_in(State.ONGOING, 32766, version)
+    machine.end_transaction(EndTransaction("t", 7, 32766, True, TV2), "token", NOW)
+    is_end = event in (Event.COMMIT, Event.ABORT)
+    other_id = error_of(effects_of(machine, event, (5, 32766), version))
+    assert other_id == (Error.CONCURRENT_TRANSACTIONS if event is Event.INIT else Error.INVALID_PRODUCER_ID_MAPPING)
+    older = error_of(effects_of(machine, event, (7, 3), version))
+    concurrent = event is Event.INIT or (is_end and version is TV2)
+    assert older == (Error.CONCURRENT_TRANSACTIONS if concurrent else Error.PRODUCER_FENCED)
+    current = error_of(effects_of(machine, event, (7, 32766), version))
+    assert current == (Error.NONE if event is Event.VERIFY else Error.CONCURRENT_TRANSACTIONS)
+
+
+def test_a_request_of_an_unknown_id_is_answered_while_the_id_is_created() -> None:
+    machine = TransactionMachine()
+    assert run(machine, Event.INIT, (-1, -1), TV2).questions == [AllocateProducerId("t")]
+    assert error_of(run(machine, Event.INIT, (-1, -1), TV2)) == Error.CONCURRENT_TRANSACTIONS
+    for event in (Event.ADD, Event.VERIFY, Event.COMMIT, Event.ABORT):
+        assert error_of(run(machine, event, (7, 0), TV2)) == Error.INVALID_PRODUCER_ID_MAPPING
+
+
+def expired_ids(machine: TransactionMachine, now: Now) -> list[list[Any]]:
+    """The tombstones of each batch of one run of the expiry."""
+    batches: list[list[Any]] = []
+    while True:
+        effects = machine.fire_timer(("expiry",), now)
+        batches.append(effects.records)
+        for record in effects.records:
+            machine.apply(record)
+        timer: Any = effects.timers[-1]
+        if timer.at_ms > now.ms:
+            return batches
+
+
+def test_the_expiry_checks_a_bounded_number_of_ids_at_a_time() -> None:
+    machine = TransactionMachine()
+    for number in range(2_500):
+        updated_ms = 0 if number % 2 else 10**12
+        machine.apply(TransactionMetadata(f"t-{number}", number, 0, 60_000, updated_ms))
+    batches = expired_ids(machine, Now(1_000, 10**12))
+    assert [len(each) for each in batches] == [500, 500, 250]
+    assert len(machine.transactions) == 1_250
+    assert expired_ids(machine, Now(2_000, 10**12)) == [[], []]
+
+
+def test_tombstones_of_long_ids_are_written_in_several_batches() -> None:
+    machine = TransactionMachine()
+    for number in range(20):
+        machine.apply(TransactionMetadata(f"{number:030000d}", number, 0, 60_000, 0))
+    batches = expired_ids(machine, Now(1_000, 10**12))
+    assert [len(each) for each in batches if each] == [4] * 5
+    assert not machine.transactions
+
+
+def test_an_idle_id_needs_at_most_600_bytes(record_property) -> None:
+    machine, count = TransactionMachine(), 20_000
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            values = [10_000 + number, 300, 60_000, 1_700_000_000_000 + number]  # objects of their own, as from a log
+            producer_id, epoch, timeout_ms, at_ms = (int(str(each)) for each in values)
+            record = TransactionMetadata(f"flights-processor-{number:07d}", producer_id, epoch, timeout_ms, at_ms)
+            record = record._replace(state=State.COMPLETE_COMMIT, partitions=frozenset(), start_ms=at_ms - 1, version=2)
+            machine.apply(record._replace(previous_producer_id=int(str(producer_id))))
+        del record, values
+        used = tracemalloc.get_traced_memory()[0] / count
+    finally:
+        tracemalloc.stop()
+    record_property("summary", f"memory of an idle transactional id: {used:.0f} bytes")
+    assert used <= 600
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001, 2**31 - 1])
