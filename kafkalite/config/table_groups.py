@@ -1,6 +1,6 @@
 """Defines the keys of groups, offsets, transactions and share groups (GroupCoordinatorConfig and others).
 
-Keys of transactions, share groups and streams groups have no effect: these are not served.
+Keys of share groups and streams groups have no effect: these are not served.
 """
 
 from collections.abc import Callable, Iterator
@@ -135,26 +135,32 @@ OFFSETS = (
     Key("offset.metadata.max.bytes", INT, 4096, "Maximum size of the metadata string of a committed offset, in bytes."),
 )  # fmt: skip
 TRANSACTIONS = (
-    idle("transactional.id.expiration.ms", INT, 604_800_000,
-         "Time after which an idle transactional id expires, in ms.", low=1),
-    idle("transaction.max.timeout.ms", INT, 900_000, "Maximum transaction timeout, in ms.", low=1),
-    idle("transaction.state.log.num.partitions", INT, 50, "Number of partitions of the transaction topic.", low=1),
-    idle("transaction.state.log.replication.factor", Type.SHORT, 3,
-         "Replication factor of the transaction topic; transactions are not served yet.", low=1),
-    idle("transaction.state.log.min.isr", INT, 2,
-         "min.insync.replicas of the transaction topic; transactions are not served yet.", low=1),
-    idle("transaction.state.log.segment.bytes", INT, 104_857_600,
-         "Maximum size of a segment of the transaction topic, in bytes.", low=1),
-    idle("transaction.state.log.load.buffer.size", INT, 5_242_880,
-         "Number of bytes read at once while the transaction topic is loaded.", low=1),
-    idle("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
-         "How often timed-out transactions are aborted, in ms.", low=1),
-    idle("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
-         "How often expired transactional ids are removed, in ms.", low=1),
-    idle("transaction.partition.verification.enable", BOOLEAN, True,
-         "Whether the broker verifies that a partition is part of the transaction."),
-    idle("transaction.two.phase.commit.enable", BOOLEAN, False,
-         "Whether transactions without a timeout (two-phase commit) are allowed."),
+    Key("transactional.id.expiration.ms", INT, 604_800_000,
+        "Time after which an idle transactional id expires, in ms.", low=1),
+    Key("transaction.max.timeout.ms", INT, 900_000,
+        "Maximum transaction timeout, in ms; a producer that requests more gets INVALID_TRANSACTION_TIMEOUT.", low=1),
+    Key("transaction.state.log.num.partitions", INT, 50, "Number of partitions of the transaction topic.", low=1,
+        high=10_000),
+    Key("transaction.state.log.replication.factor", Type.SHORT, 3, "Replication factor of the transaction topic.",
+        low=1),
+    Key("transaction.state.log.min.isr", INT, 2, "min.insync.replicas of the transaction topic.", low=1),
+    Key("transaction.state.log.segment.bytes", INT, 104_857_600,
+        "Maximum size of a segment of the transaction topic, in bytes.", low=1_048_576),
+    Key("transaction.state.log.load.buffer.size", INT, 5_242_880,
+        "Number of bytes read at once while the transaction topic is loaded.", low=1),
+    Key("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
+        "When the abort of a timed-out transaction that found no new producer id is tried again, in ms. Timeouts are "
+        "exact.", low=1),
+    Key("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
+        "How often expired transactional ids are removed, in ms.", low=1),
+    Key("transaction.partition.verification.enable", BOOLEAN, True,
+        "Whether the broker verifies that a partition is part of the transaction."),
+    Key("add.partitions.to.txn.retry.backoff.ms", INT, 20,
+        "Pause between attempts to add a partition whose previous transaction is still being completed, in ms.", low=1),
+    Key("add.partitions.to.txn.retry.backoff.max.ms", INT, 100,
+        "How long a batch waits until its partition can be added to the transaction, in ms.", low=0),
+    Key("transaction.two.phase.commit.enable", BOOLEAN, False,
+        "Whether transactions without a timeout (two-phase commit, KIP-939) are allowed.", support=Support.REFUSED),
 )  # fmt: skip
 
 GROUP_KEYS = (*CLASSIC, *CONSUMER, *SHARE, *STREAMS, *OFFSETS, *TRANSACTIONS)

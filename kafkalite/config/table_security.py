@@ -121,6 +121,7 @@ ZOOKEEPER_SECURITY_KEYS = (
 )  # fmt: skip
 
 REFUSAL_REASONS = {
+    "transaction.two.phase.commit.enable": "every transaction has a timeout, so that it ends",
     "zookeeper.ssl.crl.enable": "Python's ssl downloads no lists of revoked certificates",
     "zookeeper.ssl.ocsp.enable": "Python's ssl asks no OCSP server",
 }

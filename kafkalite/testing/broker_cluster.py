@@ -313,6 +313,7 @@ class BrokerCluster:
         return {
             "zookeeper.session.timeout.ms": SESSION_MS,
             "offsets.topic.num.partitions": len(self.broker_ids),
+            "transaction.state.log.num.partitions": len(self.broker_ids),
             **self._settings,
             "zookeeper.connect": self._zookeeper.address,
             "broker.id": broker_id,

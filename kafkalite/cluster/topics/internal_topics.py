@@ -3,7 +3,7 @@
 An internal topic is created at its first use by the coordinator, or when a client requests its metadata, with the
 settings that the coordinator needs.
 
-Sources: AutoTopicCreationManager.scala, ReplicaManager.appendRecords.
+Sources: AutoTopicCreationManager.scala, ReplicaManager.appendRecords, TransactionStateManager.scala.
 """
 
 import logging
@@ -25,6 +25,7 @@ class InternalTopic(NamedTuple):
         name: of the topic.
         replicas_key: the configuration key of `replicas`.
         partitions, replicas, configs: computed from the broker configuration.
+        load_bytes: how many bytes are read at once while a partition is loaded.
     """
 
     name: str
@@ -32,6 +33,7 @@ class InternalTopic(NamedTuple):
     partitions: Callable[[BrokerConfig], int]
     replicas: Callable[[BrokerConfig], int]
     configs: Callable[[BrokerConfig], Mapping[str, str]]
+    load_bytes: Callable[[BrokerConfig], int]
 
     def warn_of_one_replica(self, config: BrokerConfig) -> None:
         """Log after the creation that the topic has fewer replicas than configured; not for the default factor."""
@@ -50,8 +52,23 @@ OFFSETS = InternalTopic(
         "compression.type": "producer",
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     },
+    load_bytes=lambda config: config.offsets_load_buffer_size,
 )
-INTERNAL_TOPICS = {topic.name: topic for topic in (OFFSETS,)}
+TRANSACTION_STATE = InternalTopic(
+    "__transaction_state",
+    replicas_key="transaction.state.log.replication.factor",
+    partitions=lambda config: config.transaction_state_log_num_partitions,
+    replicas=lambda config: config.transaction_state_log_replication_factor,
+    configs=lambda config: {  # transactionStateTopicConfigs of TransactionStateManager.scala
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    },
+    load_bytes=lambda config: config.transaction_state_log_load_buffer_size,
+)
+INTERNAL_TOPICS = {topic.name: topic for topic in (OFFSETS, TRANSACTION_STATE)}
 
 
 class InternalPartition(Partition):

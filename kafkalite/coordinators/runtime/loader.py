@@ -1,7 +1,7 @@
 """Loads a shard: replays its partition from the log start, in the background.
 
 Invariants:
-1. Memory is bounded: two shards are loaded at a time, each with one chunk of `offsets.load.buffer.size`, or one larger
+1. Memory is bounded: two shards are loaded at a time, each with one chunk of `InternalTopic.load_bytes`, or one larger
    batch, and the pending records of rule 4. Reading is a job; records are applied in slices of about a millisecond,
    between which the loop serves other requests.
 2. A record that cannot be decoded is skipped: one warning has offset and type of the first, one line the number of all.
@@ -23,6 +23,7 @@ from kafkalite.clock import Clock, Offload, Outcome, Timer
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.partition.reads import read
+from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, OFFSETS
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.runtime.record_serde import RecordSerde
 from kafkalite.errors import DecodeError, KafkaErrorCode
@@ -182,7 +183,7 @@ class CoordinatorLoader:
         if self._offset >= self._end and not self._partition.error:
             self._go_on(self._apply_pending(), partial(self._finish, 0))
             return
-        size = self._host.config.offsets_load_buffer_size
+        size = INTERNAL_TOPICS.get(self._partition.topic, OFFSETS).load_bytes(self._host.config)
         done = None if read_ahead is None else read_ahead.value
         found = read(self._partition, self._offset, size, committed_only=False, read_ahead=done)
         if found.error:

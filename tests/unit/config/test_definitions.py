@@ -146,6 +146,7 @@ def test_dynamic_keys_are_topic_defaults_or_applied_at_run_time() -> None:
         "num.replica.fetchers",
         "producer.id.expiration.ms",
         "group.consumer.assignment.interval.ms",
+        "transaction.partition.verification.enable",
     }
     assert changeable - behind - AT_START == live
     assert changeable >= AT_START

@@ -5,7 +5,9 @@ import pytest
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
 from kafkalite.config.keys import INT_MAX, ConfigError
+from kafkalite.coordinators.transaction.settings import CheckSettings, check_settings, machine_settings
 from kafkalite.model import PARTITIONS_PER_REQUEST_MAX
+from kafkalite.state.transactions.machine import TransactionSettings
 
 # Least and greatest value of each, as in Apache Kafka 4.3 unless a comment says otherwise.
 LIMITS = {
@@ -29,6 +31,12 @@ LIMITS = {
     "offsets.retention.check.interval.ms": (1, 2**63 - 1),
     "offsets.commit.timeout.ms": (1, INT_MAX),
     "offsets.load.buffer.size": (1, INT_MAX),
+    "transactional.id.expiration.ms": (1, INT_MAX),
+    "transaction.max.timeout.ms": (1, INT_MAX),
+    "transaction.state.log.num.partitions": (1, 10_000),
+    "transaction.state.log.segment.bytes": (1_048_576, INT_MAX),
+    "add.partitions.to.txn.retry.backoff.ms": (1, INT_MAX),
+    "add.partitions.to.txn.retry.backoff.max.ms": (0, INT_MAX),
     # Each lies between two others, and the heartbeats below the sessions.
     "group.consumer.session.timeout.ms": (45_000, 60_000),
     "group.consumer.heartbeat.interval.ms": (5000, 15_000),
@@ -55,7 +63,8 @@ def test_group_values_are_limited_by_broker_configs(name: str) -> None:
 
 def test_accepted_offsets_topic_configs_can_be_created() -> None:
     """The limits are those of the topic's own creation, or the start would promise what no client gets."""
-    assert BROKER_KEYS["offsets.topic.segment.bytes"].low == TOPIC_KEYS["segment.bytes"].low
+    for key in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        assert BROKER_KEYS[key].low == TOPIC_KEYS["segment.bytes"].low
     assert BROKER_KEYS["offsets.topic.num.partitions"].high == PARTITIONS_PER_REQUEST_MAX
 
 
@@ -90,3 +99,28 @@ def test_invalid_assignor_and_protocol_names_are_rejected(name: str, text: str) 
 
 def test_migration_policy_is_case_insensitive() -> None:
     assert BrokerConfig({"group.consumer.migration.policy": "Upgrade"}).group_consumer_migration_policy == "upgrade"
+
+
+def test_two_phase_commit_is_refused_by_name() -> None:
+    with pytest.raises(
+        ConfigError, match=r"transaction\.two\.phase\.commit\.enable is not supported \(every transaction"
+    ):
+        BrokerConfig({"transaction.two.phase.commit.enable": "true"})
+    assert BrokerConfig({"transaction.two.phase.commit.enable": "false"})
+
+
+def test_settings_of_transactions_have_the_configured_values() -> None:
+    config = BrokerConfig(
+        {
+            "transactional.id.expiration.ms": "1",
+            "transaction.max.timeout.ms": "2",
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "3",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "4",
+            "transaction.partition.verification.enable": "false",
+            "add.partitions.to.txn.retry.backoff.ms": "5",
+            "add.partitions.to.txn.retry.backoff.max.ms": "6",
+        }
+    )
+    assert machine_settings(config) == TransactionSettings(2, 1, 3, 4)
+    assert check_settings(config) == CheckSettings(False, 5, 6)
+    assert machine_settings(BrokerConfig({})) == TransactionSettings()

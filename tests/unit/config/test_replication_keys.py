@@ -36,6 +36,8 @@ HONOURED = {
     "replica.lag.time.max.ms": "30000",
     "replica.selector.class": None,
     "replica.socket.timeout.ms": "30000",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.replication.factor": "3",
     "unclean.leader.election.enable": "false",
 }
 NOT_ENFORCED, AT_ONCE = "not enforced yet", "leave it at once"
@@ -57,8 +59,6 @@ WITHOUT_EFFECT = {
     "replication.quota.window.size.seconds": ("1", NOT_ENFORCED),
     "share.coordinator.state.topic.min.isr": ("2", "share groups are not served"),
     "share.coordinator.state.topic.replication.factor": ("3", "share groups are not served"),
-    "transaction.state.log.min.isr": ("2", "transactions are not served yet"),
-    "transaction.state.log.replication.factor": ("3", "transactions are not served yet"),
     "unclean.leader.election.interval.ms": ("300000", "KRaft controller"),
 }
 OF_TOPICS = {
