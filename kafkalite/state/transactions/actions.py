@@ -6,6 +6,7 @@ Source: TransactionMetadata.java (`prepare...`) of Apache Kafka.
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now
 from kafkalite.state.transactions.metadata import (
+    EPOCH_LAST,
     EPOCH_MAX,
     NO_PARTITIONS,
     NONE,
@@ -93,8 +94,14 @@ def fence(step: TransactionStep) -> None:
 
 
 def repeat_end(step: TransactionStep) -> None:
-    """A retry of EndTxn after the transaction is complete."""
-    step.effects.answer(step.token, _ended(step, step.metadata))
+    """A retry of EndTxn after the transaction is complete.
+
+    Deviation: no client gets epoch 32767, which a fence with TV1 leaves; Kafka returns it.
+    """
+    if step.version is TV2 and step.metadata.producer_epoch > EPOCH_LAST:
+        step.effects.answer(step.token, ProducerId(KafkaErrorCode.PRODUCER_FENCED))
+    else:
+        step.effects.answer(step.token, _ended(step, step.metadata))
 
 
 def complete(step: TransactionStep) -> None:

@@ -35,12 +35,12 @@ CONCURRENT = KafkaErrorCode.CONCURRENT_TRANSACTIONS
 MAPPING = KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 _ANY = frozenset(EpochRelation)
-_OTHER_ID = frozenset({EpochRelation.OTHER_ID})
+_NONE: frozenset[EpochRelation] = frozenset()
 COMPARED_FIRST = {
-    TransactionEvent.ADD: (_ANY - {EpochRelation.CURRENT},) * 2,  # id and epoch
-    TransactionEvent.VERIFY: (_ANY,) * 2,  # handleVerifyPartitionsInTransaction: no check of the pending state
-    TransactionEvent.COMMIT: (_ANY - {EpochRelation.CURRENT}, _OTHER_ID),  # TV2: the id only (KAFKA-18464)
-    TransactionEvent.ABORT: (_ANY - {EpochRelation.CURRENT}, _OTHER_ID),
+    TransactionEvent.ADD: (_NONE, _NONE),
+    TransactionEvent.VERIFY: (_ANY, _ANY),  # handleVerifyPartitionsInTransaction: no check of the pending state
+    TransactionEvent.COMMIT: (_ANY - {EpochRelation.CURRENT}, _NONE),  # TV1: id and epoch; TV2: KAFKA-18464
+    TransactionEvent.ABORT: (_ANY - {EpochRelation.CURRENT}, _NONE),
 }
 """The relations that have their own answer while a producer id is awaited, with TV1 and with TV2."""
 
@@ -226,8 +226,11 @@ class TransactionMachine:
         return self._ask(step) if step.needs_producer_id else step.effects
 
     def _ask(self, step: TransactionStep) -> Effects:
-        self._waiting[step.metadata.transactional_id] = step
-        return Effects(questions=[AllocateProducerId(step.metadata.transactional_id)])
+        name = step.metadata.transactional_id
+        self._waiting[name] = step
+        effects = self._retry_timeout(name, step.now) if step.event is TransactionEvent.TIMEOUT else Effects()
+        effects.questions.append(AllocateProducerId(name))
+        return effects
 
     def _expire(self, now: Now) -> Effects:
         """Check the next ids, and write tombstones of the idle ones (removeExpiredTransactionalIds)."""

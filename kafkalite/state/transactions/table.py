@@ -48,9 +48,9 @@ RULES: tuple[Rule, ...] = (
     (IDLE, INIT, PREVIOUS + PREVIOUS_ID, BOTH, Row(0, actions.repeat_session, "KIP-360")),
     # Deviation: with an exhausted epoch Kafka raises an exception.
     (IDLE, INIT, OLDER + NEWER, BOTH, Row(FENCED, None, "prepareIncrementProducerEpoch")),
-    (ALL, ADD, PREVIOUS_ID + OTHER_ID, BOTH, Row(MAPPING, None, ADD_SOURCE)),
-    (ALL, ADD, STALE, BOTH, Row(FENCED, None, ADD_SOURCE)),
-    (PREPARE, ADD, CURRENT, BOTH, Row(CONCURRENT, None, ADD_SOURCE)),
+    (PREPARE, ADD, REQUESTS, BOTH, Row(CONCURRENT, None, ADD_SOURCE)),  # also with the next producer id
+    (IDLE + ONGOING, ADD, PREVIOUS_ID + OTHER_ID, BOTH, Row(MAPPING, None, ADD_SOURCE)),
+    (IDLE + ONGOING, ADD, STALE, BOTH, Row(FENCED, None, ADD_SOURCE)),
     (ONGOING, ADD, CURRENT, BOTH, Row(0, actions.add, ADD_SOURCE)),
     (IDLE, ADD, CURRENT, BOTH, Row(0, actions.begin, ADD_SOURCE)),
     (ALL, VERIFY, PREVIOUS_ID + OTHER_ID, BOTH, Row(MAPPING, None, VERIFY_SOURCE)),
@@ -69,8 +69,8 @@ RULES: tuple[Rule, ...] = (
     (COMPLETE_ABORT, COMMIT, CURRENT, TV1, Row(INVALID, None, TV1_SOURCE)),
     (COMPLETE_ABORT, ABORT, CURRENT, TV1, Row(0, actions.repeat_end, TV1_SOURCE)),
     # EndTxn, TV2 (KIP-890, part 2)
-    (ALL, END, OTHER_ID, TV2, Row(MAPPING, None, TV2_SOURCE)),
-    (PREPARE, END, CURRENT + STALE + PREVIOUS_ID, TV2, Row(CONCURRENT, None, "KAFKA-18464")),
+    (PREPARE, END, REQUESTS, TV2, Row(CONCURRENT, None, "KAFKA-18464")),
+    (IDLE + ONGOING, END, OTHER_ID, TV2, Row(MAPPING, None, TV2_SOURCE)),
     (IDLE + ONGOING, END, OLDER + NEWER, TV2, Row(FENCED, None, TV2_SOURCE)),
     (EMPTY + ONGOING, END, PREVIOUS + PREVIOUS_ID, TV2, Row(FENCED, None, TV2_SOURCE)),
     (ONGOING, COMMIT, CURRENT, TV2, Row(0, actions.commit, TV2_SOURCE)),
