@@ -77,7 +77,15 @@ class BrokerPeers:
         self._open: dict[int, dict[OpenCall, None]] = {}  # by broker
         self._closed = False
 
-    def call(self, broker_id: int, request: Request, then: CallDone, *, is_list: bool = False) -> None:
+    def call(
+        self,
+        broker_id: int,
+        request: Request,
+        then: CallDone,
+        *,
+        is_list: bool = False,
+        version_max: int | None = None,
+    ) -> None:
         """Send a request to a broker; `then` is called once with its result.
 
         Arguments:
@@ -85,6 +93,7 @@ class BrokerPeers:
             request: any request.
             then: called with the result.
             is_list: the response may take long, as that about all groups.
+            version_max: the highest version to use; None = the highest that both brokers have.
         """
         opened = self._open.setdefault(broker_id, {})
         call = OpenCall(then, opened)
@@ -99,7 +108,7 @@ class BrokerPeers:
         else:
             limit_s = self._limit_ms() / 1000
             call.timer = self._clock.call_at(self._clock.monotonic() + limit_s, self._late, call, limit_s)
-            send = partial(self._send, call, request, Route(broker_id, is_list), endpoint, limit_s)
+            send = partial(self._send, call, request, version_max, Route(broker_id, is_list), endpoint, limit_s)
             if is_list:
                 self._lists.run(broker_id, partial(call.run, send))
             else:
@@ -118,10 +127,18 @@ class BrokerPeers:
         for call in [call for opened in self._open.values() for call in opened]:
             call.end(CallResult(None, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def _send(self, call: "OpenCall", request: Request, route: Route, endpoint: Endpoint, limit_s: float) -> None:
+    def _send(
+        self,
+        call: "OpenCall",
+        request: Request,
+        version_max: int | None,
+        route: Route,
+        endpoint: Endpoint,
+        limit_s: float,
+    ) -> None:
         peer = self._peer(route, endpoint, limit_s)
         call.sent = route, peer
-        peer.call(request, partial(answered, call), partial(failed, call))
+        peer.call(request, partial(answered, call), partial(failed, call), version_max)
 
     def _late(self, call: "OpenCall", limit_s: float) -> None:
         """End a call at its time limit. The calls that use its connection end within another one."""

@@ -30,6 +30,28 @@ class Marker(NamedTuple):
     coordinator_epoch: int
 
 
+class TransactionMarker(NamedTuple):
+    """The end of a producer's transaction in some partitions, as the coordinator decides it (WriteTxnMarkers).
+
+    Arguments:
+        producer_id, producer_epoch: the producer; with version 2, the epoch after that of the batches.
+        committed: False = aborted.
+        coordinator_epoch: of the coordinator; partitions reject the markers of an older one.
+        version: 0 or 1: the epoch of the batches is accepted; 2: it must be greater (KIP-890, KIP-1228).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    version: int = 0
+
+    def build(self, timestamp: int) -> bytes:
+        """The control batch of one partition; `timestamp` in ms."""
+        marker = Marker(ControlType.COMMIT if self.committed else ControlType.ABORT, self.coordinator_epoch)
+        return build_marker(marker, self.producer_id, self.producer_epoch, timestamp)
+
+
 def build_marker(marker: Marker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
     """The control batch of one partition: as in Kafka without sequence, with transactional and control bits.
 

@@ -16,6 +16,7 @@ from kafkalite.protocol.stored.consumer_group_records import ConsumerGroupMetada
 from kafkalite.protocol.stored.extension_records import GroupDefinitionKey
 from kafkalite.protocol.stored.record_types import StoredKey, StoredValue, write
 from kafkalite.records import Builder
+from kafkalite.records.control import TransactionMarker
 from kafkalite.state.groups import records as state
 
 NO_PRODUCER = -1
@@ -38,6 +39,13 @@ class GroupRecordSerde:
     def producer(self, record: object) -> int:
         """The producer id of the transaction of a record, -1 = none."""
         return record.producer_id if isinstance(record, state.TransactionalOffset) else NO_PRODUCER
+
+    def marker(self, record: object) -> TransactionMarker | None:
+        """The marker of a transaction that has pending offsets here; None for all other records."""
+        if not isinstance(record, state.TransactionEnded):
+            return None
+        producer_id, committed, producer_epoch, coordinator_epoch, version = record
+        return TransactionMarker(producer_id, producer_epoch, committed, coordinator_epoch, version)
 
     def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
         """Append committed offsets from index `at` on; returns the index of the first other record."""

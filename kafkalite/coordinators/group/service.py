@@ -13,8 +13,10 @@ from kafkalite.callbacks import Completion, FanIn
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.coordinators.runtime.shard import CommandCompletion
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.records.control import TransactionMarker
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.machine import GroupMachine, GroupsDeleted
+from kafkalite.state.groups.records import TransactionEnded
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -45,6 +47,25 @@ class GroupService:
     def submit(self, group: str, command: Command, completion: CommandCompletion) -> None:
         """Run a command in the shard of a group; `completion` is its pending response (`CoordinatorRuntime.submit`)."""
         self._runtime.submit(self._runtime.partition_for(group), command, completion)
+
+    def commit_in_transaction(
+        self, group: str, command: Command, producer_epoch: int, completion: CommandCompletion
+    ) -> None:
+        """Run the commit of a transaction as `submit`; `producer_epoch` is that of its producer."""
+        self._runtime.submit(self.partition_for(group), command, completion, producer_epoch=producer_epoch)
+
+    def end_transaction(self, partition: int, marker: TransactionMarker, completion: CommandCompletion) -> None:
+        """End the pending offsets of a transaction, and append its marker, in one step.
+
+        Arguments:
+            partition: of `__consumer_offsets`.
+            marker: the log accepts it.
+            completion: its result is 0; fails with the errors of `submit`.
+        """
+        if partition in self._runtime.partitions():
+            self._runtime.submit(partition, partial(end_transaction, marker), completion)
+        else:
+            completion.fail(KafkaErrorCode.NOT_COORDINATOR)
 
     def fast_heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> bool:
         """Process a heartbeat that only extends a session, for which `submit` would answer at once without an error.
@@ -216,6 +237,14 @@ def no_result(_machine: GroupMachine) -> int:
 def deletion(groups: Sequence[str]) -> Command:
     """The command that deletes groups of one shard."""
     return lambda machine, token, now: machine.delete_groups(groups, token, now)
+
+
+def end_transaction(marker: TransactionMarker, _machine: GroupMachine, token: Token, _now: Now) -> Effects:
+    """The command that ends the pending offsets of a transaction; its record becomes the control batch."""
+    producer_id, epoch, committed, coordinator_epoch, version = marker
+    effects = Effects(records=[TransactionEnded(producer_id, committed, epoch, coordinator_epoch, version)])
+    effects.answer(token, 0)
+    return effects
 
 
 def query_command(query: Callable[[GroupMachine], object]) -> Command:

@@ -1,7 +1,9 @@
 """Appends the records of a shard to its partition as batches, in order, and replays them.
 
 The records of a command are one batch, which is split only if it would be larger than `max.message.bytes`; a single
-record may be larger. The responses of a command are sent only after one system call has written all its batches.
+record may be larger. Records of a transaction are a batch of its producer, without a sequence; the marker that ends a
+transaction is a control batch. The responses of a command are sent only after one system call has written all its
+batches.
 """
 
 from collections.abc import Callable
@@ -102,6 +104,12 @@ class PartitionWriter:
                 if at == len(records):
                     break
             record = records[at]
+            marker = serde.marker(record)
+            if marker is not None:
+                built += self._batch_before(builder, fields)
+                built.append(bytearray(marker.build(now.wall_ms)))
+                fields, at = NO_TRANSACTION, at + 1
+                continue
             several = serde.several(record)
             if several is not None:  # too large for one batch
                 records, at = [*several, *records[at + 1 :]], 0
@@ -110,14 +118,17 @@ class PartitionWriter:
             producer_id = serde.producer(record)
             key, value = serde.encode(record)
             if producer_id != fields.producer_id:
-                if len(builder):
-                    built.append(self._built(builder, fields))
+                built += self._batch_before(builder, fields)
                 fields = _Fields(producer_id, producer_epoch) if producer_id >= 0 else NO_TRANSACTION
             if builder.append(now.wall_ms, key, value) < 0:
                 built.append(self._built(builder, fields))
                 builder.append(now.wall_ms, key, value)
-        built.append(self._built(builder, fields))
+        built += self._batch_before(builder, fields)
         return built
+
+    def _batch_before(self, builder: Builder, fields: _Fields) -> list[bytearray]:
+        """The batch that ends here; none if no record was added to it."""
+        return [self._built(builder, fields)] if len(builder) else []
 
     def _built(self, builder: Builder, fields: _Fields) -> bytearray:
         compression = self._serde.compression(self._host.config)

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.records import Builder
+from kafkalite.records.control import TransactionMarker
 
 
 class RecordSerde(Protocol):
@@ -31,6 +32,9 @@ class RecordSerde(Protocol):
 
     def producer(self, record: object) -> int:
         """The producer id of the transaction of a record, -1 = none."""
+
+    def marker(self, record: object) -> TransactionMarker | None:
+        """The marker that a record stands for, which is a control batch of its own; None for all other records."""
 
     def decode(self, key: bytes, value: bytes | None) -> object | None:
         """The record; None for an unknown type. Raises: DecodeError, `loader.RecordError`."""

@@ -114,6 +114,7 @@ ROWS = (
     Row("delete_records", 21, 0, 2),
     Row("init_producer_id", 22, 0, 5),
     Row("offset_for_leader_epoch", 23, 2, 4),
+    Row("write_txn_markers", 27, 1, 2, of_groups=True),
     Row("describe_configs", 32, 1, 4),
     Row("alter_configs", 33, 0, 2),
     Row("alter_replica_log_dirs", 34, 1, 2),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
     from kafkalite.server.hosting.controller_requests import ControllerRequests
+    from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
     from kafkalite.state.controller.effects import Completion
@@ -189,6 +190,14 @@ class CoordinatorCallContext(GroupContext, ProducerContext, Protocol):
     """Groups and transactional producers, which have coordinators."""
 
 
+class MarkerContext(GroupContext, Protocol):
+    """Markers of transactions."""
+
+    @property
+    def marker_writer(self) -> "MarkerWriter":
+        """Writes markers to the partitions of this broker."""
+
+
 class ConfigContext(CallContext, Protocol):
     """Settings of topics, brokers and groups."""
 
@@ -219,6 +228,12 @@ class ControllerCallContext(AdminContext, Protocol):
 
 
 class HandlerContext(
-    TopicContext, AdminContext, GroupPartitionContext, CoordinatorCallContext, ConfigContext, Protocol
+    TopicContext,
+    AdminContext,
+    GroupPartitionContext,
+    CoordinatorCallContext,
+    MarkerContext,
+    ConfigContext,
+    Protocol,
 ):
     """The contexts of all handlers of `api.ROWS`."""

@@ -78,6 +78,7 @@ class ClusteredBroker(RunningBroker):
         self.controller_requests = ControllerRequests(
             ControllerFence(), epochs, tables, hosting, reader, resources.slicer, resources.log
         )
+        self._reader = reader
         self._offsets_partitions = OffsetsPartitions(reader, self._offsets_counted)
         self.controller_requests.observers.append(self._metadata_changed)
         resources.replicas.elsewhere = self._elsewhere
@@ -118,6 +119,10 @@ class ClusteredBroker(RunningBroker):
     def offline_partitions(self, topic_id: bytes) -> frozenset[int]:
         """Return nothing: offline replicas are in the image."""
         return frozenset()
+
+    def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
+        """Read it from the tree."""
+        self._reader.count_partitions(topic, then)
 
     def _elsewhere(self, name: str, topic_id: bytes, index: int, by_id: bool) -> KafkaErrorCode | None:
         """The error of a partition that is not hosted here (ReplicaManager.getPartitionOrError)."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
 
@@ -247,6 +248,17 @@ class RunningBroker(ABC):
 
             self._replica_moves = ReplicaMoves(self.replicas, self.logs, self.hosting)
         return self._replica_moves
+
+    @abstractmethod
+    def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
+        """Call `then` once with the number of partitions of a topic in the tree, 0 = it does not exist."""
+
+    @property
+    def marker_writer(self) -> "MarkerWriter":
+        """Writes markers of transactions, imported with the first one."""
+        from kafkalite.server.hosting.marker_writer import MarkerWriter
+
+        return MarkerWriter(self)
 
     # Groups.
 

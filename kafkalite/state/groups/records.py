@@ -111,10 +111,21 @@ class TransactionalOffset(NamedTuple):
 
 
 class TransactionEnded(NamedTuple):
-    """The marker of a transaction of `producer_id`: its pending offsets become visible, or are dropped."""
+    """The marker of a transaction of `producer_id`: its pending offsets become visible, or are dropped.
+
+    The log stores it as a control batch. Replay needs no more than the first two.
+
+    Arguments:
+        producer_epoch: the epoch in the marker.
+        coordinator_epoch: of the transaction coordinator.
+        version: of the transaction, as in `records.control.TransactionMarker`.
+    """
 
     producer_id: int
     committed: bool
+    producer_epoch: int = -1
+    coordinator_epoch: int = -1
+    version: int = 0
 
 
 class ClassicMemberRecord(NamedTuple):

@@ -57,19 +57,26 @@ class PendingOffsets:
 
     def forget(self, key: Key) -> None:
         """Remove the pending commits for a partition whose offset was deleted; the transactions stay open."""
-        for producer in self._of_group.get(key[0], ()):
-            self._open[producer].pop(key, None)
+        for producer in list(self._of_group.get(key[0], ())):
+            pending = self._open[producer]
+            if pending.pop(key, None) is not None and all(group != key[0] for group, _, _ in pending):
+                self._remove(key[0], producer)
 
     def end(self, producer_id: int, *, materialise: bool) -> list[OffsetCommitted]:
         """End a transaction; returns the commits that become valid, none if it was aborted."""
         pending = self._open.pop(producer_id, {})
-        for group in [group for group, producers in self._of_group.items() if producer_id in producers]:
-            del self._of_group[group][producer_id]
-            if not self._of_group[group]:
-                del self._of_group[group]
+        for group in dict.fromkeys(group for group, _, _ in pending):
+            self._remove(group, producer_id)
         committed_now = []
         for key, (order, committed) in pending.items():
             if materialise and committed is not None:
                 committed_now.append(committed)
                 self.supersede(key, order)
         return committed_now
+
+    def _remove(self, group: str, producer_id: int) -> None:
+        """A transaction has no pending offset of this group any more."""
+        producers = self._of_group[group]
+        del producers[producer_id]
+        if not producers:
+            del self._of_group[group]

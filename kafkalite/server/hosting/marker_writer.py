@@ -1,0 +1,123 @@
+"""Writes the markers of ended transactions to partitions that this broker leads: a control batch for each (KIP-98).
+
+1. A partition of `__consumer_offsets` belongs to a group shard. The marker is a command of the shard, which appends the
+   control batch and ends the pending offsets in one step. Errors of the group coordinator become
+   NOT_LEADER_OR_FOLLOWER: the transaction coordinator repeats the marker.
+2. The log checks the epochs of the producer and of the coordinator. A marker of a partition without this producer is
+   written too, and a repeated marker changes nothing.
+
+Deviation: other internal topics are rejected with INVALID_TOPIC_EXCEPTION. Kafka appends the marker, which the
+coordinator of that topic cannot read.
+Source: KafkaApis.handleWriteTxnMarkersRequest of Apache Kafka.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.callbacks import Completion, FanIn
+from kafkalite.clock import Clock, Outcome
+from kafkalite.cluster.metadata.image import UNASSIGNED_ID
+from kafkalite.cluster.partition.append import Append, OwnAppend
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, OFFSETS
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.records.control import TransactionMarker
+from kafkalite.slicing import Slicer, Steps, finish, group_steps
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.group.service import GroupService
+
+PARTITIONS_AT_ONCE = 500  # in one loop iteration; each takes some 10 us
+COORDINATOR_ERRORS = frozenset(
+    {
+        KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
+        KafkaErrorCode.NOT_COORDINATOR,
+    }
+)
+
+MarkersWritten = Callable[[dict[TopicPartition, int]], object]
+
+
+class MarkerWriterHost(Protocol):
+    """The broker, as the writer needs it."""
+
+    replicas: Replicas
+    slicer: Slicer
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def groups(self) -> "GroupService": ...
+
+
+class MarkerWriter:
+    """Writes markers to partitions of this broker.
+
+    Arguments:
+        host: the broker.
+    """
+
+    def __init__(self, host: MarkerWriterHost) -> None:
+        self._host = host
+
+    def write(self, marker: TransactionMarker, partitions: Iterable[TopicPartition], then: MarkersWritten) -> None:
+        """Write a marker to partitions; it is appended now, or in slices to many of them.
+
+        Arguments:
+            marker: the end of the transaction.
+            partitions: each of them once or several times.
+            then: called once with the error code of each partition, 0 = the marker is committed.
+        """
+        each = list(partitions)
+        steps = self.steps(marker, each, then)
+        if len(each) <= PARTITIONS_AT_ONCE:
+            finish(steps)
+        else:
+            self._host.slicer.run(self._writing(steps), Outcome.result)
+
+    def steps(self, marker: TransactionMarker, partitions: Iterable[TopicPartition], then: MarkersWritten) -> Steps:
+        """The same as steps, one for each partition. The caller writes what was appended."""
+        each = list(dict.fromkeys(partitions))
+        written = FanIn[int](len(each), lambda errors: then(dict(zip(each, errors, strict=True))))
+        batch = marker.build(self._host.clock.wall_ms())
+        for at, partition in enumerate(each):
+            self._write_one(marker, batch, partition, partial(written.put, at))
+            yield
+
+    def _writing(self, steps: Steps) -> Steps:
+        for _ in group_steps(steps):
+            self._host.replicas.write_pending()
+            yield
+        self._host.replicas.write_pending()
+
+    def _write_one(
+        self, marker: TransactionMarker, batch: bytes, partition: TopicPartition, put: Callable[[int], None]
+    ) -> None:
+        topic, index = partition
+        if topic in INTERNAL_TOPICS and topic != OFFSETS.name:
+            put(KafkaErrorCode.INVALID_TOPIC_EXCEPTION)
+            return
+        found = self._host.replicas.partition(topic, UNASSIGNED_ID, index, by_id=False)
+        if not isinstance(found, Partition):
+            put(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif found.error:
+            put(found.error)
+        elif topic != OFFSETS.name:
+            found.append_internal(OwnAppend(bytearray(batch), partial(put_error, put)))
+        else:
+            self._host.groups.end_transaction(index, marker, Completion(put, partial(put_coordinator_error, put)))
+
+
+def put_error(put: Callable[[int], None], append: Append) -> None:
+    """Use the error of an append."""
+    put(append.error)
+
+
+def put_coordinator_error(put: Callable[[int], None], error: int) -> None:
+    """Use the error of a group shard that cannot end the transaction now."""
+    put(KafkaErrorCode.NOT_LEADER_OR_FOLLOWER if error in COORDINATOR_ERRORS else error)
