@@ -167,6 +167,11 @@ class Replicas:
         if failure is not None:
             raise failure
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether the appends of a loop iteration are being written: further ones are written with them."""
+        return self._writing
+
     def after_writes(self, callback: Callable[[], object]) -> bool:
         """Call `callback` after the writes of this loop iteration; False if they are not in progress."""
         if self._writing:

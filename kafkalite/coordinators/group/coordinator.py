@@ -66,10 +66,21 @@ class GroupCoordinator:
         self._runtime.create_shards()
         self._housekeeping.start()
 
+    def partition_for(self, key: str) -> int:
+        """The partition of a group in `__consumer_offsets`."""
+        return self._runtime.partition_for(key)
+
+    def ensure_topic(self, then: Callable[[int], None]) -> None:
+        """Create `__consumer_offsets` unless it exists; calls `then` with 0 or COORDINATOR_NOT_AVAILABLE."""
+        self._runtime.ensure_topic(then)
+
     def topic_changed(self, name: str) -> None:
         """A topic was created or has more partitions."""
         self._runtime.create_shards()
         self._housekeeping.topic_changed(name)
+
+    def image_changed(self) -> None:
+        """Other leaders and brokers change nothing for groups."""
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition of `__consumer_offsets`."""

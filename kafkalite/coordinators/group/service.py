@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from kafkalite.callbacks import Completion, FanIn
+from kafkalite.coordinators.runtime.queries import query_all, query_command, when_committed
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.coordinators.runtime.shard import CommandCompletion
 from kafkalite.errors import KafkaErrorCode
@@ -162,13 +163,7 @@ class GroupService:
 
         Returns: the machines that were queried, for `when_committed`.
         """
-        machines = {partition: self._runtime.machine(partition) for partition in self._runtime.partitions()}
-        for machine in machines.values():
-            for result in query(machine) if machine is not None else ():
-                if result is not None:
-                    put(result)
-                yield
-        return machines
+        return query_all(self._runtime, query, put)
 
     def group_count(self) -> int:
         """The approximate number of groups that `query_all_shards` visits."""
@@ -181,18 +176,7 @@ class GroupService:
         Errors: COORDINATOR_LOAD_IN_PROGRESS and others if a shard is loading, or was replayed after the query. A shard
         that has moved to another broker is ignored.
         """
-        loading = int(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        ignored = (0, int(KafkaErrorCode.NOT_COORDINATOR))
-
-        def done(errors: list[int]) -> None:
-            same = all(self._runtime.machine(partition) is before for partition, before in queried.items())
-            serious = [error for error in errors if error not in ignored]
-            then(min(serious, default=0 if same or any(errors) else loading))
-
-        gathered = FanIn[int](len(queried), done)
-        for at, partition in enumerate(queried):
-            put = partial(gathered.put, at)
-            self._runtime.submit(partition, query_command(no_result), Completion(put, put), is_query=True)
+        when_committed(self._runtime, queried, then)
 
     def delete(self, groups: Sequence[str], then: Callable[[list[int]], object]) -> Generator[None, None, None]:
         """Delete groups without members, in steps; calls `then` with an error code for each, 0 = deleted, in their
@@ -229,11 +213,6 @@ def put_undeleted(gathered: FanIn[int], indexes: Sequence[int], error: int) -> N
         gathered.put(at, error)
 
 
-def no_result(_machine: GroupMachine) -> int:
-    """An empty query: it completes once all earlier records are committed."""
-    return 0
-
-
 def deletion(groups: Sequence[str]) -> Command:
     """The command that deletes groups of one shard."""
     return lambda machine, token, now: machine.delete_groups(groups, token, now)
@@ -245,14 +224,3 @@ def end_transaction(marker: TransactionMarker, _machine: GroupMachine, token: To
     effects = Effects(records=[TransactionEnded(producer_id, committed, epoch, coordinator_epoch, version)])
     effects.answer(token, 0)
     return effects
-
-
-def query_command(query: Callable[[GroupMachine], object]) -> Command:
-    """The command that changes nothing and returns the result of `query`."""
-
-    def run_query(machine: GroupMachine, token: Token, _now: Now) -> Effects:
-        effects = Effects()
-        effects.answer(token, query(machine))
-        return effects
-
-    return run_query

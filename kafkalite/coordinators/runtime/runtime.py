@@ -128,6 +128,10 @@ class CoordinatorRuntime(Generic[M]):
         found = self._shards.get(self.partition_for(key))
         return None if found is None else found.committed_machine
 
+    def leader_epoch(self, partition: int) -> int:
+        """The leader epoch of a shard of this broker, in which its machine was created."""
+        return self._epochs[partition]
+
     def now_ms(self) -> int:
         """The time of commands, in ms on the monotonic clock."""
         return int(self._host.clock.monotonic() * 1000)

@@ -11,6 +11,7 @@ coordinator has not answered in time, and the group may exist; COORDINATOR_NOT_A
 from functools import partial
 
 from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
+from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.coordinators.group.regex_resolver import complaint
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
@@ -39,7 +40,7 @@ def create_group(call: GroupCall, request: CreateGroupRequest) -> CreateGroupRes
 
 def create_at_coordinator(call: GroupCall, peers: BrokerPeers, request: CreateGroupRequest, error: int) -> None:
     """Submit a definition to the coordinator of its group; `error`: why there is none."""
-    node = None if error else call.context.coordinators(call.connection)(request.group_id)
+    node = None if error else call.context.coordinators(call.connection, OFFSETS.name)(request.group_id)
     if node is None:
         call.answer(answer(NO_NODE, error or KafkaErrorCode.COORDINATOR_NOT_AVAILABLE))
     elif node.broker_id == call.context.broker_id:

@@ -1,28 +1,28 @@
 """FindCoordinator, key 10, v0-6: returns the broker that coordinates a group or a transactional id.
 
 Version notes: v1 key type, before that always a group; v4 several keys (KIP-699); v6 share groups (KIP-932), which are
-not served and fail with INVALID_REQUEST, as in an Apache Kafka without them. The first request for a group creates the
-offsets topic. Unlike Kafka, where the client retries, a broker that is alone waits for the topic. In a cluster, a group
-whose partition of that topic has no leader that the client can reach has no coordinator: COORDINATOR_NOT_AVAILABLE.
-Transactional ids are rejected until transactions are served: see `server.requests.no_transactions`.
+not served and fail with INVALID_REQUEST, as in an Apache Kafka without them. The first request for a type creates the
+internal topic of its coordinator. Unlike Kafka, where the client retries, a broker that is alone waits for the topic.
+In a cluster, a key whose partition of that topic has no leader that the client can reach has no coordinator:
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from collections.abc import Callable, Generator
 from typing import Any
 
+from kafkalite.cluster.topics.internal_topics import OFFSETS, TRANSACTION_STATE
 from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.model import Node
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.requests.call import CoordinatorCall
-from kafkalite.server.requests.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
 
 SEVERAL_KEYS_SINCE = 4
-GROUP, TRANSACTION = 0, 1
+TOPICS = {0: OFFSETS.name, 1: TRANSACTION_STATE.name}  # by the type of the key: a group, a transactional id
 NO_NODE = -1
-NOT_SERVED = "Keys of type {} are not served: groups (0) are."
-NO_TOPIC = "The topic of the groups cannot be created: {}."
+NOT_SERVED = "Keys of type {} are not served: groups (0) and transactional ids (1) are."
+NO_TOPIC = "The topic {} cannot be created: {}."
 
-NO_LEADER = "The partition of this group has no leader that this client can reach."
+NO_LEADER = "The partition of this key has no leader that this client can reach."
 
 Coordinator = FindCoordinatorResponse.Coordinator
 Find = Callable[[str], Node | None]
@@ -30,33 +30,21 @@ Find = Callable[[str], Node | None]
 
 def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> None:
     """Return the coordinator of each key."""
-    if request.key_type == TRANSACTION:
-        call.context.transactional_clients.warn(
-            call.client_id, call.connection.peer_host, transactional_id(call, request)
-        )
-        answer(call, request, NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS)
-        return
-    if request.key_type != GROUP:
+    topic = TOPICS.get(request.key_type)
+    if topic is None:
         answer(call, request, KafkaErrorCode.INVALID_REQUEST, NOT_SERVED.format(request.key_type))
         return
 
     def ready(error: int) -> None:
         reason = reason_of(error) or "the coordinator is shutting down"
-        answer(call, request, error, NO_TOPIC.format(reason) if error else None)
+        answer(call, request, error, NO_TOPIC.format(topic, reason) if error else None)
 
-    call.context.groups.ensure_topic(call.guard(ready))
-
-
-def transactional_id(call: CoordinatorCall, request: FindCoordinatorRequest) -> str:
-    """Return the transactional id of the request, the first of several."""
-    if call.version < SEVERAL_KEYS_SINCE:
-        return request.key
-    return request.coordinator_keys[0] if request.coordinator_keys else ""
+    call.context.coordinator_of(topic).ensure_topic(call.guard(ready))
 
 
 def answer(call: CoordinatorCall, request: FindCoordinatorRequest, error: int, reason: str | None) -> None:
     """Send the coordinator of every key, or the same error for every key, in slices if there are many."""
-    find = None if error else call.context.coordinators(call.connection)
+    find = None if error else call.context.coordinators(call.connection, TOPICS[request.key_type])
     if call.version < SEVERAL_KEYS_SINCE:
         call.answer(FindCoordinatorResponse(**coordinator_fields(request.key, find, error, reason)))
     else:
@@ -83,8 +71,8 @@ def coordinator_fields(key: str, find: Find | None, error: int, reason: str | No
     """Return the fields of the response for one key.
 
     Arguments:
-        key: the group.
-        find: returns the coordinator of a group; None = the error holds for every key.
+        key: the group or the transactional id.
+        find: returns the coordinator of a key; None = the error holds for every key.
         error, reason: the error and its text.
     """
     node = None if find is None else find(key)

@@ -1,33 +1,48 @@
-"""InitProducerId, key 22, v0-5: returns a new producer id for an idempotent producer (KIP-98); ids never repeat.
+"""InitProducerId, key 22, v0-5: returns a producer id for an idempotent or a transactional producer (KIP-98).
+
+An idempotent producer gets a new id each time; ids never repeat. A transactional producer begins a session with the id
+of its transactional id and a new epoch, which fences earlier producers with this transactional id.
 
 Version notes: from v3 on a producer may send its old id and epoch (KIP-360); without a transactional id it gets a new
-id all the same. A transactional id is rejected until transactions are served: see `server.requests.no_transactions`.
+id all the same. v0-3 have INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
 """
+
+from functools import partial
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkalite.server.requests.call import ProducerCall
-from kafkalite.server.requests.no_transactions import NO_TRANSACTIONS_ERROR
+from kafkalite.server.requests.call import TransactionCall
+from kafkalite.server.requests.transaction_errors import code_of_version
+from kafkalite.state.transactions.requests import InitProducerId, ProducerId
+
+NONE = -1
 
 
-def init_producer_id(call: ProducerCall, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
-    """Return the next id of this broker's block; the block is durable before its first use."""
+def init_producer_id(call: TransactionCall, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
+    """Return the next id of this broker's block, which is durable before its first use, or begin a session."""
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return response_for(call, ProducerId(KafkaErrorCode.INVALID_REQUEST))
     if request.transactional_id is not None:
-        return InitProducerIdResponse(
-            error_code=transactional_error(call, request.transactional_id), producer_id=-1, producer_epoch=-1
-        )
+        begin_session(call, request, request.transactional_id)
+        return None
 
     def drawn(producer_id: int, error: int) -> None:
-        epoch = -1 if error else 0
+        epoch = NONE if error else 0
         call.answer(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
 
     call.context.producer_ids.draw(call.guard(drawn))
     return None
 
 
-def transactional_error(call: ProducerCall, transactional_id: str) -> KafkaErrorCode:
-    """Return the error for a transactional id; an empty id fails with INVALID_REQUEST, as in Kafka."""
-    if not transactional_id:
-        return KafkaErrorCode.INVALID_REQUEST
-    call.context.transactional_clients.warn(call.client_id, call.connection.peer_host, transactional_id)
-    return NO_TRANSACTIONS_ERROR
+def begin_session(call: TransactionCall, request: InitProducerIdRequest, transactional_id: str) -> None:
+    """Have the coordinator begin a session of a transactional producer."""
+    init = InitProducerId(transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
+    respond = partial(response_for, call)
+    call.context.transactions.init_producer_id(init, call.completion(respond, lambda error: respond(ProducerId(error))))
+
+
+def response_for(call: TransactionCall, result: ProducerId) -> InitProducerIdResponse:
+    """The response for a result of the coordinator."""
+    return InitProducerIdResponse(
+        error_code=code_of_version(call, result.error), producer_id=result.producer_id, producer_epoch=result.epoch
+    )

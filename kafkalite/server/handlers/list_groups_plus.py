@@ -126,7 +126,7 @@ def list_all(call: GroupCall, peers: BrokerPeers, _names: list[str]) -> None:
 
 def list_named(call: GroupCall, peers: BrokerPeers, names: list[str]) -> None:
     """Return the named groups, each from its coordinator."""
-    find, own = call.context.coordinators(call.connection), call.own_node
+    find, own = call.context.coordinators(call.connection, OFFSETS.name), call.own_node
     exists = OFFSETS.name in call.context.image.topics
     missing = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE if exists else KafkaErrorCode.GROUP_ID_NOT_FOUND
     by_node: dict[Node, list[str]] = {}

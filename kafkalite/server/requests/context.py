@@ -20,7 +20,6 @@ from kafkalite.model import Node, TopicPartition
 from kafkalite.server.configs.config_resources import ConfigResources
 from kafkalite.server.requests.api import Row
 from kafkalite.server.requests.description_cache import DescriptionCache
-from kafkalite.server.requests.no_transactions import TransactionalClients
 from kafkalite.slicing import Slicer
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.manager import LogManager
@@ -30,6 +29,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.cluster.controller.invalid_nodes import InvalidPath
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.coordinators.transaction.service import TransactionService
     from kafkalite.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kafkalite.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
     from kafkalite.server.hosting.controller_requests import ControllerRequests
@@ -160,11 +160,21 @@ class PartitionContext(LeaderContext, Protocol):
         """Return how many records this replica is behind the leader's high watermark, -1 = unknown."""
 
 
-class ProducerContext(CallContext, Protocol):
-    """Producer ids, and transactional clients."""
+class TopicCoordinator(Protocol):
+    """The coordinator of an internal topic, as handlers of any of them use it."""
 
+    def ensure_topic(self, then: Callable[[int], None]) -> None:
+        """Create the topic unless it exists; calls `then` with 0 or COORDINATOR_NOT_AVAILABLE with its reason."""
+
+
+class TransactionContext(ClusterContext, Protocol):
+    """Producer ids, and the transactions that this broker coordinates."""
+
+    clock: Clock
     producer_ids: ProducerIds
-    transactional_clients: TransactionalClients
+
+    @property
+    def transactions(self) -> "TransactionService": ...
 
 
 class GroupContext(ClusterContext, Protocol):
@@ -176,9 +186,9 @@ class GroupContext(ClusterContext, Protocol):
     @property
     def groups(self) -> "GroupService": ...
 
-    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
-        """Return a function that finds the coordinator of a group, with its address for the client of this connection;
-        None = not available.
+    def coordinators(self, connection: Connection, topic: str) -> Callable[[str], Node | None]:
+        """Return a function that finds the coordinator of a key of an internal topic, with its address for the client
+        of this connection; None = not available.
         """
 
 
@@ -186,8 +196,11 @@ class GroupPartitionContext(GroupContext, PartitionContext, Protocol):
     """Consumer groups together with the logs that they read."""
 
 
-class CoordinatorCallContext(GroupContext, ProducerContext, Protocol):
+class CoordinatorCallContext(GroupContext, TransactionContext, Protocol):
     """Groups and transactional producers, which have coordinators."""
+
+    def coordinator_of(self, topic: str) -> TopicCoordinator:
+        """The coordinator of an internal topic, which is imported and created on first use."""
 
 
 class MarkerContext(GroupContext, Protocol):

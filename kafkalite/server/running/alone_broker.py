@@ -1,5 +1,5 @@
 """Defines `AloneBroker`, the only broker of its cluster: it changes topics itself, leads every partition and
-coordinates every group. Clients reach it at the address of their connection, unless `advertised.listeners` is set.
+is every coordinator. Clients reach it at the address of their connection, unless `advertised.listeners` is set.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,12 +9,12 @@ from kafkalite.clock import Outcome, Then, outcome_of
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.topics.control import OwnTopics
-from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Node
 from kafkalite.server.hosting.hosted_partitions import HostedPartitions
 from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.running.coordinators import COORDINATORS
 from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
@@ -46,10 +46,10 @@ class AloneBroker(RunningBroker):
         """Return the partitions of a topic that cannot be served."""
         return self.replicas.offline(topic_id)
 
-    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
+    def coordinators(self, connection: Connection, topic: str) -> Callable[[str], Node | None]:
         """Return a function that returns this broker."""
         node = self.own_node(connection)
-        return lambda _group: node
+        return lambda _key: node
 
     def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
         """The tables are the tree."""
@@ -73,10 +73,12 @@ class AloneBroker(RunningBroker):
         self.tables.remove(name)
         self.descriptions.remove(name)
         self._hosted.drop(name, done)
-        if self._group_coordinator is not None:
-            self._group_coordinator.topic_gone(name)
+        for coordinator in self._coordinators:
+            coordinator.topic_gone(name)
 
     def _coordinate(self, changed: str) -> None:
-        """Pass a changed topic to the coordinator, and create the coordinator when its own topic exists."""
-        if self._group_coordinator is not None or (changed == OFFSETS.name and changed in self.tables.topics):
-            self.group_coordinator.topic_changed(changed)
+        """Pass a changed topic to the coordinators, and create the coordinator of a topic when its topic exists."""
+        if changed in COORDINATORS and changed in self.tables.topics:
+            self.coordinator_of(changed)
+        for coordinator in self._coordinators:
+            coordinator.topic_changed(changed)

@@ -1,12 +1,13 @@
 """Defines `ClusteredBroker`, one of several brokers of a cluster.
 
 Its image comes from UpdateMetadata, its partitions from LeaderAndIsr and StopReplica (`controller_requests`). It
-coordinates the groups of those partitions of `__consumer_offsets` that it leads. Clients get the addresses that brokers
-advertise for the listener of their connection.
+coordinates the groups and transactions of those partitions of internal topics that it leads. Clients get the addresses
+that brokers advertise for the listener of their connection.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import Protocol
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite.cluster.controller.fence import ControllerFence
@@ -15,7 +16,6 @@ from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.metadata.update import MetadataChange
 from kafkalite.cluster.partition.partition import Partition
-from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
@@ -24,13 +24,11 @@ from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
 from kafkalite.server.hosting.controller_requests import ControllerRequests, EpochReader, TopicConfigReader
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.api import CLUSTER_ROWS
-from kafkalite.server.running.offsets_partitions import OffsetsPartitions, PartitionCounter
+from kafkalite.server.running.coordinators import COORDINATORS, Coordinator
+from kafkalite.server.running.internal_partitions import InternalPartitions, PartitionCounter
 from kafkalite.server.running.running_broker import RunningBroker
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
-
-if TYPE_CHECKING:
-    from kafkalite.coordinators.group.coordinator import GroupCoordinator
 
 
 class TopicTreeReader(TopicConfigReader, PartitionCounter, Protocol):
@@ -79,7 +77,9 @@ class ClusteredBroker(RunningBroker):
             ControllerFence(), epochs, tables, hosting, reader, resources.slicer, resources.log
         )
         self._reader = reader
-        self._offsets_partitions = OffsetsPartitions(reader, self._offsets_counted)
+        self._internal_partitions = {
+            name: InternalPartitions(name, reader, partial(self._counted, name)) for name in COORDINATORS
+        }
         self.controller_requests.observers.append(self._metadata_changed)
         resources.replicas.elsewhere = self._elsewhere
         resources.replicas.offline_observers.append(hosting.logs_offline)
@@ -136,44 +136,46 @@ class ClusteredBroker(RunningBroker):
     def _metadata_changed(self, change: MetadataChange) -> None:
         for name in change.removed:
             self.descriptions.remove(name)
-        if OFFSETS.name in change.changed or OFFSETS.name in change.removed:
-            self._offsets_partitions.image_changed(self.image.topics.get(OFFSETS.name))
-        coordinator = self._group_coordinator
-        if coordinator is None:
-            return
-        for name in change.changed:
-            coordinator.topic_changed(name)
-        for name in change.deleted:
-            coordinator.topic_gone(name)
+        for name, partitions in self._internal_partitions.items():
+            if name in change.changed or name in change.removed:
+                partitions.image_changed(self.image.topics.get(name))
+        for coordinator in self._coordinators:
+            for name in change.changed:
+                coordinator.topic_changed(name)
+            for name in change.deleted:
+                coordinator.topic_gone(name)
+            coordinator.image_changed()
 
-    # Groups.
+    # Groups and transactions.
 
-    def _offsets_counted(self, count: int) -> None:
-        if self._group_coordinator is not None:
-            self._group_coordinator.partitions_changed(count)
+    def _counted(self, topic: str, count: int) -> None:
+        coordinator = self._coordinators.get(topic)
+        if coordinator is not None:
+            coordinator.partitions_changed(count)
 
-    def _create_coordinator(self) -> "GroupCoordinator":
-        coordinator = super()._create_coordinator()
-        coordinator.partitions_changed(self._offsets_partitions.count)
+    def _create_coordinator(self, topic: str) -> Coordinator:
+        coordinator = super()._create_coordinator(topic)
+        coordinator.partitions_changed(self._internal_partitions[topic].count)
         return coordinator
 
-    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
-        """Return a function that finds the leader of a group's partition of `__consumer_offsets` in the image."""
-        topic, groups = self.image.topics.get(OFFSETS.name), self.groups
+    def coordinators(self, connection: Connection, topic: str) -> Callable[[str], Node | None]:
+        """Return a function that finds the leader of a key's partition of an internal topic in the image."""
+        image, coordinator = self.image.topics.get(topic), self.coordinator_of(topic)
         nodes = self.image.brokers.nodes(connection.listener)
 
-        def find(group: str) -> Node | None:
-            state = None if topic is None else topic.partition(groups.partition_for(group))
+        def find(key: str) -> Node | None:
+            state = None if image is None else image.partition(coordinator.partition_for(key))
             return None if state is None else nodes.get(state.leader)
 
         return find
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads a partition: it coordinates the groups of that partition of `__consumer_offsets`."""
-        if partition.topic == OFFSETS.name:
-            self.group_coordinator.elected(partition)
+        """This broker leads a partition: it coordinates the keys of that partition of an internal topic."""
+        if partition.topic in COORDINATORS:
+            self.coordinator_of(partition.topic).elected(partition)
 
     def resigned(self, partition: Partition) -> None:
         """This broker leads a partition no more."""
-        if partition.topic == OFFSETS.name and self._group_coordinator is not None:
-            self._group_coordinator.resigned(partition.index)
+        coordinator = self._coordinators.get(partition.topic)
+        if coordinator is not None:
+            coordinator.resigned(partition.index)

@@ -228,8 +228,8 @@ class RegisteredBroker(ClusteredBroker):
         )
         return {broker_id: endpoint for broker_id, endpoint in found if endpoint is not None}
 
-    def _close_coordinator(self) -> None:
-        super()._close_coordinator()
+    def _close_coordinators(self) -> None:
+        super()._close_coordinators()
         if self.first_image is not None:
             self.first_image.end()
         if self.peers is not None:

@@ -21,7 +21,7 @@ from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.producer_ids import ProducerIds
-from kafkalite.cluster.topics.internal_topics import OFFSETS
+from kafkalite.cluster.topics.internal_topics import OFFSETS, TRANSACTION_STATE
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.describe_and_alter import not_in_force
@@ -38,7 +38,7 @@ from kafkalite.server.requests.context import StateController
 from kafkalite.server.requests.deferred_free import empty_in_steps
 from kafkalite.server.requests.description_cache import DescriptionCache
 from kafkalite.server.requests.dispatch import BrokerService, Dispatcher
-from kafkalite.server.requests.no_transactions import TransactionalClients
+from kafkalite.server.running.coordinators import COORDINATORS, Coordinator, CoordinatorTable
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.dirs.log_directory import Identity
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
+    from kafkalite.coordinators.transaction.coordinator import TransactionCoordinator
+    from kafkalite.coordinators.transaction.service import TransactionService
     from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
@@ -122,7 +124,6 @@ class RunningBroker(ABC):
         self.configs = ConfigResources(self)
         self.descriptions = DescriptionCache()
         self.producer_ids = ProducerIds(store.take_producer_ids)
-        self.transactional_clients = TransactionalClients()
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
             config.kafkalite_fetch_session_memory_max_bytes,
@@ -135,7 +136,7 @@ class RunningBroker(ABC):
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
         self.closing = ExitStack()
         self._stopping = False
-        self._group_coordinator: GroupCoordinator | None = None
+        self._coordinators = CoordinatorTable(self._create_coordinator)
         self.metrics.gauge(
             "kafkalite_duplicate_batches",
             "Repeated batches of idempotent producers that were answered with their first offset.",
@@ -167,13 +168,14 @@ class RunningBroker(ABC):
         try:
             self._resources.start_cleaner(self.config)
             self._resources.start_housekeeping(self.config, in_cluster=self.in_cluster)
-            if OFFSETS.name in self.tables.topics:
-                self.group_coordinator.topic_changed(OFFSETS.name)
+            for topic in COORDINATORS:
+                if topic in self.tables.topics:
+                    self.coordinator_of(topic).topic_changed(topic)
             self.listening.open(list(inherited))
             if self.logs.interrupted:
                 self.replica_moves.begin_again()
         except BaseException:
-            self._close_coordinator()
+            self._close_coordinators()
             await self.listening.close(0)
             raise
         self.store.finish_deletions()
@@ -185,7 +187,7 @@ class RunningBroker(ABC):
             return
         with self.closing:
             self.replicas.complete_delayed_fetches()  # their clients would delay the end of the listeners
-            self._close_coordinator()
+            self._close_coordinators()
             await self.listening.close(grace_s)
             self.replicas.write_pending()
             self.hosting.close()
@@ -260,13 +262,24 @@ class RunningBroker(ABC):
 
         return MarkerWriter(self)
 
-    # Groups.
+    # Groups and transactions.
 
     @abstractmethod
-    def coordinators(self, connection: Connection) -> Callable[[str], Node | None]:
-        """Return a function that finds the coordinator of a group, with its address for the client of this connection;
-        None = not available.
+    def coordinators(self, connection: Connection, topic: str) -> Callable[[str], Node | None]:
+        """Return a function that finds the coordinator of a key of an internal topic, with its address for the client
+        of this connection; None = not available.
         """
+
+    def coordinator_of(self, topic: str) -> Coordinator:
+        """The coordinator of an internal topic, which is imported and created on first use."""
+        coordinator: Coordinator = self._coordinators.of(topic)
+        return coordinator
+
+    @property
+    def transactions(self) -> "TransactionService":
+        """The transactions that this broker coordinates."""
+        coordinator: TransactionCoordinator = self._coordinators.of(TRANSACTION_STATE.name)
+        return coordinator.transactions
 
     @property
     def groups(self) -> "GroupService":
@@ -276,24 +289,16 @@ class RunningBroker(ABC):
     @property
     def group_coordinator(self) -> "GroupCoordinator":
         """The group coordinator, which is imported and created on first use: many brokers never have a group."""
-        return self._group_coordinator or self._create_coordinator()
-
-    def _create_coordinator(self) -> "GroupCoordinator":
-        from kafkalite.coordinators.group.coordinator import GroupCoordinator
-
-        self._group_coordinator = coordinator = GroupCoordinator(self)
-        speaks_consumer = "consumer" in self.config.group_coordinator_rebalance_protocols
-        consumer = coordinator.groups.fast_consumer_heartbeat if speaks_consumer else None
-        self.heartbeats.register_callbacks(classic=coordinator.groups.fast_heartbeat, consumer=consumer)
-        if self._stopping:
-            coordinator.close()
+        coordinator: GroupCoordinator = self._coordinators.of(OFFSETS.name)
         return coordinator
 
-    def _close_coordinator(self) -> None:
-        """Complete all delayed requests of groups, and create no coordinator that serves any more."""
+    def _create_coordinator(self, topic: str) -> Coordinator:
+        return COORDINATORS[topic](self)
+
+    def _close_coordinators(self) -> None:
+        """Complete all delayed requests of coordinators, and create none that serves any more."""
         self._stopping = True
-        if self._group_coordinator is not None:
-            self._group_coordinator.close()
+        self._coordinators.close()
 
     # Dynamic configs.
 

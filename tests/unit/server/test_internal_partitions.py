@@ -1,4 +1,4 @@
-"""The number of partitions of `__consumer_offsets`: read once for each topic, and again when the topic has grown."""
+"""The number of partitions of an internal topic: read once for each topic, and again when the topic has grown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.cluster.metadata.image import TopicImage, new_partition
-from kafkalite.server.running.offsets_partitions import OffsetsPartitions
+from kafkalite.server.running.internal_partitions import InternalPartitions
 
 FIRST, SECOND = b"1" * 16, b"2" * 16
 
@@ -18,7 +18,7 @@ class Tree:
     def __init__(self) -> None:
         self.asked: list[Callable[[int], object]] = []
         self.counts: list[int] = []
-        self.partitions = OffsetsPartitions(self, self.counts.append)
+        self.partitions = InternalPartitions("__consumer_offsets", self, self.counts.append)
 
     def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
         assert topic == "__consumer_offsets"

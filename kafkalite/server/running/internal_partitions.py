@@ -1,4 +1,5 @@
-"""Counts the partitions of `__consumer_offsets` in a cluster. The count decides which partition a group belongs to.
+"""Counts the partitions of an internal topic in a cluster. The count decides which partition a key belongs to: a group
+in `__consumer_offsets`, a transactional id in `__transaction_state`.
 
 The image may lack partitions: UpdateMetadata has only those with a state, and partitions of a new topic get theirs one
 after another, or when their broker is back. So the count is read from the node of the topic, as in Apache Kafka
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kafkalite.cluster.metadata.image import TopicImage
-from kafkalite.cluster.topics.internal_topics import OFFSETS
 
 
 class PartitionCounter(Protocol):
@@ -22,10 +22,11 @@ class PartitionCounter(Protocol):
         """
 
 
-class OffsetsPartitions:
-    """The number of partitions of `__consumer_offsets`, as far as this broker knows it.
+class InternalPartitions:
+    """The number of partitions of an internal topic, as far as this broker knows it.
 
     Arguments:
+        name: of the topic.
         counter: reads the number.
         changed: called with each new number.
 
@@ -33,8 +34,9 @@ class OffsetsPartitions:
         count: 0 = it is not known, or the topic does not exist.
     """
 
-    def __init__(self, counter: PartitionCounter, changed: Callable[[int], object]) -> None:
+    def __init__(self, name: str, counter: PartitionCounter, changed: Callable[[int], object]) -> None:
         self.count = 0
+        self._name = name
         self._counter = counter
         self._changed = changed
         self._topic: TopicImage | None = None  # the latest
@@ -61,7 +63,7 @@ class OffsetsPartitions:
             if self._topic is not topic:  # it has changed meanwhile
                 self._read()
 
-        self._counter.count_partitions(OFFSETS.name, counted)
+        self._counter.count_partitions(self._name, counted)
 
     def _set(self, count: int, topic_id: bytes | None) -> None:
         self._counted = topic_id

@@ -1,0 +1,113 @@
+"""The transaction coordinator of a broker: creates runtime, service and marker sender, and answers its machines.
+
+The broker creates it when `__transaction_state` exists, or for the first request of a transactional id.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.producer_ids import ProducerIds
+from kafkalite.cluster.topics.internal_topics import TRANSACTION_STATE
+from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime, RuntimeHost
+from kafkalite.coordinators.transaction.markers import MarkerHost, MarkerSender
+from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
+from kafkalite.coordinators.transaction.service import TransactionService
+from kafkalite.coordinators.transaction.settings import machine_settings
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.transactions.machine import TransactionMachine
+from kafkalite.state.transactions.requests import AllocateProducerId, SendMarkers
+from kafkalite.state.transactions.states import TransactionVersion
+
+COMMIT_TIMEOUT_MS = 15_000
+"""How long a response waits for its record. Deviation: in Kafka, the timeout of the transaction."""
+
+
+class TransactionHost(RuntimeHost, MarkerHost, Protocol):
+    """The broker, as the transaction coordinator needs it."""
+
+    producer_ids: ProducerIds
+
+
+class TransactionCoordinator:
+    """The transactions of a broker; loading starts immediately, in the background.
+
+    Attributes:
+        transactions: serves requests.
+    """
+
+    def __init__(self, host: TransactionHost) -> None:
+        self._host = host
+        self._runtime: CoordinatorRuntime[TransactionMachine] = CoordinatorRuntime(
+            host,
+            TRANSACTION_STATE,
+            lambda _leader_epoch: TransactionMachine(machine_settings(host.config)),
+            TransactionRecordSerde(),
+            commit_timeout_ms=COMMIT_TIMEOUT_MS,
+            reload_on_new_epoch=True,
+        )
+        self._runtime.ask = self._ask
+        self._markers = MarkerSender(host, self._runtime.submit, lambda: TransactionVersion.TV2)
+        self.transactions = TransactionService(self._runtime)
+        self._runtime.create_shards()
+
+    def partition_for(self, key: str) -> int:
+        """The partition of a transactional id in `__transaction_state`."""
+        return self._runtime.partition_for(key)
+
+    def ensure_topic(self, then: Callable[[int], None]) -> None:
+        """Create `__transaction_state` unless it exists; calls `then` with 0 or COORDINATOR_NOT_AVAILABLE."""
+        self._runtime.ensure_topic(then)
+
+    def topic_changed(self, name: str) -> None:
+        """A topic was created or has more partitions."""
+        if name == TRANSACTION_STATE.name:
+            self._runtime.create_shards()
+
+    def topic_gone(self, name: str) -> None:
+        """A topic was deleted; its partitions need no markers."""
+
+    def image_changed(self) -> None:
+        """Leaders or brokers have changed: markers are sent to the present leaders."""
+        self._markers.image_changed()
+        self._runtime.write_pending()
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads a partition of `__transaction_state`, perhaps in a new leader epoch."""
+        self._runtime.elected(partition)
+
+    def resigned(self, partition: int) -> None:
+        """This broker leads a partition of `__transaction_state` no more."""
+        self._runtime.resigned(partition)
+        self._markers.forget(partition)
+
+    def partitions_changed(self, count: int) -> None:
+        """A cluster's `__transaction_state` has this number of partitions now; 0 = it does not exist."""
+        self._runtime.partitions_changed(count)
+
+    def close(self) -> None:
+        """Stop: pending and later requests fail with NOT_COORDINATOR."""
+        self._markers.close()
+        self._runtime.close()
+
+    # requests of the machines
+
+    def _ask(self, partition: int, request: AllocateProducerId | SendMarkers) -> None:
+        if isinstance(request, SendMarkers):
+            self._markers.send(partition, request, self._runtime.leader_epoch(partition))
+            if not self._host.replicas.is_writing:  # a flush or another job has committed the decision
+                self._runtime.write_pending()
+        else:
+            self._host.producer_ids.draw(partial(self._drawn, partition, request.transactional_id))
+
+    def _drawn(self, partition: int, transactional_id: str, producer_id: int, error: int) -> None:
+        """Pass a new producer id, or the error, to the machine that asked for it."""
+
+        def command(machine: TransactionMachine, _token: Token, now: Now) -> Effects:
+            if error:
+                return machine.producer_id_failed(transactional_id, error, now)
+            return machine.producer_id_allocated(transactional_id, producer_id, now)
+
+        self._runtime.submit(partition, command)
+        self._runtime.write_pending()

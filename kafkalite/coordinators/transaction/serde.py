@@ -1,0 +1,132 @@
+"""Converts the state of transactional ids to the records of `__transaction_state`, as Kafka 4.3 writes them, and back.
+
+Each record is the whole state of one transactional id, so only the last one counts. A record that cannot be decoded, of
+a future version for example, stops the loading of its partition: without it, a prepared transaction could be forgotten.
+
+Source: TransactionLog.scala (valueToBytes, readTxnRecordValue) of Apache Kafka.
+"""
+
+from collections.abc import Callable
+
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordinators.runtime.loader import RecordError
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.stored.record_types import write
+from kafkalite.protocol.stored.transaction_records import TransactionLogKey, TransactionLogValue, read_key, read_value
+from kafkalite.records import Builder
+from kafkalite.state.transactions.metadata import TransactionDeleted, TransactionMetadata
+from kafkalite.state.transactions.states import TransactionState
+
+NO_PRODUCER = -1
+NO_COMPRESSION = 0
+FIRST_VERSION, TAGGED_VERSION = 0, 1
+PartitionsSchema = TransactionLogValue.PartitionsSchema
+
+
+class TransactionRecordSerde:
+    """The serde (`runtime.record_serde.RecordSerde`) of transactions.
+
+    Arguments:
+        value_version: returns the version of values that are written: 0 while the finalized `transaction.version` is 0,
+            because a broker of that level may read them; later 1.
+    """
+
+    unordered = frozenset((TransactionLogKey.type_id.to_bytes(2, "big"),))
+    skips_unreadable = False
+
+    def __init__(self, value_version: Callable[[], int] = lambda: TAGGED_VERSION) -> None:
+        self._value_version = value_version
+
+    def compression(self, config: BrokerConfig) -> int:
+        """None, as in Kafka (TransactionLog.EnforcedCompression)."""
+        return NO_COMPRESSION
+
+    def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
+        """Append nothing: records of transactions have no fast path; returns `at`."""
+        return at
+
+    def several(self, record: object) -> list[object] | None:
+        """None: all partitions of a transaction are in one record."""
+        return None
+
+    def producer(self, record: object) -> int:
+        """-1: the records are no part of a transaction."""
+        return NO_PRODUCER
+
+    def marker(self, record: object) -> None:
+        """None: the topic has no markers."""
+
+    def encode(self, record: object) -> tuple[bytes, bytes | None]:
+        """The key and the value of a record. Raises: EncodeError, TypeError for a class that is not stored."""
+        if isinstance(record, TransactionDeleted):
+            return write(TransactionLogKey(transactional_id=record.transactional_id), None)
+        if not isinstance(record, TransactionMetadata):
+            raise TypeError(f"{type(record).__name__} is not a record of __transaction_state")
+        key = TransactionLogKey(transactional_id=record.transactional_id)
+        return write(key, encode_value(record), self._value_version())
+
+    def decode(self, key: bytes, value: bytes | None) -> object | None:
+        """The record; None for an unknown type. Raises: DecodeError, RecordError."""
+        type_id, known = read_key(key)
+        if not isinstance(known, TransactionLogKey):
+            return None
+        if value is None:
+            return TransactionDeleted(known.transactional_id)
+        stored = read_value(type_id, value)
+        assert isinstance(stored, TransactionLogValue)
+        return decode_value(known.transactional_id, stored)
+
+    def in_transaction(self, producer_id: int, record: object) -> object | None:
+        """None: nothing here is part of a transaction."""
+        return None
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> object:
+        """Raises RecordError: the topic has no markers."""
+        raise RecordError(f"a transaction marker of producer {producer_id}")
+
+
+def encode_value(metadata: TransactionMetadata) -> TransactionLogValue:
+    """The value of a record; its partitions are in order, so that the same state has the same bytes."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(partition)
+    is_empty = metadata.state is TransactionState.EMPTY
+    partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+    return TransactionLogValue(
+        producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None if is_empty else partitions,
+        transaction_last_update_timestamp_ms=metadata.updated_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+        client_transaction_version=metadata.version,
+    )
+
+
+def decode_value(transactional_id: str, stored: TransactionLogValue) -> TransactionMetadata:
+    """The state of a transactional id. Raises RecordError for a status that Kafka does not store."""
+    try:
+        state = TransactionState(stored.transaction_status)
+    except ValueError:
+        raise RecordError(f"status {stored.transaction_status} of {transactional_id!r} is unknown") from None
+    partitions = (
+        TopicPartition(each.topic, index)
+        for each in stored.transaction_partitions or ()
+        for index in each.partition_ids
+    )
+    return TransactionMetadata(
+        transactional_id,
+        stored.producer_id,
+        stored.producer_epoch,
+        stored.transaction_timeout_ms,
+        stored.transaction_last_update_timestamp_ms,
+        state,
+        frozenset(partitions),
+        stored.transaction_start_timestamp_ms,
+        stored.previous_producer_id,
+        stored.next_producer_id,
+        version=stored.client_transaction_version,
+    )
